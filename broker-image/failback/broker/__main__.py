@@ -23,6 +23,7 @@ from failback.broker.config.config import BrokerConfig, SlaveIdError
 from failback.broker.native import kernels
 from failback.broker.startup.controller import BrokerController
 from failback.client.command_line import CommandParser
+from failback.client.log_lines import begin_logging
 from failback.protocol.errors import ConfigError, StoreError
 from failback.protocol.words.reasons import where_and_why
 
@@ -36,10 +37,9 @@ EXIT_NOT_OPENED: Final = 253
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the broker; return the exit code."""
     arguments = parser().parse_args(argv)
-    logging.basicConfig(
-        level=os.environ.get("FAILBACK_LOG_LEVEL", "INFO").upper(),
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        stream=sys.stderr,
+    begin_logging(
+        os.environ.get("FAILBACK_LOG_LEVEL", "INFO").upper(),
+        "%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
     try:
         config = _configuration(arguments)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from failback.client.command_line import CommandParser
+from failback.client.log_lines import begin_logging
 from failback.namesrv.config import NamesrvConfig
 from failback.namesrv.server import NameServer
 from failback.protocol.errors import ConfigError
@@ -22,9 +23,7 @@ USER_ERROR: Final = 2
 def main(argv: Sequence[str]) -> int:
     """Run; return 0 after an orderly stop, 2 when the configuration is wrong."""
     options = parser().parse_args(argv)
-    logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s - %(message)s"
-    )
+    begin_logging(lines="%(asctime)s %(levelname)s %(name)s - %(message)s")
     try:
         config = NamesrvConfig.from_file(options.config) if options.config else NamesrvConfig({})
         if options.print_config:

@@ -14,8 +14,11 @@ from typing import Final
 import javaproperties
 
 from failback.protocol.errors import ConfigError
+from failback.protocol.names import check_room
 from failback.protocol.words.reasons import why
+from failback.protocol.words.visible import visible
 
+_MOST_UNKNOWN: Final = 64
 DEFAULTS: Final[dict[str, str]] = {
     "listenPort": "9876",
     "kvConfigPath": os.path.join(os.path.expanduser("~"), "namesrv", "kvConfig.json"),
@@ -27,10 +30,16 @@ DEFAULTS: Final[dict[str, str]] = {
     "failbackTimeScale": "1.0",
     "failbackHttpPort": "0",
     "failbackHttpAddress": "",
+    "failbackMaxConnections": "10000",
+    "failbackMaxConnectionsPerAddress": "2000",
+    "failbackMaxBrokers": "10000",
+    "failbackMaxTopics": "200000",
+    "failbackMaxKvEntries": "10000",
 }
 """``bindAddress`` and what begins with failback is ours: the address to listen on and a factor on
 every interval. So are the port (0 = none) and the address of /livez and /readyz (default:
-bindAddress)."""
+bindAddress), and the bounds of what peers may make a name server keep: those take effect at the
+next start."""
 
 
 class NamesrvConfig:
@@ -48,6 +57,13 @@ class NamesrvConfig:
             self._properties["configStorePath"] = str(file)
         self.listen_port = self._integer("listenPort", 0, 65535)
         self.http_port = self._integer("failbackHttpPort", 0, 65535)
+        self.max_connections = self._integer("failbackMaxConnections", 1, 2**31 - 1)
+        self.max_connections_per_address = self._integer(
+            "failbackMaxConnectionsPerAddress", 1, 2**31 - 1
+        )
+        self.max_brokers = self._integer("failbackMaxBrokers", 1, 2**31 - 1)
+        self.max_topics = self._integer("failbackMaxTopics", 1, 2**31 - 1)
+        self.max_kv_entries = self._integer("failbackMaxKvEntries", 1, 2**31 - 1)
         self.idle_seconds = self._integer("serverChannelMaxIdleTimeSeconds", 1, 2**31 - 1)
         self.time_scale = self._factor("failbackTimeScale")
         self.order_message_enable = self._boolean("orderMessageEnable")
@@ -69,8 +85,17 @@ class NamesrvConfig:
             raise ConfigError("-c", why(error), file=file) from error
 
     def updated(self, changes: Mapping[str, str]) -> NamesrvConfig:
-        """Return the settings after ``changes``; raises :class:`ConfigError` as the constructor."""
-        return NamesrvConfig({**self._properties, **changes}, self._file)
+        """Return the settings after ``changes``.
+
+        Raises:
+            ConfigError: As the constructor.
+            TableFull: There would be more unknown keys than are kept.
+        """
+        properties = {**self._properties, **changes}
+        unknown = len(properties.keys() - DEFAULTS.keys())
+        if unknown > len(self._properties.keys() - DEFAULTS.keys()):
+            check_room("unknown keys", unknown - 1, _MOST_UNKNOWN)
+        return NamesrvConfig(properties, self._file)
 
     def is_protected(self, keys: Mapping[str, str]) -> bool:
         """Whether one of ``keys`` may not be changed by a request."""
@@ -78,8 +103,10 @@ class NamesrvConfig:
         return not black_list.isdisjoint(keys)
 
     def to_text(self) -> str:
-        """All settings, one ``key=value`` per line, nothing escaped (MixAll.properties2String)."""
-        return "".join(f"{key}={value}\n" for key, value in sorted(self._properties.items()))
+        """All settings, one ``key=value`` per line (MixAll.properties2String)."""
+        return "".join(
+            f"{visible(key)}={visible(value)}\n" for key, value in sorted(self._properties.items())
+        )
 
     def to_file_text(self) -> str:
         """The settings as a properties file; only what differs from the defaults."""

@@ -12,7 +12,9 @@ from typing import Final
 from failback.client.files import replace_file
 from failback.protocol.body import Body
 from failback.protocol.errors import ConfigError, ProtocolError
+from failback.protocol.names import check_room
 
+MOST_ENTRIES: Final = 10_000
 ORDER_TOPIC_CONFIG: Final = "ORDER_TOPIC_CONFIG"
 """Namespace whose table every broker gets with the answer to its registration."""
 
@@ -24,8 +26,9 @@ class _KVConfigFile(Body):
 class KVConfigManager:
     """Namespaces of keys and values. Every change is on disk before the call returns."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, most_entries: int = MOST_ENTRIES) -> None:
         self._path = path
+        self.most_entries = most_entries
         self._table: dict[str, dict[str, str]] = {}
 
     def load(self) -> None:
@@ -43,7 +46,14 @@ class KVConfigManager:
             raise ConfigError("kvConfigPath", str(error), file=self._path) from error
 
     def put(self, namespace: str, key: str, value: str) -> None:
-        """Raises ``OSError`` when the change cannot be written; it is then undone."""
+        """Put one value.
+
+        Raises:
+            OSError: The change cannot be written; it is then undone.
+            TableFull: There is no room for another key.
+        """
+        if key not in self._table.get(namespace, {}):
+            check_room("keys", sum(map(len, self._table.values())), self.most_entries)
         self._replace({**self._table, namespace: {**self._table.get(namespace, {}), key: value}})
 
     def delete(self, namespace: str, key: str) -> None:

@@ -19,7 +19,7 @@ from failback.client.files import replace_file
 from failback.namesrv.config import NamesrvConfig
 from failback.namesrv.kv_config import ORDER_TOPIC_CONFIG, KVConfigManager
 from failback.namesrv.routes import UNIT_FLAG, UNIT_SUB_FLAG, Registration, RouteInfoManager
-from failback.protocol import headers
+from failback.protocol import headers, names
 from failback.protocol.body import Body
 from failback.protocol.codes import RequestCode, ResponseCode
 from failback.protocol.command import RemotingCommand
@@ -35,6 +35,7 @@ from failback.protocol.route import (
 
 logger = logging.getLogger(__name__)
 
+_MOST_FILTER_SERVERS: Final = 64
 _V3_0_11: Final = 37  # from here on a registration's body holds a list of filter servers
 _NO_ROUTE: Final = (
     "No topic route info in name server for the topic: {}"
@@ -106,6 +107,8 @@ class Processor:
         if header.body_crc32 and zlib.crc32(request.body) & 0x7FFFFFFF != header.body_crc32:
             return request.response(ResponseCode.SYSTEM_ERROR, "crc32 not match")
         body = _registration_body(request, header.compressed)
+        servers = tuple(body.filter_server_list)
+        _check_registration(header, servers)
         known = header.broker_addr in self.routes.live_brokers()
         registration = Registration(
             header.cluster_name,
@@ -114,7 +117,7 @@ class Processor:
             header.broker_addr,
             header.ha_server_addr,
             body.topic_config_serialize_wrapper,
-            tuple(body.filter_server_list),
+            servers,
             channel,
         )
         result = self.routes.register_broker(registration, self.clock_ms())
@@ -133,6 +136,7 @@ class Processor:
 
     def _unregister_broker(self, request: RemotingCommand, channel: Hashable) -> RemotingCommand:
         header = from_ext(headers.UnregisterBrokerRequestHeader, request.ext_fields)
+        _check_broker(header)
         self.routes.unregister_broker(
             header.cluster_name, header.broker_name, header.broker_id, header.broker_addr
         )
@@ -156,6 +160,7 @@ class Processor:
 
     def _wipe_write_perm(self, request: RemotingCommand, channel: Hashable) -> RemotingCommand:
         header = from_ext(headers.WritePermOfBrokerRequestHeader, request.ext_fields)
+        names.check_broker_name(header.broker_name)
         count = self.routes.wipe_write_perm(header.broker_name)
         logger.info("wiped write permission broker=%s topics=%d", header.broker_name, count)
         answer = headers.WipeWritePermOfBrokerResponseHeader(count)
@@ -163,6 +168,7 @@ class Processor:
 
     def _add_write_perm(self, request: RemotingCommand, channel: Hashable) -> RemotingCommand:
         header = from_ext(headers.WritePermOfBrokerRequestHeader, request.ext_fields)
+        names.check_broker_name(header.broker_name)
         count = self.routes.add_write_perm(header.broker_name)
         logger.info("added write permission broker=%s topics=%d", header.broker_name, count)
         answer = headers.AddWritePermOfBrokerResponseHeader(count)
@@ -211,6 +217,8 @@ class Processor:
 
     def _put_kv_config(self, request: RemotingCommand, channel: Hashable) -> RemotingCommand:
         header = from_ext(headers.PutKVConfigRequestHeader, request.ext_fields)
+        names.check_key(header.namespace)
+        names.check_setting(header.key, header.value)
         self.kv_config.put(header.namespace, header.key, header.value)
         return request.response(ResponseCode.SUCCESS)
 
@@ -247,6 +255,8 @@ class Processor:
         if self.config.is_protected(changes):
             remark = "Can not update config in black list."
             return request.response(ResponseCode.NO_PERMISSION, remark)
+        for key, value in changes.items():
+            names.check_setting(key, value)
         config = self.config.updated(changes)
         replace_file(config.config_store_path, config.to_file_text().encode())
         self.config = config
@@ -268,6 +278,31 @@ _UNIT_RULES: Final[dict[int, Callable[[int], bool]]] = {
 
 def _answer_body(request: RemotingCommand, body: Body) -> RemotingCommand:
     return request.response(ResponseCode.SUCCESS, body=body.to_json())
+
+
+def _check_registration(
+    header: headers.RegisterBrokerRequestHeader, filter_servers: tuple[str, ...]
+) -> None:
+    """Refuse a broker whose names and addresses nobody could use.
+
+    Raises:
+        NameRefused: Says which.
+    """
+    _check_broker(header)
+    if header.ha_server_addr:
+        names.check_address("HA address", header.ha_server_addr)
+    if len(filter_servers) > _MOST_FILTER_SERVERS:
+        raise names.NameRefused(f"{len(filter_servers)} filter servers of one broker")
+    for server in filter_servers:
+        names.check_address("address of a filter server", server)
+
+
+def _check_broker(
+    header: headers.RegisterBrokerRequestHeader | headers.UnregisterBrokerRequestHeader,
+) -> None:
+    names.check_cluster_name(header.cluster_name)
+    names.check_broker_name(header.broker_name)
+    names.check_address("broker's address", header.broker_addr)
 
 
 def _registration_body(request: RemotingCommand, compressed: bool) -> RegisterBrokerBody:

@@ -15,11 +15,13 @@ One caller at a time: the name server's event loop plays the part of Java's writ
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from failback.protocol.codes import PERM_READ, PERM_WRITE
+from failback.protocol.names import check_room, is_topic
 from failback.protocol.route import (
     MASTER_ID,
     BrokerData,
@@ -31,7 +33,11 @@ from failback.protocol.route import (
     TopicRouteData,
 )
 
+logger = logging.getLogger(__name__)
+
 BROKER_EXPIRY_MS: Final = 120_000
+MOST_BROKERS: Final = 10_000
+MOST_TOPICS: Final = 200_000
 UNIT_FLAG: Final = 1  # TopicSysFlag
 UNIT_SUB_FLAG: Final = 2
 
@@ -71,8 +77,16 @@ class RegisterResult:
 class RouteInfoManager:
     """Which brokers serve which topics. Returned bodies are copies, no parts of a table."""
 
-    def __init__(self, expiry_ms: float = BROKER_EXPIRY_MS) -> None:
+    def __init__(
+        self,
+        expiry_ms: float = BROKER_EXPIRY_MS,
+        *,
+        most_brokers: int = MOST_BROKERS,
+        most_topics: int = MOST_TOPICS,
+    ) -> None:
         self._expiry_ms = expiry_ms
+        self.most_brokers = most_brokers
+        self.most_topics = most_topics
         self._topics: dict[str, dict[str, QueueData]] = {}
         self._brokers: dict[str, BrokerData] = {}
         self._clusters: dict[str, set[str]] = {}
@@ -82,8 +96,17 @@ class RouteInfoManager:
     # --- brokers come ---
 
     def register_broker(self, registration: Registration, now_ms: int) -> RegisterResult:
-        """Take a registration in; see the module's essay for what it changes."""
+        """Take a registration in; see the module's essay for what it changes.
+
+        A topic whose name nothing may have is left out, and so is one for which there is no room:
+        the broker's other topics are served.
+
+        Raises:
+            TableFull: There is no room for another broker; nothing changes.
+        """
         name, addr = registration.broker_name, registration.broker_addr
+        if addr not in self._live:
+            check_room("brokers", len(self._live), self.most_brokers)
         self._clusters.setdefault(registration.cluster, set()).add(name)
         broker = self._brokers.get(name)
         if broker is None:
@@ -92,8 +115,7 @@ class RouteInfoManager:
         if registration.broker_id == MASTER_ID:
             version = registration.topics.data_version
             if is_first or self._remembered_version(addr) != version:
-                for config in registration.topics.topic_config_table.values():
-                    self._put_queues(name, config)
+                self._put_topics(registration)
         self._live[addr] = LiveInfo(
             now_ms,
             registration.topics.data_version,
@@ -105,6 +127,22 @@ class RouteInfoManager:
         else:
             self._filter_servers.pop(addr, None)
         return self._master_of(broker) if registration.broker_id != MASTER_ID else RegisterResult()
+
+    def _put_topics(self, registration: Registration) -> None:
+        left_out = 0
+        for config in registration.topics.topic_config_table.values():
+            is_known = config.topic_name in self._topics
+            if is_known or (len(self._topics) < self.most_topics and is_topic(config.topic_name)):
+                self._put_queues(registration.broker_name, config)
+            else:
+                left_out += 1
+        if left_out:
+            logger.warning(
+                "%d topics of broker %s are left out: no room beyond %d, or no topic's name",
+                left_out,
+                registration.broker_name,
+                self.most_topics,
+            )
 
     @staticmethod
     def _put_address(broker: BrokerData, broker_id: int, addr: str) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Final, cast
 
 from failback.client.remoting.http_server import HttpServer, Reply
+from failback.client.remoting.peer_limits import ConnectionCounts, Refusals
 from failback.client.remoting.port_owner import describe_listen_failure
 from failback.namesrv.config import NamesrvConfig
 from failback.namesrv.kv_config import KVConfigManager
@@ -27,6 +28,9 @@ logger = logging.getLogger(__name__)
 SCAN_FIRST_SECONDS: Final = 5.0  # NamesrvController: 5 s, then every 10 s
 SCAN_SECONDS: Final = 10.0
 DRAIN_SECONDS: Final = 1.0
+HIGH_WATER_BYTES: Final = 1024 * 1024
+"""Answers that a peer may leave unread before its next request waits; one may be larger."""
+CONNECTIONS: Final = "connections"
 
 
 class _Connection(asyncio.Protocol):
@@ -38,6 +42,9 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
         self._last_use = 0.0
+        self._is_paused = False
+        self._is_counted = False
+        self._host = "?"
         self.peer = "?"
         self.closed: asyncio.Future[None] = server.loop.create_future()
 
@@ -47,21 +54,39 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass of it
         name = transport.get_extra_info("peername")
+        self._host = str(name[0]) if name else "?"
         self.peer = f"{name[0]}:{name[1]}" if name else "?"
         self._server.connections.add(self)
+        refusal = self._server.counts.enter(self._host)
+        if refusal is not None:
+            self._server.refusals.note(CONNECTIONS, self.peer, refusal)
+            self.cut()
+            return
+        self._is_counted = True
+        self._transport.set_write_buffer_limits(high=HIGH_WATER_BYTES)
         self._last_use = self._server.loop.time()
         self._check_idle()
 
     def data_received(self, data: bytes) -> None:
-        assert self._transport is not None
         self._last_use = self._server.loop.time()
+        self._reader.receive_data(data)
+        self._work()
+
+    def _work(self) -> None:
+        """Answer what has arrived, until the peer leaves too much of it unread."""
+        assert self._transport is not None
         answers: list[bytes] = []
+        size = 0
         try:
-            self._reader.receive_data(data)
-            while (frame := self._reader.next_frame()) is not None:
+            while not self._is_paused and (frame := self._reader.next_frame()) is not None:
                 answer = self._server.serve(RemotingCommand.from_frame(frame), self)
                 if answer is not None:
                     answers.append(answer.encode())
+                    size += len(answers[-1])
+                if size > HIGH_WATER_BYTES:
+                    # Only now can the transport say that the peer does not read.
+                    self._transport.write(b"".join(answers))
+                    answers, size = [], 0
         except ProtocolError as error:
             logger.warning("close connection peer=%s: %s", self.peer, error)
             self._transport.write(b"".join(answers))
@@ -73,15 +98,21 @@ class _Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         # Who does not read its answers gets no new ones: bounds what one peer can hold here.
         assert self._transport is not None
+        self._is_paused = True
         self._transport.pause_reading()
 
     def resume_writing(self) -> None:
+        self._is_paused = False
         if self._transport is not None and not self._transport.is_closing():
-            self._transport.resume_reading()
+            self._work()
+            if not self._is_paused and not self._transport.is_closing():
+                self._transport.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._idle_timer is not None:
             self._idle_timer.cancel()
+        if self._is_counted:
+            self._server.counts.leave(self._host)
         self._server.connection_lost(self)
         self.closed.set_result(None)
 
@@ -98,7 +129,8 @@ class _Connection(asyncio.Protocol):
         idle_at = self._last_use + self._server.idle_seconds
         if idle_at <= loop.time():
             logger.info("close idle connection peer=%s", self.peer)
-            self.close()
+            # What it left unread would keep a connection open that is only closed.
+            self.cut() if self._is_paused else self.close()
         else:
             self._idle_timer = loop.call_at(idle_at, self._check_idle)
 
@@ -118,10 +150,18 @@ class NameServer:
         self._scan_first_seconds = SCAN_FIRST_SECONDS * scale
         self._scan_seconds = SCAN_SECONDS * scale
         self.idle_seconds = config.idle_seconds * scale
-        self.routes = RouteInfoManager(BROKER_EXPIRY_MS * scale)
-        self.kv_config = KVConfigManager(config.kv_config_path)
+        self.routes = RouteInfoManager(
+            BROKER_EXPIRY_MS * scale,
+            most_brokers=config.max_brokers,
+            most_topics=config.max_topics,
+        )
+        self.kv_config = KVConfigManager(config.kv_config_path, config.max_kv_entries)
         self.processor = Processor(self.routes, self.kv_config, config, self._clock_ms)
         self.connections: set[_Connection] = set()
+        self.counts = ConnectionCounts(
+            lambda: config.max_connections, lambda: config.max_connections_per_address
+        )
+        self.refusals = Refusals((CONNECTIONS,))
         self.port = config.listen_port
         self.http_port = config.http_port
         self.is_ready = False

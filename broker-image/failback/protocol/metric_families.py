@@ -149,6 +149,24 @@ HA_REFUSED: Final = Family(
     "Connections closed because their slave reported what this broker has not, or not sent.",
 )
 
+NOT_BELIEVED: Final = Family(
+    "failback_not_believed_total",
+    "counter",
+    MEMBER,
+    "Times that a registered broker was no member of the pair, or told an offset beyond its queue.",
+)
+REFUSED: Final = Family(
+    "failback_refused_total",
+    "counter",
+    (*MEMBER, "bound"),
+    "What peers were refused because a bound was reached: connections, unread, heldPulls, tasks, "
+    "clientCalls.",
+)
+OPEN_CONNECTIONS: Final = Family(
+    "failback_connections", "gauge", MEMBER, "Open connections on the ports for clients."
+)
+HELD_PULLS: Final = Family("failback_held_pulls", "gauge", MEMBER, "Pulls that wait for a message.")
+
 BROKER: Final = (
     MESSAGES_IN,
     MESSAGES_OUT,
@@ -174,5 +192,9 @@ BROKER: Final = (
     HA_DIFFERS,
     GUARDED,
     HA_REFUSED,
+    NOT_BELIEVED,
+    REFUSED,
+    OPEN_CONNECTIONS,
+    HELD_PULLS,
 )
 """What our broker exports itself."""

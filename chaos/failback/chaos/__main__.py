@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -36,12 +35,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     from failback.chaos.run.repetition import child_main
     from failback.chaos.targets.location import Location
+    from failback.client.log_lines import begin_logging
 
-    logging.basicConfig(
-        level=logging.INFO,
-        format="%(asctime)s %(levelname)s %(threadName)s %(name)s %(message)s",
-        stream=sys.stderr,
-    )
+    begin_logging(lines="%(asctime)s %(levelname)s %(threadName)s %(name)s %(message)s")
     return child_main(
         options.file,
         options.arm,

@@ -395,6 +395,8 @@ async def test_health_says_when_it_is_ready_and_why_not(cluster: Cluster) -> Non
     assert http(port, "/readyz") == (503, "draining\n")
     async with RemotingClient() as client:
         assert (await send(client, broker)).code == 14
+        assert http(port, "/drainz", "DELETE")[0] == 200
+        assert (await send(client, broker)).code == 0
 
 
 async def test_metrics_count_what_happened(cluster: Cluster) -> None:

@@ -12,6 +12,8 @@ class FakePeers:
     def __init__(self) -> None:
         self.answers: dict[tuple[str, int], bytes] = {}
         self.ext: dict[str, str] | None = None
+        self.fields: dict[tuple[str, int], dict[str, str]] = {}
+        """Answers that have no body, by their fields."""
         self.calls: list[tuple[str, int]] = []
         self.requests: list[RemotingCommand] = []
 
@@ -20,6 +22,9 @@ class FakePeers:
     ) -> RemotingCommand:
         self.calls.append((addr, request.code))
         self.requests.append(request)
+        fields = self.fields.get((addr, request.code))
+        if fields is not None:
+            return request.response(0, ext=fields)
         body = self.answers.get((addr, request.code))
         if body is None:
             raise RemotingConnectError(addr, "nobody there")

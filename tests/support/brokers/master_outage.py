@@ -53,6 +53,8 @@ class Outage:
 
         master = broker(engines[0])
         slave = broker(engines[1], broker_id=1, role="SLAVE")
+        if engines[0] == "failback":
+            master.settings["failbackMembers"] = f"{master.address};{slave.address}"
         master.start()
         slave.start()
         return cls(ns, master, slave, admin)

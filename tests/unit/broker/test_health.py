@@ -56,5 +56,9 @@ def test_a_drain_is_asked_for_and_watched() -> None:
     assert lab.phase.is_draining
     lab.remaining = 0
     assert lab.get("/drainz")[0] == 200
-    lab.phase.is_stopping = True
+    assert lab.get("/drainz", "DELETE") == (200, "sends are taken again")
+    assert not lab.phase.is_draining
+    lab.phase.is_stopping = lab.phase.is_draining = True
     assert lab.get("/drainz", "POST") == (409, "already stopping")
+    assert lab.get("/drainz", "DELETE") == (409, "already stopping")
+    assert lab.phase.is_draining

@@ -9,6 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from failback.broker.cluster.hand_back import HandBack
+from failback.broker.cluster.members import Members
 from failback.broker.cluster.outer_api import BrokerOuterApi
 from failback.broker.metadata.offsets.consumer_offset_manager import ConsumerOffsetManager
 from failback.broker.metadata.offsets.regressions import OffsetRegressions
@@ -146,7 +147,13 @@ async def test_a_restarted_master_counts_what_its_slave_still_knows(
         (slave, RequestCode.GET_ALL_CONSUMER_OFFSET): b'{"offsetTable":{"T@g":{0:160,1:20,2:5}}}',
     }
     outer = BrokerOuterApi(peers, ["ns:9876"])  # type: ignore[arg-type]
-    hand_back = HandBack(outer, offsets, broker_name="b", own_address="127.0.0.2:10911")
+    hand_back = HandBack(
+        outer,
+        offsets,
+        broker_name="b",
+        own_address="127.0.0.2:10911",
+        members=Members(lambda: ()),
+    )
     assert await hand_back.count_lost_offsets() == 2
     assert offsets.regressions.counts == {("restart", "T", "g"): [2, 65]}
     assert offsets.table == {"T@g": {0: 100, 1: 50}}, "nothing is taken"

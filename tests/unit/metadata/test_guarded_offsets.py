@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from failback.broker.cluster.hand_back import HandBack
+from failback.broker.cluster.members import Members
 from failback.broker.cluster.outer_api import BrokerOuterApi
 from failback.broker.metadata.offsets.consumer_offset_manager import (
     ConsumerOffsetManager,
@@ -107,6 +108,8 @@ class ReturnedMaster:
         self.peers = FakePeers()
         self.offsets = ConsumerOffsetManager(folder / "consumerOffset.json")
         self.ends = {("T", 0): 3000}
+        self.named: tuple[str, ...] = SLAVES
+        self.members = Members(lambda: self.named)
         self.outer = BrokerOuterApi(self.peers, ["ns1:9876", "ns2:9876"])  # type: ignore[arg-type]
 
     def lists(self, name_server: str, members: dict[int, str]) -> None:
@@ -118,8 +121,13 @@ class ReturnedMaster:
         body = json.dumps({"offsetTable": one(offset)}).encode()
         self.peers.answers[slave, RequestCode.GET_ALL_CONSUMER_OFFSET] = body
 
+    def slave_ends(self, slave: str, offset: int) -> None:
+        self.peers.fields[slave, RequestCode.GET_MAX_OFFSET] = {"offset": str(offset)}
+
     async def starts(self) -> int:
-        hand_back = HandBack(self.outer, self.offsets, broker_name="b", own_address=OWN)
+        hand_back = HandBack(
+            self.outer, self.offsets, broker_name="b", own_address=OWN, members=self.members
+        )
         return await hand_back.take_returned_offsets(
             lambda topic, queue_id: self.ends.get((topic, queue_id), 0)
         )
@@ -164,8 +172,43 @@ async def test_a_slave_that_is_behind_takes_nothing_away(master: ReturnedMaster)
 
 async def test_an_offset_beyond_the_log_becomes_its_end(master: ReturnedMaster) -> None:
     master.ends = {("T", 0): 1500}
+    master.slave_ends(SLAVES[0], 2500)
     await master.starts()
     assert master.offsets.table == one(1500)
+
+
+@pytest.mark.foreign
+@pytest.mark.parametrize("end", [1999, 0, None])
+async def test_an_offset_beyond_the_slaves_own_queue_is_not_believed(
+    master: ReturnedMaster, end: int | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    master.ends = {("T", 0): 1500}
+    if end is not None:
+        master.slave_ends(SLAVES[0], end)
+    assert await master.starts() == 0
+    assert master.offsets.table == one(500)
+    assert master.members.refused == 1
+    assert f"broker {SLAVES[0]} is not believed: T@g queue 0 at 2000" in caplog.text
+
+
+@pytest.mark.foreign
+@pytest.mark.parametrize("named", [(), (OWN,), (SLAVES[1],), ("elsewhere.invalid:10911",)])
+async def test_who_registered_and_is_no_member_is_not_asked(
+    master: ReturnedMaster, named: tuple[str, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    master.named = named
+    assert await master.starts() == 0
+    assert master.offsets.table == one(500)
+    assert [code for _, code in master.peers.calls if code == 43] == []
+    assert f"broker {SLAVES[0]} is not believed" in caplog.text
+
+
+async def test_a_member_may_be_named_by_its_host(master: ReturnedMaster) -> None:
+    master.named = ("localhost:10911",)
+    local = "127.0.0.1:10911"
+    master.lists("ns1:9876", {0: OWN, 1: local})
+    master.slave_has(local, 2000)
+    assert await master.starts() == 1
 
 
 async def test_a_topic_that_is_not_here_gets_no_offset(master: ReturnedMaster) -> None:

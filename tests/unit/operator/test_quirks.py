@@ -25,6 +25,7 @@ KEYS = {
     "delayVersionPersisted",
     "topicJsonAttributes",
     "storeFamily",
+    "pairMembers",
 }
 FACTS = {
     "slaveSyncSeconds": (10, 10, 60),
@@ -37,6 +38,7 @@ FACTS = {
     "delayVersionPersisted": (False, False, True),
     "topicJsonAttributes": (False, False, True),
     "storeFamily": ("v4", "v4", "v5"),
+    "pairMembers": (False, False, False),
     "overflowResetsToZero": (False, False, False),
     "dropsTopicsOnSync": (False, False, False),
 }
@@ -124,3 +126,11 @@ def test_a_store_is_read_by_its_own_family_and_by_later_ones(
 )
 def test_no_way_leads_back_from_a_store_of_5(after: EngineVersion, sentence: str) -> None:
     assert store_compatible(NEW, after) == sentence
+
+
+def test_a_broker_of_ours_knows_its_pair_from_0_2_on() -> None:
+    assert [quirk("pairMembers", "failback", each) for each in ("0.1.9", "0.2.0", "1.0.0")] == [
+        False,
+        True,
+        True,
+    ]

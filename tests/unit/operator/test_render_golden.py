@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
@@ -14,6 +15,7 @@ from ruamel.yaml import YAML
 from failback.operator.render.context import Object, kubernetes_context
 from failback.operator.render.objects import render
 from failback.operator.schema.loading import load_resources
+from tests.unit.operator.test_render_properties import cluster, name_server
 
 DATA = Path(__file__).parents[2] / "data" / "operator"
 
@@ -55,3 +57,27 @@ def test_the_slave_of_the_example_has_exactly_this_configuration() -> None:
         "storePathCommitLog=/home/rocketmq/store/commitlog\n"
         "storePathRootDir=/home/rocketmq/store\n"
     )
+
+
+def conf_of(version: str = "0.2.0", **spec: Any) -> str:
+    items = [name_server(), cluster("c", pairs=1, slavesPerPair=1, **spec)]
+    objects = named(render(items, kubernetes_context("default", version)))
+    return str(objects["ConfigMap/c-0-0"]["data"]["broker.conf"])
+
+
+def test_a_guarded_pair_knows_its_members() -> None:
+    host = "c-0-{}-0.c-brokers.default.svc.cluster.local:10911"
+    line = f"failbackMembers={host.format(0)};{host.format(1)}\n"
+    guarded = {"rules": "guarded"}
+    assert line in conf_of(engine=guarded)
+    assert line in conf_of(config={"failbackGuardReturnedOffsets": "true"})
+    assert line in conf_of(engine=guarded, networking={"brokerAddress": "podIP"})
+    address = {"brokerAddress": "external", "externalTemplate": "b{ordinal}.shop.example"}
+    announced = "failbackMembers=b0.shop.example:10911;b1.shop.example:10911\n"
+    assert announced in conf_of(engine=guarded, networking=address)
+    for other in (
+        conf_of(),
+        conf_of(engine=guarded, config={"failbackGuardReturnedOffsets": "false"}),
+        conf_of(engine=guarded, version="0.1.0"),
+    ):
+        assert "failbackMembers" not in other

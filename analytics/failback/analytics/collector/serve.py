@@ -50,6 +50,7 @@ def serve(settings: CollectorSettings) -> None:
             tls_cert=settings.tls_cert,
             tls_key=settings.tls_key,
             drain_seconds=_DRAIN_SECONDS,
+            bounds=settings.bounds,
             timeout_keep_alive=_IDLE_SECONDS,
         )
         if settings.metrics_port is not None:

@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from failback.client.remoting.http_limits import HttpBounds
+
 MIB: Final = 1024 * 1024
+_BOUNDS: Final = HttpBounds(connections=1024, per_address=256)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,8 @@ class CollectorSettings:
     keep_seconds: float | None = None
     """Runs that nothing was added to for so long are deleted; ``None`` keeps them."""
     retention_period_seconds: float = 60.0
+    bounds: HttpBounds = _BOUNDS
+    """How many connections there may be, in all and from one address: a shipper has one."""
     tls_cert: Path | None = None
     tls_key: Path | None = None
     metrics_host: str = "127.0.0.1"

@@ -85,6 +85,7 @@ class _Server(WebServer):
             tls_cert=settings.tls_cert,
             tls_key=settings.tls_key,
             drain_seconds=_DRAIN_SECONDS,
+            bounds=settings.bounds,
             proxy_headers=False,
         )
         self._shared: Shared = app.state.shared

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from failback.analytics.web.bounded_protocol import WEB_BOUNDS
 from failback.analytics.web.web_server import check_address
 from failback.client.consumelog.upload.collector_client import CollectorClient
+from failback.client.remoting.http_limits import HttpBounds
 from failback.protocol.errors import ConfigError
 
 _ANSWER_SECONDS: Final = 5.0
@@ -164,6 +166,8 @@ class DashboardSettings:
     """Of one client; a page with its figures is about 30."""
     writes_per_minute: int = 20
     """Logins, starts and aborts of one client."""
+    bounds: HttpBounds = WEB_BOUNDS
+    """How many connections there may be, in all and from one address."""
     audit: Path | None = None
     """Who started and aborted what, one JSON line each; default: ``audit.jsonl`` in ``runs``."""
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
@@ -21,8 +21,9 @@ from failback.analytics.exporter.runs import RunWatch
 from failback.analytics.exporter.survey import Survey, Surveyor
 from failback.analytics.live.facts import OffsetFile
 from failback.analytics.live.offset_file import of_broker, read
-from failback.analytics.web.web_server import check_address
+from failback.analytics.web.web_server import check_address, metrics_endpoints
 from failback.client.remoting.connection import RemotingClient, RemotingSettings
+from failback.client.remoting.http_thread import HttpThread
 from failback.client.remoting.port_owner import describe_listen_failure
 from failback.protocol.errors import ConfigError
 
@@ -154,14 +155,12 @@ async def serve(
     registry = CollectorRegistry(auto_describe=False)
     registry.register(exporter)
     try:
-        server, thread = start_http_server(settings.port, settings.host, registry)
+        server = HttpThread(metrics_endpoints(registry), settings.host, settings.port)
     except (OSError, OverflowError) as error:
         problem = describe_listen_failure(settings.host, settings.port, error, "--port")
         raise ConfigError("--port", problem) from error
     try:
-        on_ready(server.server_port)
+        on_ready(server.port)
         await exporter.run(stop)
     finally:
-        server.shutdown()
-        server.server_close()
-        await asyncio.to_thread(thread.join)
+        await asyncio.to_thread(server.close)

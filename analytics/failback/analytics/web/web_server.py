@@ -7,13 +7,18 @@ import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry, generate_latest
 
+from failback.analytics.web.bounded_protocol import WEB_BOUNDS, Bounds
+from failback.client.remoting.http_limits import HttpBounds
+from failback.client.remoting.http_server import PROMETHEUS, Endpoint, Reply
+from failback.client.remoting.http_thread import HttpThread
 from failback.client.remoting.port_owner import describe_listen_failure
 from failback.protocol.errors import ConfigError
 from failback.protocol.words.reasons import why
@@ -30,9 +35,12 @@ class WebServer(uvicorn.Server):
         tls_cert: str | Path | None,
         tls_key: str | Path | None,
         drain_seconds: int,
+        bounds: HttpBounds = WEB_BOUNDS,
         **settings: Any,
     ) -> None:
         """``drain_seconds`` is how long requests under way may take after the signal.
+
+        ``bounds`` are those of connections.
 
         ``settings`` are more of uvicorn's own.
 
@@ -46,7 +54,8 @@ class WebServer(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
-                http="httptools",
+                http=Bounds(bounds).protocol(),
+                limit_concurrency=bounds.connections + 1,
                 ws="none",
                 log_config=None,
                 access_log=False,
@@ -90,10 +99,19 @@ def serve_metrics(host: str, port: int, registry: CollectorRegistry) -> None:
         ConfigError: The address is taken, or not this machine's.
     """
     try:
-        start_http_server(port, host, registry)
+        HttpThread(metrics_endpoints(registry), host, port)
     except (OSError, OverflowError) as error:
         problem = describe_listen_failure(host, port, error, "--metrics-port")
         raise ConfigError("--metrics-port", problem) from error
+
+
+def metrics_endpoints(registry: CollectorRegistry) -> dict[str, Endpoint]:
+    """Return what answers a scrape."""
+
+    def metrics(_method: str) -> Reply:
+        return Reply(HTTPStatus.OK, generate_latest(registry), PROMETHEUS)
+
+    return {"/metrics": metrics, "/": metrics}
 
 
 def listen(host: str, port: int, backlog: int) -> socket.socket:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+from collections import Counter
 
 from failback.broker.remoting.connection import BrokerConnection
+from failback.broker.remoting.limits import CLIENT_CALLS, PeerLimits
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import FailbackError
 
@@ -24,9 +26,11 @@ class ClientGone(FailbackError):
 class ClientCalls:
     """The calls under way. ``answered`` and ``closed`` are called by the server."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: PeerLimits) -> None:
+        self._limits = limits
         self._opaque = itertools.count()
         self._calls: dict[tuple[BrokerConnection, int], asyncio.Future[RemotingCommand]] = {}
+        self._asked: Counter[BrokerConnection] = Counter()
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -37,21 +41,30 @@ class ClientCalls:
         """Send ``request`` and return the client's answer, of any code.
 
         Raises:
+            Busy: The client is asked as much as it may be.
             TimeoutError: There was none within ``seconds``.
             ClientGone: The connection is closed, or was closed meanwhile.
         """
         if connection.closed:
             raise ClientGone(f"{connection.address} is not connected any more")
+        asked, most = self._asked[connection], self._limits.config.failback_max_calls_per_client
+        if asked >= most:
+            what = f"{asked} questions to this client are open, at most {most}"
+            raise self._limits.refuse(CLIENT_CALLS, connection, what)
         request.opaque = next(self._opaque) & 0x7FFFFFFF
         key = connection, request.opaque
         answer: asyncio.Future[RemotingCommand] = asyncio.get_running_loop().create_future()
         self._calls[key] = answer
+        self._asked[connection] += 1
         try:
             connection.push(request.encode())
             async with asyncio.timeout(seconds):
                 return await answer
         finally:
             del self._calls[key]
+            self._asked[connection] -= 1
+            if not self._asked[connection]:
+                del self._asked[connection]
 
     def answered(self, connection: BrokerConnection, response: RemotingCommand) -> None:
         """Take a response; one that no call waits for is dropped."""

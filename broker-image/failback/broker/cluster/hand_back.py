@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 
+from failback.broker.cluster.members import Members
 from failback.broker.cluster.outer_api import BrokerOuterApi
 from failback.broker.metadata.offsets.consumer_offset_manager import (
     ConsumerOffsetManager,
@@ -30,19 +31,24 @@ class HandBack:
     _: KW_ONLY
     broker_name: str
     own_address: str
+    members: Members
 
     async def take_returned_offsets(self, max_offset: MaxOffset) -> int:
-        """Ask every registered slave for its consumer offsets and take the larger ones.
+        """Ask every registered slave of the pair for its consumer offsets; take the larger ones.
 
         What was consumed from a slave while the master was away is known to the slave alone.
         Without a slave, or with one that does not answer, nothing changes. An offset beyond the
-        end of the queue here means messages that this master has lost: the end is taken instead.
+        end of the queue here means messages that this master has lost: the end is taken instead,
+        if the slave has them. Who registered as a slave and is no member is not asked.
 
         Returns how many offsets were raised.
         """
         mine = self.offsets.table
-        known = await self._tables_of(await self._slaves())
-        raised = sum(_raise(mine, table, slave, max_offset) for slave, table in known)
+        slaves = await self.members.known(await self._slaves())
+        raised = 0
+        for slave, table in await self._tables_of(slaves):
+            believed = await self._believed(slave, table, max_offset)
+            raised += _raise(mine, believed, slave, max_offset)
         if raised:
             await self.offsets.persist_aside()
         return raised
@@ -53,6 +59,8 @@ class HandBack:
         They are compared with what was loaded, so call it as soon as it can be.
         """
         slaves, mine = await self._slaves(), self.offsets.table
+        if self.members.is_named:
+            slaves = await self.members.known(slaves)
         loaded = {key: dict(queues) for key, queues in mine.items()} if slaves else {}
         known: OffsetTable = {}
         for _, table in await self._tables_of(slaves):
@@ -61,6 +69,28 @@ class HandBack:
                 for queue_id, offset in queues.items():
                     kept[queue_id] = max(offset, kept.get(queue_id, offset))
         return self.offsets.regressions.restarted(loaded, known)
+
+    async def _believed(self, slave: str, table: OffsetTable, max_offset: MaxOffset) -> OffsetTable:
+        """Leave out what lies beyond the end of the slave's own queue: nobody consumed that."""
+        kept: OffsetTable = {}
+        for key, queues in table.items():
+            topic, _ = split_offset_key(key)
+            for queue_id, offset in queues.items():
+                if offset > max_offset(topic, queue_id):
+                    end = await self._end_of(slave, topic, queue_id)
+                    if offset > end:
+                        what = f"{key} queue {queue_id} at {offset}, its queue ends at {end}"
+                        self.members.refuse(slave, what)
+                        continue
+                kept.setdefault(key, {})[queue_id] = offset
+        return kept
+
+    async def _end_of(self, slave: str, topic: str, queue_id: int) -> int:
+        try:
+            return await self.outer.max_offset(slave, topic, queue_id)
+        except (FailbackError, OSError) as error:
+            logger.warning("slave %s does not tell the end of a queue: %s", slave, error)
+            return -1
 
     async def _slaves(self) -> list[str]:
         return sorted(await self.outer.slaves_of(self.broker_name) - {self.own_address})

@@ -119,6 +119,10 @@ class BrokerOuterApi:
         """Return the offset table that the master has in memory."""
         return await self._ask(master, calls.all_offsets())
 
+    async def max_offset(self, broker: str, topic: str, queue_id: int) -> int:
+        """Return the end of a queue on another broker."""
+        return await self._ask(broker, calls.max_offset(topic, queue_id))
+
     async def get_all_delay_offset(self, master: str) -> bytes:
         """Return the master's delay offsets as it wrote them."""
         return await self._ask(master, calls.delay_offset_file())

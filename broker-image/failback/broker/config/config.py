@@ -26,6 +26,12 @@ from failback.broker.config.config_text import parse, to_text
 from failback.broker.config.local_address import first_local_address
 from failback.broker.config.time_scale import TimeScale
 from failback.protocol.errors import ConfigError
+from failback.protocol.names import (
+    NameRefused,
+    check_address,
+    check_broker_name,
+    check_cluster_name,
+)
 from failback.protocol.words.spelling import did_you_mean
 
 logger = logging.getLogger(__name__)
@@ -199,6 +205,26 @@ class BrokerConfig:
     """Ours. A slave whose log is not the beginning of its master's does not replicate. A master
     refuses a slave that reports more than it has, or has sent."""
 
+    failback_members: str = ""
+    """Ours. Addresses of the pair's members, ``host:port`` joined by ``;``. A returned master takes
+    offsets from these alone."""
+    failback_max_topics: int = _ranged(50_000, 1)
+    """Ours, as all that follow: bounds of what peers may make this broker keep."""
+    failback_max_groups: int = _ranged(50_000, 1)
+    """Of each table: groups, groups with members, groups of producers."""
+    failback_max_offsets: int = _ranged(1_000_000, 1)
+    failback_max_connections: int = _ranged(10_000, 1)
+    failback_max_connections_per_address: int = _ranged(2_000, 1)
+    failback_max_unread_bytes: int = _ranged(64 * 1024**2, 1024**2)
+    failback_max_unread_bytes_in_all: int = _ranged(512 * 1024**2, 1024**2)
+    failback_max_held_pulls: int = _ranged(100_000, 1)
+    failback_max_held_pulls_per_connection: int = _ranged(10_000, 1)
+    failback_max_suspend_millis: int = _ranged(120_000, 1)
+    """A pull that asks to be held for longer is held so long; not scaled, as what clients ask."""
+    failback_max_tasks: int = _ranged(10_000, 1)
+    failback_max_tasks_per_connection: int = _ranged(1_000, 1)
+    failback_max_calls_per_client: int = _ranged(100, 1)
+
     file: Path | None = field(default=None, metadata={"own": True})
     unknown: dict[str, str] = field(default_factory=dict, metadata={"own": True})
     """Keys of the file that no field takes, as written."""
@@ -264,6 +290,7 @@ class BrokerConfig:
         config._check_role(file)
         config._check_name_servers(file)
         config._check_times(file)
+        config._check_names(file)
         config._warn_about_what_is_not_offered(given)
         return config
 
@@ -317,6 +344,22 @@ class BrokerConfig:
             problem = f"must be hours of the day like 04 or 04;16, is {self.delete_when!r}"
             raise ConfigError("deleteWhen", problem, file=file)
 
+    def _check_names(self, file: Path | None) -> None:
+        """Refuse what no name server of ours takes in a registration."""
+        for key, check, value in (
+            ("brokerName", check_broker_name, self.broker_name),
+            ("brokerClusterName", check_cluster_name, self.broker_cluster_name),
+        ):
+            try:
+                check(value)
+            except NameRefused as error:
+                raise ConfigError(key, str(error), file=file) from error
+        for member in self.members:
+            try:
+                check_address("member", member)
+            except NameRefused as error:
+                raise ConfigError("failbackMembers", str(error), file=file) from error
+
     def _warn_about_what_is_not_offered(self, given: Mapping[str, str]) -> None:
         for key, why in NOT_OFFERED.items():
             if given.get(key, "").strip().lower() == "true":
@@ -325,6 +368,11 @@ class BrokerConfig:
     @property
     def is_slave(self) -> bool:
         return self.broker_role == "SLAVE"
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """``failbackMembers`` as a list; empty where it is not set."""
+        return tuple(each.strip() for each in self.failback_members.split(";") if each.strip())
 
     @property
     def name_servers(self) -> tuple[str, ...]:

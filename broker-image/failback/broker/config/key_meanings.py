@@ -68,6 +68,24 @@ MEANINGS: Final[dict[str, str]] = {
     "failbackHttpPort": (
         "Port of health and metrics; 0 is off. Unset: `FAILBACK_HTTP_PORT`, then 8088."
     ),
+    "failbackMaxCallsPerClient": "Questions of others that one client is asked at a time.",
+    "failbackMaxConnections": "Connections to the ports for clients; one more is closed at once.",
+    "failbackMaxConnectionsPerAddress": "The same from one address.",
+    "failbackMaxGroups": "Consumer groups, and groups of producers, that are kept.",
+    "failbackMaxHeldPulls": "Pulls that are held; one more is answered with code 2.",
+    "failbackMaxHeldPullsPerConnection": "The same of one connection.",
+    "failbackMaxOffsets": "Consumer offsets that are kept; those of further queues are refused.",
+    "failbackMaxSuspendMillis": "Time after which a held pull is answered, whatever it asked for.",
+    "failbackMaxTasks": "Requests under way whose answers take time; one more gets code 2.",
+    "failbackMaxTasksPerConnection": "The same of one connection.",
+    "failbackMaxTopics": "Topics that are kept; none is made beyond them.",
+    "failbackMaxUnreadBytes": "Bytes that a peer may leave unread before its connection closes.",
+    "failbackMaxUnreadBytesInAll": (
+        "The same of all peers; who left most is closed first. Looked at every second."
+    ),
+    "failbackMembers": (
+        "The pair's members, `host:port` joined by `;`. A returned master asks no others."
+    ),
     "failbackRules": (
         "`compat` is exactly 4.9.8; `guarded` switches on every guard that is not set."
     ),

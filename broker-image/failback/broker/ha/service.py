@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import Final
 
 from failback.broker.ha.client import HaClient
 from failback.broker.ha.config import HaConfig
@@ -17,6 +18,8 @@ from failback.broker.ha.connection import HaConnection
 from failback.broker.ha.replicated_store import HaStore
 
 logger = logging.getLogger(__name__)
+
+MOST_CONNECTIONS: Final = 64
 
 
 class HaService:
@@ -99,6 +102,9 @@ class HaService:
         """Called by a connection: a peer has connected to the HA port."""
         self._connections.add(connection)
         self._unconnected.clear()
+        if len(self._connections) > MOST_CONNECTIONS:
+            connection.close(f"{MOST_CONNECTIONS} are open: a pair has not so many slaves")
+            return
         logger.info("HA: connection from %s, %d open", connection.peer, len(self._connections))
 
     def connection_closed(self, connection: HaConnection, error: Exception | None) -> None:

@@ -11,6 +11,7 @@ from typing import Final
 from failback.broker.config.config import BrokerConfig
 from failback.broker.metadata.json_config import load_json_config, persist_json_config
 from failback.protocol.codes import SYSTEM_GROUPS
+from failback.protocol.names import check_group, check_room
 from failback.protocol.route import (
     DataVersion,
     SubscriptionGroupConfig,
@@ -54,21 +55,34 @@ class SubscriptionGroupManager:
         self.data_version = DataVersion(timestamp=clock_ms(), counter=0)
 
     def find(self, group: str) -> SubscriptionGroupConfig | None:
-        """Return the group's configuration, created with defaults when that is allowed."""
+        """Return the group's configuration, created with defaults when that is allowed.
+
+        Raises:
+            NameRefused: There is none, and nothing may be called so.
+            TableFull: There is none, and no room for another.
+        """
         existing = self.table.get(group)
         if existing is not None:
             return existing
         allowed = self._config.auto_create_subscription_group
         if not allowed and not group.startswith(INTERNAL_PREFIX):
             return None
+        self.check_new(group)
         created = SubscriptionGroupConfig(group_name=group)
         self.table[group] = created
         logger.info("created consumer group %s", group)
         self._changed()
         return created
 
+    def check_new(self, group: str) -> None:
+        """Refuse a group that is not here and cannot be made. Raises as :meth:`find`."""
+        if group not in self.table:
+            check_group(group)
+            check_room("groups", len(self.table), self._config.failback_max_groups)
+
     def update(self, group: SubscriptionGroupConfig) -> None:
-        """Create or replace a group."""
+        """Create or replace a group. Raises as :meth:`find`."""
+        self.check_new(group.group_name)
         logger.info("consumer group: %s, was %s", group, self.table.get(group.group_name))
         self.table[group.group_name] = group
         self._changed()

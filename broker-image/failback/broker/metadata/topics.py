@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from failback.broker.config.config import BrokerConfig
 from failback.broker.metadata.json_config import load_json_config, persist_json_config
 from failback.protocol.codes import PERM_INHERIT, PERM_READ, PERM_WRITE, SCHEDULE_TOPIC
+from failback.protocol.names import check_room, check_topic
 from failback.protocol.route import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 
 logger = logging.getLogger(__name__)
@@ -153,16 +154,21 @@ class TopicConfigManager:
             topic_filter_type=template.topic_filter_type,
             topic_sys_flag=topic_sys_flag,
         )
+        self.check_new(topic)
         logger.info("created topic %s after %s for client %s", topic, default_topic, client_addr)
         return self._created(created)
 
     def create_in_send_back(
         self, topic: str, queue_nums: int, perm: int = _READ_WRITE, topic_sys_flag: int = 0
     ) -> TopicConfig:
-        """Return ``topic``, created as asked when missing: ``%RETRY%``, ``%DLQ%`` and the like."""
+        """Return ``topic``, created as asked when missing: ``%RETRY%``, ``%DLQ%`` and the like.
+
+        Raises as :meth:`check_new`.
+        """
         existing = self.table.get(topic)
         if existing is not None:
             return existing
+        self.check_new(topic)
         logger.info("created topic %s with %d queues", topic, queue_nums)
         return self._created(
             TopicConfig(
@@ -174,8 +180,23 @@ class TopicConfigManager:
             )
         )
 
+    def check_new(self, topic: str) -> None:
+        """Refuse a topic that is not here and cannot be made.
+
+        Raises:
+            NameRefused: Nothing may be called so.
+            TableFull: There is no room for another.
+        """
+        if topic not in self.table:
+            check_topic(topic)
+            check_room("topics", len(self.table), self._config.failback_max_topics)
+
     def update(self, topic: TopicConfig) -> None:
-        """Create or replace a topic. The caller registers it with the name servers."""
+        """Create or replace a topic. The caller registers it with the name servers.
+
+        Raises as :meth:`check_new`.
+        """
+        self.check_new(topic.topic_name)
         old = self.table.get(topic.topic_name)
         logger.info("topic %s: %s, was %s", topic.topic_name, topic, old)
         self.table[topic.topic_name] = topic

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -10,6 +11,9 @@ from typing import Final
 
 from failback.client.remoting.http_server import JSON, PROMETHEUS, Endpoint, Reply
 
+logger = logging.getLogger(__name__)
+
+ORDERS: Final = ("/drainz",)
 RUNNING: Final = "running"
 
 
@@ -20,7 +24,8 @@ class BrokerPhase:
     name: str = "starting"
     """``starting``, ``recovering`` or ``running``."""
     is_draining: bool = False
-    """Sends are refused with code 14: the broker is being stopped, or got a POST to /drainz."""
+    """Sends are refused with code 14: the broker is being stopped, or got a POST to /drainz.
+    A DELETE there takes that back."""
     is_stopping: bool = False
     fatal: Exception | None = None
     """Why the store takes no more writes."""
@@ -70,11 +75,17 @@ class HealthEndpoints:
         return None if problem is None else f"replication stopped: {problem}"
 
     def drainz(self, method: str) -> Reply:
-        """POST: refuse sends from now on. GET: 200 once no connected slave is behind."""
-        if method == "POST":
+        """POST: refuse sends from now on. DELETE: take them again.
+
+        GET answers 200 once no connected slave is behind.
+        """
+        if method in ("POST", "DELETE"):
             if self.phase.is_stopping:
                 return Reply(HTTPStatus.CONFLICT, b"already stopping\n")
-            self.phase.is_draining = True
+            self.phase.is_draining = method == "POST"
+            logger.warning("draining %s", "begins" if method == "POST" else "is taken back")
+            if method == "DELETE":
+                return Reply(HTTPStatus.OK, b"sends are taken again\n")
         remaining = self.remaining_bytes()
         done = self.phase.is_draining and not remaining
         body = json.dumps({"remaining": remaining}).encode() + b"\n"

@@ -22,6 +22,7 @@ from failback.broker.metadata.offsets.consumer_offset_manager import ConsumerOff
 from failback.broker.metadata.topics import TopicConfigManager
 from failback.broker.monitoring.statistics import BrokerStatistics
 from failback.broker.remoting.connection import BrokerConnection
+from failback.broker.remoting.server import RemotingServer
 from failback.broker.store.message_store import MessageStore
 from failback.protocol.message import DLQ_PREFIX, RETRY_PREFIX
 from failback.protocol.metric_families import (
@@ -36,17 +37,21 @@ from failback.protocol.metric_families import (
     HA_DIFFERS,
     HA_REFUSED,
     HA_STOPPED,
+    HELD_PULLS,
     INFLIGHT,
     LAG,
     MAX_SERIES,
     MEMBER,
     MESSAGES_IN,
     MESSAGES_OUT,
+    NOT_BELIEVED,
+    OPEN_CONNECTIONS,
     OTHER,
     OVERWRITES,
     PERMISSION,
     PERSIST_AGE,
     PRODUCERS,
+    REFUSED,
     REGRESSION_MESSAGES,
     REGRESSIONS,
     START_TIME,
@@ -75,6 +80,9 @@ class BrokerCollector(Collector):
     offsets_kept: Callable[[], int]
     ha: HaService
     topics: TopicConfigManager
+    server: RemotingServer
+    not_believed: Callable[[], int]
+    held_pulls: Callable[[], int]
 
     def __post_init__(self) -> None:
         identity = self.identity
@@ -91,6 +99,13 @@ class BrokerCollector(Collector):
         yield self._by_group(INFLIGHT, self._inflight())
         yield self._dead_letters()
         yield from self._regressions()
+        yield self._refused()
+
+    def _refused(self) -> Metric:
+        metric = made(REFUSED)
+        for bound, count in self.server.limits.refusals.counts.items():
+            metric.add_metric((*self._member, bound), count)
+        return metric
 
     def _values(self) -> Iterator[Metric]:
         store, ha = self.store, self.ha
@@ -107,6 +122,9 @@ class BrokerCollector(Collector):
             (HA_ACKNOWLEDGED, ha.push2slave_max_offset),
             (HA_REFUSED, ha.refused_reports),
             (GUARDED, self.offsets_kept()),
+            (NOT_BELIEVED, self.not_believed()),
+            (OPEN_CONNECTIONS, self.server.limits.connections.total),
+            (HELD_PULLS, self.held_pulls()),
         ]
         sync_age = self.sync_age_seconds()
         if sync_age is not None:

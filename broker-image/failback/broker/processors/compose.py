@@ -119,7 +119,7 @@ class Parts:
     def __post_init__(self) -> None:
         self.clients = self.build(ClientProcessor)
         self.consumers, self.producers = self.clients.consumers, self.clients.producers
-        self.calls = ClientCalls()
+        self.calls = ClientCalls(self.server.limits)
         self.admission = self.build(TopicAdmission)
         self.gate = self.build(DurabilityGate)
         self.halves = HalfMessages(

@@ -38,6 +38,8 @@ class ConnectionServer(Protocol):
 
     def drained(self, connection: BrokerConnection, /) -> None: ...
 
+    def unread(self, connection: BrokerConnection, size: int, /) -> None: ...
+
 
 class BrokerConnection(asyncio.Protocol):
     """A connection of a producer, a consumer, a tool or a slave. Compared by identity."""
@@ -53,9 +55,12 @@ class BrokerConnection(asyncio.Protocol):
         "born_host",
         "closed",
         "deferred",
+        "host",
+        "is_counted",
         "is_fast_port",
         "last_active",
         "out",
+        "tasks",
         "transport",
         "write_paused",
     )
@@ -71,6 +76,11 @@ class BrokerConnection(asyncio.Protocol):
         self._read_paused = False
         self.address = ""
         """``ip:port`` of the peer."""
+        self.host = ""
+        self.is_counted = False
+        """Whether this is one of the connections that its address has."""
+        self.tasks = 0
+        """Requests of this peer whose answers take time."""
         self.born_host = b""
         """The peer as records store it: 8 bytes for IPv4, 20 for IPv6."""
         self.out: list[bytes | memoryview] = []
@@ -88,6 +98,7 @@ class BrokerConnection(asyncio.Protocol):
         transport.set_write_buffer_limits(high=HIGH_WATER_BYTES)
         peer = transport.get_extra_info("peername") or ("127.0.0.1", 0)
         host, port = str(peer[0]).partition("%")[0], int(peer[1])
+        self.host = host
         self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self.born_host = pack_host(host, port)
         self._server.opened(self)
@@ -138,6 +149,7 @@ class BrokerConnection(asyncio.Protocol):
         if not self.closed:
             self._server.mark(self)
             self.out.append(data)
+            self._out_bytes += len(data)
 
     def push_parts(self, parts: Sequence[bytes | memoryview], size: int) -> None:
         """Send a pull's answer, ``size`` bytes in several parts; goes out early when large."""
@@ -159,6 +171,17 @@ class BrokerConnection(asyncio.Protocol):
             return
         self.transport.write(out[0] if len(out) == 1 else b"".join(out))
         out.clear()
+        if self.write_paused:
+            self._server.unread(self, self.transport.get_write_buffer_size())
+
+    @property
+    def is_large(self) -> bool:
+        """Whether so much is due that it should not wait for the end of the run."""
+        return self._out_bytes > HIGH_WATER_BYTES
+
+    def unread_bytes(self) -> int:
+        """Return how much was sent that the peer has not read."""
+        return 0 if self.closed else int(self.transport.get_write_buffer_size())
 
     def pause_writing(self) -> None:
         self.write_paused = True

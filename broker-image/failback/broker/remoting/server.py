@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
 from failback.broker.remoting.connection import BrokerConnection
+from failback.broker.remoting.limits import Busy, PeerLimits
 from failback.client.remoting.port_owner import bind_error
 from failback.protocol.codes import RequestCode, ResponseCode
 from failback.protocol.command import RemotingCommand
@@ -59,8 +60,11 @@ class RunStore(Protocol):
 class RemotingServer:
     """Owns listeners and connections; processors register their handlers here."""
 
-    def __init__(self, store: RunStore, *, on_fatal: Callable[[Exception], None]) -> None:
+    def __init__(
+        self, store: RunStore, limits: PeerLimits, *, on_fatal: Callable[[Exception], None]
+    ) -> None:
         self._store = store
+        self.limits = limits
         self._on_fatal = on_fatal
         self._handlers: dict[int, Handler] = {}
         self._main_port_only: set[int] = set()
@@ -152,10 +156,14 @@ class RemotingServer:
         connection.last_active = self._loop.time()
         self.connections.add(connection)
         self._none_open.clear()
-        if self._stopping:
+        if self._stopping or not self.limits.admits(connection):
             connection.abort()
 
+    def unread(self, connection: BrokerConnection, size: int) -> None:
+        self.limits.check_unread(connection, size)
+
     def lost(self, connection: BrokerConnection) -> None:
+        self.limits.gone(connection)
         self.connections.discard(connection)
         if not self.connections:
             self._none_open.set()
@@ -304,10 +312,20 @@ class RemotingServer:
         except ProtocolError as error:  # above the frame limit, or a number too large for binary
             frame = failure(request, error).encode()
         connection.push(frame)
+        if connection.is_large and not self.uncommitted:
+            # Only now can the transport say that the peer does not read.
+            connection.flush()
 
     def _spawn(
         self, connection: BrokerConnection, request: RemotingCommand, outcome: Awaitable[Answer]
     ) -> None:
+        try:
+            self.limits.begin_task(connection, len(self._tasks))
+        except Busy as busy:
+            if inspect.iscoroutine(outcome):
+                outcome.close()
+            self._send(connection, request, failure(request, busy))
+            return
         task = asyncio.ensure_future(self._answer_later(connection, request, outcome))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -320,6 +338,8 @@ class RemotingServer:
         # As in _generic.
         except Exception as error:
             answer = failure(request, error)
+        finally:
+            connection.tasks -= 1
         self._send(connection, request, answer)
 
     # --- housekeeping ---------------------------------------------------------------------
@@ -327,6 +347,10 @@ class RemotingServer:
     def run_seconds(self) -> float:
         """How long ago the first read of this run began."""
         return self._loop.time() - self._run_began
+
+    def close_unread(self) -> None:
+        """Close who left most unread, where all together left too much."""
+        self.limits.check_unread_in_all(self.connections)
 
     def close_idle(self, idle_seconds: float) -> None:
         """Close connections on which nothing was received or sent for ``idle_seconds``."""
@@ -338,7 +362,9 @@ class RemotingServer:
 
 
 def failure(request: RemotingCommand, error: Exception) -> RemotingCommand:
-    """Answer code 1 with a remark a person can read."""
+    """Answer code 1 with a remark a person can read, or code 2 where a bound is reached."""
+    if isinstance(error, Busy):
+        return request.response(ResponseCode.SYSTEM_BUSY, str(error))
     if isinstance(error, ProtocolError | ConfigError):
         return request.response(ResponseCode.SYSTEM_ERROR, str(error))
     if isinstance(error, FailbackError):

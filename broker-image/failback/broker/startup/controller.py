@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from failback.broker.cluster.hand_back import HandBack
+from failback.broker.cluster.members import Members
 from failback.broker.cluster.outer_api import BrokerOuterApi, RegisterResult
 from failback.broker.cluster.registration import FIRST_DELAY_MS, Registration
 from failback.broker.cluster.slave_synchronize import FIRST_DELAY_MS as SYNC_FIRST_DELAY_MS
@@ -34,7 +35,12 @@ from failback.broker.metadata.delay_offsets import DelayOffsets
 from failback.broker.metadata.groups import SubscriptionGroupManager
 from failback.broker.metadata.offsets.consumer_offset_manager import ConsumerOffsetManager
 from failback.broker.metadata.topics import TopicConfigManager
-from failback.broker.monitoring.health_endpoints import RUNNING, BrokerPhase, HealthEndpoints
+from failback.broker.monitoring.health_endpoints import (
+    ORDERS,
+    RUNNING,
+    BrokerPhase,
+    HealthEndpoints,
+)
 from failback.broker.monitoring.metrics import BrokerCollector, render
 from failback.broker.monitoring.statistics import GROUP_SAMPLE_MS, SAMPLE_MS, BrokerStatistics
 from failback.broker.monitoring.stats_items import PERIOD_MS as STATS_PERIOD_MS
@@ -42,6 +48,7 @@ from failback.broker.processors.compose import Parts, register_processors
 from failback.broker.processors.consumers.heartbeats import SCAN_PERIOD_MS
 from failback.broker.processors.pulling.pull import HOLD_PASS_MS
 from failback.broker.remoting.connection import BrokerConnection
+from failback.broker.remoting.limits import PeerLimits
 from failback.broker.remoting.server import RemotingServer
 from failback.broker.startup.scheduler import Scheduler
 from failback.broker.startup.store_settings import apply_live, store_config
@@ -55,6 +62,7 @@ logger = logging.getLogger(__name__)
 PERSIST_FIRST_DELAY_MS: Final = 10_000
 EXPIRE_FIRST_DELAY_MS: Final = 60_000
 EXPIRE_WAITING_MS: Final = 100
+UNREAD_PERIOD_MS: Final = 1000
 DRAIN_POLL_MS: Final = 20
 
 
@@ -100,11 +108,13 @@ class BrokerController:
             own_address=identity.address,
             is_guarded=lambda: config.failback_guard_slave_offsets,
         )
+        self.members = Members(lambda: config.members)
         self.hand_back = HandBack(
             self.outer,
             self.offsets,
             broker_name=identity.broker_name,
             own_address=identity.address,
+            members=self.members,
         )
         self.offsets_raised = 0
         """How many consumer offsets were taken from slaves at the start."""
@@ -116,7 +126,7 @@ class BrokerController:
             on_result=self._registered,
         )
         self.topics.on_change = self.registration.topic_created
-        self.server = RemotingServer(self.store, on_fatal=self._fail)
+        self.server = RemotingServer(self.store, PeerLimits(config), on_fatal=self._fail)
         self._compose_processors(loop.time)
         self.scheduler = Scheduler(loop.time, self._scale)
         """One job at a time, as 4.9's scheduler thread: persist, register, synchronise."""
@@ -124,14 +134,18 @@ class BrokerController:
         """What must not wait for a slow peer: held pulls, scans, samples."""
         self.cleaning = Scheduler(loop.time, self._scale)
         """Expiry, which takes its time between two files."""
-        self.health = HttpServer(self._endpoints.by_path())
+        self.health = HttpServer(self._endpoints.by_path(), orders=ORDERS)
 
     def _make_tables(self, folder: Path) -> None:
         config = self.config
         self.topics = TopicConfigManager(folder / "topics.json", config)
         self.groups = SubscriptionGroupManager(folder / "subscriptionGroup.json", config)
         self.offsets = ConsumerOffsetManager(
-            folder / "consumerOffset.json", is_atomic=lambda: config.failback_guard_offset_file
+            folder / "consumerOffset.json",
+            is_atomic=lambda: config.failback_guard_offset_file,
+            most_rows=lambda: config.failback_max_offsets,
+            is_topic=lambda topic: topic in self.topics.table,
+            is_group=lambda group: group in self.groups.table,
         )
         self.delay_offsets = DelayOffsets(folder / "delayOffset.json")
         self.filters = ConsumerFilterManager(folder / "consumerFilter.json", wall_ms)
@@ -166,6 +180,8 @@ class BrokerController:
             BrokerCollector,
             persist_age_seconds=lambda: clock() - self._persisted_at,
             sync_age_seconds=lambda: clock() - self._synced_at if identity.is_slave else None,
+            not_believed=lambda: self.members.refused,
+            held_pulls=lambda: len(self.pull.hold),
             offsets_kept=lambda: self.offsets_raised + self.slave_synchronize.master_offsets.kept,
         )
         self._endpoints = HealthEndpoints(
@@ -314,6 +330,7 @@ class BrokerController:
         hold_ms = HOLD_PASS_MS if config.long_polling_enable else config.short_polling_time_mills
         every("held pulls", hold_ms, hold_ms, self.pull.hold_pass)
         every("clients", SCAN_PERIOD_MS, SCAN_PERIOD_MS, self._scan_clients)
+        every("unread answers", UNREAD_PERIOD_MS, UNREAD_PERIOD_MS, self.server.close_unread)
         every("statistics", SAMPLE_MS, SAMPLE_MS, self.statistics.sample)
         every("group rates", GROUP_SAMPLE_MS, GROUP_SAMPLE_MS, self.statistics.sample_groups)
         every("stats items", 0, STATS_PERIOD_MS, self.stats_items.sample)

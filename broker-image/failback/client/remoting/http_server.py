@@ -1,26 +1,36 @@
-"""A small HTTP server for probes and scrapers: the health ports of broker, name server, operator.
+"""A small HTTP server for probes, scrapers and orders: the health and metrics ports.
 
-It speaks just enough HTTP/1.1: one request per connection, no bodies are read.
+It speaks just enough HTTP/1.1: one request per connection, no bodies are read. Head, time and
+connections are bounded before anything is looked at; ``http_limits`` has the numbers.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from http import HTTPStatus
 from typing import Final, NamedTuple, cast
+
+from failback.client.remoting.http_limits import (
+    HEAD_SECONDS,
+    HttpBounds,
+    why_no_order,
+)
+from failback.client.remoting.peer_limits import ConnectionCounts, Refusals
 
 logger = logging.getLogger(__name__)
 
 MAX_HEAD_BYTES: Final = 8192
-HEAD_SECONDS: Final = 5.0
-"""How long a request may take to arrive."""
+"""Probes and scrapers say little; a page of ours, which comes with cookies, has 64 KiB."""
 READ_SECONDS: Final = 60.0
 """How long a client may take to read its answer."""
 TEXT: Final = "text/plain; charset=utf-8"
 JSON: Final = "application/json"
 PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
+_HEAD_END: Final = b"\r\n\r\n"
+_READS: Final = ("GET", "HEAD")
+_ORDERS: Final = ("POST", "DELETE")
 
 
 class Reply(NamedTuple):
@@ -30,15 +40,29 @@ class Reply(NamedTuple):
 
 
 Endpoint = Callable[[str], Reply]
-"""Takes the method, GET or POST."""
+"""Takes the method: GET, or POST and DELETE where it takes orders."""
 
 
 class HttpServer:
-    """Serves endpoints by path."""
+    """Serves endpoints by path.
 
-    def __init__(self, endpoints: dict[str, Endpoint]) -> None:
+    ``orders`` are the paths that take POST and DELETE: only from this machine, and never from a
+    page that a browser shows.
+    """
+
+    def __init__(
+        self,
+        endpoints: dict[str, Endpoint],
+        *,
+        orders: Collection[str] = (),
+        bounds: HttpBounds | None = None,
+    ) -> None:
+        bounds = bounds or HttpBounds()
         self._endpoints = endpoints
+        self._orders = frozenset(orders)
         self._server: asyncio.Server | None = None
+        self.counts = ConnectionCounts(lambda: bounds.connections, lambda: bounds.per_address)
+        self.refusals = Refusals(("httpConnections",))
         self.connections: set[_HttpConnection] = set()
 
     async def listen(self, host: str, port: int) -> int:
@@ -60,13 +84,20 @@ class HttpServer:
         while self.connections:  # noqa: ASYNC110 - one turn of the loop each
             await asyncio.sleep(0)
 
-    def reply(self, method: str, path: str) -> Reply:
+    def reply(self, method: str, path: str, why_not: Callable[[], str | None]) -> Reply:
+        """Answer a request; ``why_not`` says why its sender may order nothing."""
         endpoint = self._endpoints.get(path)
         if endpoint is None:
             known = ", ".join(sorted(self._endpoints))
             return Reply(HTTPStatus.NOT_FOUND, f"no such path; there is {known}\n".encode())
-        if method not in ("GET", "HEAD", "POST"):
-            return Reply(HTTPStatus.METHOD_NOT_ALLOWED, b"GET only\n")
+        if method in _ORDERS and path in self._orders:
+            refusal = why_not()
+            if refusal is not None:
+                logger.warning("%s %s refused: %s", method, path, refusal)
+                return Reply(HTTPStatus.FORBIDDEN, f"{refusal}\n".encode())
+        elif method not in _READS:
+            allowed = ", ".join((*_READS, *(_ORDERS if path in self._orders else ())))
+            return Reply(HTTPStatus.METHOD_NOT_ALLOWED, f"{allowed} only\n".encode())
         try:
             return endpoint("GET" if method == "HEAD" else method)
         # A broken endpoint must answer: a probe that hangs restarts the process.
@@ -78,14 +109,24 @@ class HttpServer:
 class _HttpConnection(asyncio.Protocol):
     def __init__(self, server: HttpServer) -> None:
         self._server = server
-        self._head = b""
+        self._head = bytearray()
         self._timeout: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport | None = None
+        self._peer, self._own = "", ""
+        self._is_counted = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are none by inheritance, only by what they offer.
         self._transport = cast(asyncio.Transport, transport)
         self._server.connections.add(self)
+        self._peer = str((transport.get_extra_info("peername") or ("",))[0])
+        self._own = str((transport.get_extra_info("sockname") or ("",))[0])
+        refusal = self._server.counts.enter(self._peer)
+        if refusal is not None:
+            self._server.refusals.note("httpConnections", self._peer, refusal)
+            self.abort()
+            return
+        self._is_counted = True
         self._cut_after(HEAD_SECONDS)
 
     def _cut_after(self, seconds: float) -> None:
@@ -95,32 +136,41 @@ class _HttpConnection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._server.connections.discard(self)
+        if self._is_counted:
+            self._server.counts.leave(self._peer)
         if self._timeout is not None:
             self._timeout.cancel()
 
     def data_received(self, data: bytes) -> None:
         if self._transport is None or self._transport.is_closing():
             return
+        searched = max(0, len(self._head) - len(_HEAD_END))
         self._head += data
-        if b"\r\n\r\n" in self._head:
-            self._answer()
-        elif len(self._head) > MAX_HEAD_BYTES:
+        end = self._head.find(_HEAD_END, searched)
+        if end > MAX_HEAD_BYTES or (end < 0 and len(self._head) > MAX_HEAD_BYTES):
             self._write("GET", Reply(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, b"too large\n"))
+        elif end >= 0:
+            self._answer(self._head[:end].decode("latin-1"))
 
-    def _answer(self) -> None:
-        words = self._head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
+    def _answer(self, head: str) -> None:
+        first, *lines = head.split("\r\n")
+        words = first.split(" ")
         if len(words) != 3 or not words[2].startswith("HTTP/1."):
             self._write("GET", Reply(HTTPStatus.BAD_REQUEST, b"not an HTTP request\n"))
             return
         method, target, _ = words
-        self._write(method, self._server.reply(method, target.partition("?")[0]))
+
+        def why_not() -> str | None:
+            return why_no_order(_headers(lines), peer=self._peer, own=self._own)
+
+        self._write(method, self._server.reply(method, target.partition("?")[0], why_not))
 
     def _write(self, method: str, reply: Reply) -> None:
         assert self._transport is not None
         head = (
             f"HTTP/1.1 {reply.status} {HTTPStatus(reply.status).phrase}\r\n"
             f"Content-Type: {reply.content_type}\r\nContent-Length: {len(reply.body)}\r\n"
-            "Connection: close\r\n\r\n"
+            "X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"
         )
         self._cut_after(READ_SECONDS)
         self._transport.write(head.encode() + (b"" if method == "HEAD" else reply.body))
@@ -129,3 +179,9 @@ class _HttpConnection(asyncio.Protocol):
     def abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()
+
+
+def _headers(lines: Collection[str]) -> list[tuple[str, str]]:
+    """Return names in small letters and values, in their order."""
+    pairs = (line.partition(":") for line in lines)
+    return [(name.strip().lower(), value.strip()) for name, _, value in pairs]

@@ -5,19 +5,19 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http import HTTPStatus
 from typing import Any, Final
 
 from failback.chaos.cluster.wire import split_address
 from failback.chaos.session import Session
+from failback.client.remoting.http_server import JSON, Reply
+from failback.client.remoting.http_thread import HttpThread
 
 logger = logging.getLogger(__name__)
 
 DEFAULT_PORT: Final = 8088
-_READ_SECONDS: Final = 5.0
 
 
 def progress_of(session: Session) -> dict[str, Any]:
@@ -55,31 +55,16 @@ def targets_of(victims: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def serve_progress(session: Session, address: str) -> Iterator[None]:
     """Answer ``GET /run`` at ``host:port`` from a thread; a port that is taken is only logged."""
 
-    class Handler(BaseHTTPRequestHandler):
-        timeout = _READ_SECONDS
-
-        def do_GET(self) -> None:
-            found = progress_of(session) if self.path == "/run" else None
-            body = json.dumps(found if found is not None else {"error": "there is /run"}).encode()
-            self.send_response(200 if found is not None else 404)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
+    def answer(_method: str) -> Reply:
+        return Reply(HTTPStatus.OK, json.dumps(progress_of(session)).encode(), JSON)
 
     try:
-        server = ThreadingHTTPServer(split_address(address), Handler)
+        server = HttpThread({"/run": answer}, *split_address(address))
     except OSError as error:
         logger.warning("no progress at %s: %s", address, error)
         yield
         return
-    with server:
-        server.daemon_threads = True
-        threading.Thread(target=server.serve_forever, args=(0.2,), daemon=True).start()
-        try:
-            yield
-        finally:
-            server.shutdown()
+    try:
+        yield
+    finally:
+        server.close()

@@ -7,7 +7,6 @@ import json
 import logging
 import os
 import signal
-import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ from failback.chaos.workload.plan import ProcessPlan
 from failback.client.consumelog.errors import ConsumeLogError
 from failback.client.consumelog.upload.beside import ShipperBeside
 from failback.client.consumelog.writer import ConsumeLog
+from failback.client.log_lines import begin_logging
 
 logger = logging.getLogger(__name__)
 
@@ -130,8 +130,4 @@ def last_words(log: ConsumeLog) -> None:
 
 
 def set_up_logging(verbose: bool = False) -> None:
-    logging.basicConfig(
-        level=logging.DEBUG if verbose else logging.INFO,
-        format="%(asctime)s %(levelname)s %(name)s %(message)s",
-        stream=sys.stderr,
-    )
+    begin_logging(logging.DEBUG if verbose else logging.INFO)

@@ -11,6 +11,8 @@ import typer
 from failback.cli.shared.commands import Command, Group
 from failback.cli.shared.errors import guarded
 from failback.cli.shared.options import (
+    ConnectionsOption,
+    ConnectionsPerAddressOption,
     HostOption,
     MetricsHostOption,
     MetricsPortOption,
@@ -90,16 +92,18 @@ def collect(
     tls_key: TlsKeyOption = None,
     metrics_port: MetricsPortOption = None,
     metrics_host: MetricsHostOption = "127.0.0.1",
+    connections: ConnectionsOption = 1024,
+    connections_per_address: ConnectionsPerAddressOption = 256,
 ) -> None:
     """Run the collector until SIGTERM."""
     if context.invoked_subcommand is not None:
         return
-    import logging
-
     from failback.analytics.collector.serve import serve
     from failback.analytics.collector.settings import CollectorSettings
+    from failback.client.log_lines import begin_logging
+    from failback.client.remoting.http_limits import HttpBounds
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    begin_logging()
     serve(
         CollectorSettings(
             root=root,
@@ -115,6 +119,7 @@ def collect(
             tls_key=tls_key,
             metrics_port=metrics_port,
             metrics_host=metrics_host,
+            bounds=HttpBounds(connections, connections_per_address),
         )
     )
 

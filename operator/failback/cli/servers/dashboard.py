@@ -17,6 +17,8 @@ from failback.cli.shared.commands import SERVERS, add
 from failback.cli.shared.errors import Debug, explain, guarded
 from failback.cli.shared.options import (
     RUNS,
+    ConnectionsOption,
+    ConnectionsPerAddressOption,
     HostOption,
     MetricsHostOption,
     MetricsPortOption,
@@ -179,10 +181,13 @@ def dashboard(
     writes_per_minute: _WritesPerMinuteOption = 20,
     metrics_port: MetricsPortOption = None,
     metrics_host: MetricsHostOption = "127.0.0.1",
+    connections: ConnectionsOption = 512,
+    connections_per_address: ConnectionsPerAddressOption = 128,
 ) -> None:
     """Show clusters, offsets and runs on a web page; start experiments and watch them."""
     from failback.analytics.dashboard.serve import serve
     from failback.analytics.dashboard.settings import CollectorAddress, DashboardSettings
+    from failback.client.remoting.http_limits import HttpBounds
 
     _log_little()
     folder, local = _made(runs), open_root(root).path
@@ -206,6 +211,7 @@ def dashboard(
             tls_key=tls_key,
             metrics_port=metrics_port,
             metrics_host=metrics_host,
+            bounds=HttpBounds(connections, connections_per_address),
             poll_seconds=poll_seconds,
             requests_per_minute=requests_per_minute,
             writes_per_minute=writes_per_minute,
@@ -219,8 +225,10 @@ def _log_little() -> None:
     """The terminal shows the address alone; who wants more asks for it."""
     import logging
 
+    from failback.client.log_lines import begin_logging
+
     level = logging.INFO if Debug.on else logging.WARNING
-    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    begin_logging(level)
 
 
 def _made(runs: Path) -> Path:

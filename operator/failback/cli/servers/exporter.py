@@ -72,12 +72,11 @@ def exporter(
     runs: _RunsOption = None,
 ) -> None:
     """Show a cluster to Prometheus, of Apache's brokers or ours, until SIGTERM."""
-    import logging
-
     from failback.analytics.exporter.server import ExporterSettings, serve
     from failback.analytics.exporter.server import offset_file as parsed
+    from failback.client.log_lines import begin_logging
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    begin_logging()
     settings = ExporterSettings(
         name_servers=_addresses(namesrv, root, runs),
         host=host,

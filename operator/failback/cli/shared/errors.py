@@ -18,6 +18,7 @@ from failback.protocol.errors import (
     RemotingError,
 )
 from failback.protocol.words.reasons import install, where_and_why
+from failback.protocol.words.visible import visible
 
 PASS: Final = 0
 FAIL: Final = 1
@@ -111,8 +112,8 @@ def worst(codes: Iterable[int]) -> int:
 
 def fail(line: str) -> None:
     """Print an error; each of several on a line of its own."""
-    for each in line.splitlines() or [""]:
-        print(f"error: {each}", file=sys.stderr)
+    for each in line.split("\n"):
+        print(f"error: {visible(each)}", file=sys.stderr)
 
 
 def explain(error: Exception) -> tuple[str, int]:

@@ -68,6 +68,24 @@ MetricsHostOption = Annotated[
     str,
     typer.Option("--metrics-host", metavar="ADDRESS", help="Address to listen on for /metrics."),
 ]
+ConnectionsOption = Annotated[
+    int,
+    typer.Option(
+        "--connections",
+        metavar="N",
+        min=1,
+        help="Most connections at a time; further ones are closed.",
+    ),
+]
+ConnectionsPerAddressOption = Annotated[
+    int,
+    typer.Option(
+        "--connections-per-address",
+        metavar="N",
+        min=1,
+        help="The same from one address; a proxy is one.",
+    ),
+]
 RUNS: Final = Path("runs")
 
 

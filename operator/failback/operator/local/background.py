@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import os
 import signal
 import subprocess
@@ -13,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from failback.client.log_lines import begin_logging
 from failback.operator.kinds.base import Resource
 from failback.operator.local.control import RuntimeAway, call
 from failback.operator.local.down import bring_down
@@ -136,7 +136,7 @@ def _last_words(root: Root) -> str:
 def main(argv: Sequence[str]) -> int:
     """Be the background runtime: ``python -m failback.operator.local ROOT`` < resources."""
     root = Root(argv[0])
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
+    begin_logging(lines="%(asctime)s %(levelname)s %(message)s")
     try:
         items = [decode(document) for document in json.load(sys.stdin)]
         with root.lock():

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from prometheus_client import disable_created_metrics
 
+from failback.client.log_lines import LineFormatter
 from failback.kube.asynchronous import Kube, connect
 from failback.operator.brokers.peers import Peers
 from failback.operator.controller import handlers
@@ -178,7 +179,7 @@ def set_up_logging(settings: Settings) -> None:
     if settings.log_format == "json":
         handler.setFormatter(_JsonFormatter())
     else:
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        handler.setFormatter(LineFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=settings.log_level, handlers=[handler], force=True)
     for noisy in ("kopf.objects", "kopf._core", "kopf.activities"):
         logging.getLogger(noisy).setLevel(logging.WARNING)

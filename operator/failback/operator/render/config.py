@@ -75,12 +75,35 @@ def broker_properties(
     version = common.engine_version(engine, context)
     if quirk("haListenPort", engine.type, version) == "configurable":
         managed["haListenPort"] = str(listen_port + 1)
+    if quirk("pairMembers", engine.type, version) and _gives_offsets_back(cluster, pair):
+        managed["failbackMembers"] = _members(cluster, pair, context)
     if quirk("ackRule", engine.type, version) == "inSyncReplicas":
         wanted = cluster.spec.sync.in_sync_replicas
         needed = wanted or (2 if pair.master_role == "SYNC_MASTER" else 1)
         managed["totalReplicas"] = str(1 + pair.slaves)
         managed["inSyncReplicas"] = str(needed)
     return {**pair.config, **managed}
+
+
+def _gives_offsets_back(cluster: BrokerCluster, pair: Pair) -> bool:
+    """Whether a returned master of the pair asks its slaves for offsets."""
+    guard = pair.config.get("failbackGuardReturnedOffsets")
+    is_guarded = cluster.spec.engine.rules == "guarded" if guard is None else guard == "true"
+    return is_guarded and pair.slaves > 0
+
+
+def _members(cluster: BrokerCluster, pair: Pair, context: Context) -> str:
+    """Return where the pair's members register; a pod's address is found by the pod's name."""
+    found = []
+    for ordinal in pair.ordinals:
+        announced, _ = _addresses(cluster, pair.index, ordinal, context)
+        if announced == "${POD_IP}":
+            pod = pod_name(cluster, pair.index, ordinal)
+            announced = context.address_of(pod, service_name(cluster))
+        member = member_name(cluster, pair.index, ordinal)
+        port = context.port_of(member, "remoting", cluster.listen_port(pair.index, ordinal))
+        found.append(f"{announced}:{port}")
+    return ";".join(found)
 
 
 def _addresses(

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from failback.client.remoting import http_server
+from failback.client.remoting.http_limits import why_no_order
 from failback.client.remoting.http_server import HttpServer, Reply
 
 
@@ -62,3 +63,67 @@ async def test_a_slow_reader_gets_all_of_a_large_answer(monkeypatch: pytest.Monk
     finally:
         await server.close()
     assert len(answer.partition(b"\r\n\r\n")[2]) == len(body)
+
+
+HERE = b"Host: 127.0.0.1:8088\r\n"
+
+
+@pytest.mark.foreign
+@pytest.mark.parametrize("method", ["POST", "DELETE"])
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        (HERE, 200),
+        (b"Host: localhost\r\n", 200),
+        (b"Host: [::1]:8088\r\n", 200),
+        (b"host:127.0.0.1\r\nSec-Fetch-Site: none\r\n", 200),
+        (HERE + b"Origin: http://shop.example\r\n", 403),
+        (HERE + b"Origin: http://127.0.0.1:8088\r\n", 403),
+        (HERE + b"ORIGIN: null\r\n", 403),
+        (HERE + b"Origin:\r\n", 403),
+        (HERE + b"Sec-Fetch-Site: cross-site\r\n", 403),
+        (HERE + b"Sec-Fetch-Site: same-origin\r\n", 403),
+        (HERE + b"sec-fetch-site: none\r\nSec-Fetch-Site: cross-site\r\n", 403),
+        (b"Host: shop.example\r\n", 403),
+        (b"Host: shop.example:8088\r\n", 403),
+        (b"Host: 127.0.0.1.shop.example\r\n", 403),
+        (b"Host: 127.0.0.1\r\nHost: shop.example\r\n", 403),
+        (b"Host:\r\n", 403),
+        (b"", 403),
+    ],
+)
+async def test_no_page_orders_anything(method: str, headers: bytes, status: int) -> None:
+    ordered: list[str] = []
+
+    def order(method: str) -> Reply:
+        ordered.append(method)
+        return Reply(200, b"done\n")
+
+    server = HttpServer({"/drainz": order, "/livez": order}, orders=["/drainz"])
+    port = await server.listen("127.0.0.1", 0)
+    try:
+        for path, expected in ((b"/drainz", status), (b"/livez", 405)):
+            answer = await talk(
+                port, method.encode() + b" " + path + b" HTTP/1.1\r\n" + headers + b"\r\n"
+            )
+            assert answer.startswith(b"HTTP/1.1 %d " % expected)
+        assert ordered == ([method] if status == 200 else [])
+        assert (await talk(port, b"GET /drainz HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+    finally:
+        await server.close()
+
+
+@pytest.mark.foreign
+@pytest.mark.parametrize(
+    ("peer", "own", "may"),
+    [
+        ("127.0.0.1", "127.0.0.1", True),
+        ("127.3.0.9", "127.0.0.1", True),
+        ("::1", "::1", True),
+        ("10.0.0.7", "10.0.0.7", True),
+        ("10.0.0.8", "10.0.0.7", False),
+        ("", "10.0.0.7", False),
+    ],
+)
+def test_orders_come_from_this_machine(peer: str, own: str, may: bool) -> None:
+    assert (why_no_order([("host", "10.0.0.7")], peer=peer, own=own) is None) is may

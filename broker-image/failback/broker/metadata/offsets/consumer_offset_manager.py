@@ -15,11 +15,16 @@ from failback.broker.metadata.json_config import (
     persist_json_config_atomically,
 )
 from failback.broker.metadata.offsets.regressions import OffsetRegressions
+from failback.protocol.errors import ProtocolError
+from failback.protocol.names import NameRefused, check_group, check_room, check_topic
 from failback.protocol.route import ConsumerOffsetTable, parse_offset_table
 
 logger = logging.getLogger(__name__)
 
 _SEPARATOR: Final = "@"
+MOST_QUEUES: Final = 65_536
+"""More queues than a topic can have, which has at most 65,535 by its creation."""
+MOST_ROWS: Final = 1_000_000
 
 OffsetTable = dict[str, dict[int, int]]
 """``topic@group`` -> queue id -> next queue offset to consume."""
@@ -29,27 +34,52 @@ class ConsumerOffsetManager:
     """The offsets that groups committed. ConsumerOffsetManager of apache/rocketmq 4.9.8.
 
     Every commit is taken: smaller than the current one, negative, for an unknown topic or group, on
-    a slave too. The broker persists the table every ``flushConsumerOffsetInterval``, first ten
-    seconds after its start, and at a clean stop. What was committed since the last persist dies
-    with the process.
+    a slave too. Only what cannot be a topic, a group or a queue is refused. The broker persists the
+    table every ``flushConsumerOffsetInterval``, first ten seconds after its start, and at a clean
+    stop. What was committed since the last persist dies with the process.
     """
 
-    def __init__(self, path: Path, *, is_atomic: Callable[[], bool] = lambda: False) -> None:
-        """``is_atomic`` tells for each persist whether the file is replaced in one, synced step."""
+    def __init__(
+        self,
+        path: Path,
+        *,
+        is_atomic: Callable[[], bool] = lambda: False,
+        most_rows: Callable[[], int] = lambda: MOST_ROWS,
+        is_topic: Callable[[str], bool] = lambda _: False,
+        is_group: Callable[[str], bool] = lambda _: False,
+    ) -> None:
+        """``is_atomic`` tells for each persist whether the file is replaced in one, synced step.
+
+        ``most_rows`` tells how many offsets are kept before a new queue of a group is refused.
+        ``is_topic`` and ``is_group`` tell what this broker has: that may be called as it is.
+        """
         self._path = path
         self._is_atomic = is_atomic
+        self._most_rows = most_rows
+        self._is_topic, self._is_group = is_topic, is_group
         self._writing = threading.Lock()
         self.table: OffsetTable = {}
+        self._rows = 0
+        """At most as many as there are, where others changed the table."""
+        self._keys_at_count = -1
         self.regressions = OffsetRegressions()
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Store ``offset`` as the group's next queue offset, unconditionally."""
+        """Store ``offset`` as the group's next queue offset, whatever was stored before.
+
+        Raises:
+            NameRefused: Neither topic nor group nor queue has an offset here, and one of them
+                cannot be.
+            TableFull: There is no room for another offset.
+        """
         key = f"{topic}{_SEPARATOR}{group}"
         queues = self.table.get(key)
         if queues is None:
-            self.table[key] = {queue_id: offset}
-            return
+            self._check_names(topic, group)
+            queues = self.table.setdefault(key, {})
         stored = queues.get(queue_id)
+        if stored is None:
+            self._check_new_row(key, queue_id)
         queues[queue_id] = offset
         if stored is not None and offset < stored:
             self.regressions.committed(key, queue_id, stored, offset)
@@ -62,6 +92,30 @@ class ConsumerOffsetManager:
                 offset,
             )
 
+    def _check_names(self, topic: str, group: str) -> None:
+        if not self._is_topic(topic):
+            check_topic(topic)
+        if not self._is_group(group):
+            check_group(group)
+
+    def _check_new_row(self, key: str, queue_id: int) -> None:
+        try:
+            if not 0 <= queue_id < MOST_QUEUES:
+                raise NameRefused(f"queueId {queue_id} is that of no queue")
+            check_room("consumer offsets", self._row_count(), self._most_rows())
+            self._rows += 1
+        except ProtocolError:
+            if not self.table[key]:
+                del self.table[key]
+            raise
+
+    def _row_count(self) -> int:
+        """Return how many offsets there are; counted only where the table seems to be full."""
+        if self._rows >= self._most_rows() and len(self.table) != self._keys_at_count:
+            self._rows = sum(map(len, self.table.values()))
+            self._keys_at_count = len(self.table)
+        return self._rows
+
     def query(self, group: str, topic: str, queue_id: int) -> int:
         """Return the stored offset, -1 when there is none."""
         queues = self.table.get(f"{topic}{_SEPARATOR}{group}")
@@ -72,9 +126,14 @@ class ConsumerOffsetManager:
         return self.table.get(f"{topic}{_SEPARATOR}{group}", {})
 
     def clone(self, source: str, target: str, topic: str) -> None:
-        """Replace all offsets of ``target`` on ``topic`` by those of ``source``, if it has any."""
+        """Replace all offsets of ``target`` on ``topic`` by those of ``source``, if it has any.
+
+        Raises as :meth:`commit`.
+        """
         queues = self.of(source, topic)
         if queues:
+            self._check_names(topic, target)
+            check_room("consumer offsets", self._row_count(), self._most_rows())
             self.table[f"{topic}{_SEPARATOR}{target}"] = dict(queues)
 
     def topics_of(self, group: str) -> set[str]:
@@ -111,6 +170,7 @@ class ConsumerOffsetManager:
             CorruptStore: Both are there and unreadable.
         """
         self.table = load_json_config(self._path, parse_offset_table) or {}
+        self._rows = sum(map(len, self.table.values()))
 
     def persist(self) -> None:
         """Write the whole table, changed or not.

@@ -31,12 +31,14 @@ from failback.protocol.headers import (
     DeleteSubscriptionGroupRequestHeader,
     DeleteTopicRequestHeader,
 )
+from failback.protocol.names import check_setting
 from failback.protocol.route import (
     DataVersion,
     SubscriptionGroupConfig,
     TopicConfig,
     filter_type_of,
 )
+from failback.protocol.words.visible import visible
 
 logger = logging.getLogger(__name__)
 
@@ -159,6 +161,8 @@ class AdminProcessor:
         except ValueError as error:  # covers a body that is no UTF-8
             remark = f"the settings are no properties text: {error}"
             return request.response(ResponseCode.SYSTEM_ERROR, remark)
+        for key, value in wanted.items():
+            check_setting(key, value)
         black_list = set(self.config.config_black_list.split(";"))
         refused = sorted(black_list & wanted.keys())
         if refused:
@@ -194,6 +198,8 @@ class AdminProcessor:
 
     @handles(RequestCode.GET_BROKER_CONFIG)
     def get_config(self, _connection: BrokerConnection, request: RemotingCommand) -> Answer:
-        lines = [f"{key}={value}\n" for key, value in self.config.to_properties().items()]
+        # Who asks reads it by line.
+        settings = self.config.to_properties().items()
+        lines = [f"{visible(key)}={visible(value)}\n" for key, value in settings]
         ext = {"version": self.config_version.to_json().decode()}
         return request.response(ResponseCode.SUCCESS, ext=ext, body="".join(lines).encode())

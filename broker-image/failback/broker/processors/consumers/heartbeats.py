@@ -32,6 +32,7 @@ from failback.protocol.headers import (
     from_ext,
 )
 from failback.protocol.message import RETRY_PREFIX
+from failback.protocol.names import check_client_id, check_group, check_room, is_topic
 from failback.protocol.route import (
     CheckClientRequestBody,
     ConsumerData,
@@ -77,8 +78,13 @@ class ClientProcessor:
 
     @handles(RequestCode.HEART_BEAT)
     def heartbeat(self, connection: BrokerConnection, request: RemotingCommand) -> Answer:
-        """Take a client's heartbeat; changes are announced before this one is answered."""
+        """Take a client's heartbeat; changes are announced before this one is answered.
+
+        A group that cannot be, or for which there is no room, refuses all of it. A subscription to
+        what cannot be a topic is left out: its client has none of its messages anyway.
+        """
         data = HeartbeatData.from_json(request.body)
+        self._check_names(data)
         member = Member(
             connection, data.client_id, request.language, request.version, self.clock_ms()
         )
@@ -87,6 +93,27 @@ class ClientProcessor:
         for producer in data.producer_data_set:
             self.producers.register(producer.group_name, member)
         return request.response(ResponseCode.SUCCESS)
+
+    def _check_names(self, data: HeartbeatData) -> None:
+        """Refuse, before anything is kept, what cannot be kept.
+
+        Raises:
+            NameRefused, TableFull: Says which name, or which table.
+        """
+        check_client_id(data.client_id)
+        most = self.config.failback_max_groups
+        for consumer in data.consumer_data_set:
+            name = consumer.group_name
+            if name not in self.consumers.groups and name not in self.groups.table:
+                check_group(name)
+                check_room("groups with members", len(self.consumers.groups), most)
+            named = consumer.subscription_data_set
+            consumer.subscription_data_set = [each for each in named if is_topic(each.topic)]
+        for producer in data.producer_data_set:
+            # Clients that only consume send a producer group without a name.
+            if producer.group_name and producer.group_name not in self.producers.groups:
+                check_group(producer.group_name)
+                check_room("producer groups", len(self.producers.groups), most)
 
     def _register_consumer(self, consumer: ConsumerData, member: Member[BrokerConnection]) -> None:
         group = self.groups.find(consumer.group_name)

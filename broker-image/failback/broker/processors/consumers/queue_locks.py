@@ -10,9 +10,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from failback.protocol.names import check_room
 from failback.protocol.route import MessageQueue
 
 LOCK_LIVE_MS: Final = 60_000
+MOST_LOCKS: Final = 200_000
+"""Locks that are held at once, of all groups; more than so many queues nobody consumes in order."""
 
 
 @dataclass(slots=True)
@@ -31,16 +34,34 @@ class QueueLocks:
     def lock(
         self, group: str, client_id: str, queues: Iterable[MessageQueue], now_ms: int
     ) -> list[MessageQueue]:
-        """Lock or renew what is free, ours, or not renewed in time; return what is held now."""
+        """Lock or renew what is free, ours, or not renewed in time; return what is held now.
+
+        Raises:
+            TableFull: There are :data:`MOST_LOCKS` that somebody holds.
+        """
+        self._make_room(now_ms)
         locks = self._groups.setdefault(group, {})
         held = []
         for queue in queues:
             lock = locks.get(queue)
-            expired = lock is not None and now_ms - lock.last_update_ms > self._live_ms
-            if lock is None or expired or lock.client_id == client_id:
+            if lock is None or self._is_over(lock, now_ms) or lock.client_id == client_id:
                 locks[queue] = Lock(client_id, now_ms)
                 held.append(queue)
         return held
+
+    def _make_room(self, now_ms: int) -> None:
+        """Drop locks that were not renewed in time, where there are many."""
+        if sum(map(len, self._groups.values())) + len(self._groups) < MOST_LOCKS:
+            return
+        for group, locks in list(self._groups.items()):
+            for queue in [key for key, lock in locks.items() if self._is_over(lock, now_ms)]:
+                del locks[queue]
+            if not locks:
+                del self._groups[group]
+        check_room("queue locks", sum(map(len, self._groups.values())), MOST_LOCKS)
+
+    def _is_over(self, lock: Lock, now_ms: int) -> bool:
+        return now_ms - lock.last_update_ms > self._live_ms
 
     def unlock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
         """Release what ``client_id`` holds; another one's locks stay."""

@@ -12,11 +12,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Hashable
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 logger = logging.getLogger(__name__)
 
 RequestT = TypeVar("RequestT")
+
+
+MOST_HELD: Final = 2**31 - 1
+
+
+class TooManyHeld(Exception):
+    """As many pulls are held as may be."""
 
 
 class HeldPull(Generic[RequestT]):
@@ -46,25 +53,45 @@ class HeldPull(Generic[RequestT]):
 
 
 class PullRequestHoldService(Generic[RequestT]):
-    """The held pulls of one broker. ``run_again`` processes a request without holding it."""
+    """The held pulls of one broker.
+
+    ``run_again`` processes a request without holding it; ``most`` and ``most_of_one`` tell how many
+    are held in all and of one connection.
+    """
 
     def __init__(
         self,
         max_offset_of: Callable[[str, int], int],
         run_again: Callable[[HeldPull[RequestT]], None],
+        *,
+        most: Callable[[], int] = lambda: MOST_HELD,
+        most_of_one: Callable[[], int] = lambda: MOST_HELD,
     ) -> None:
         self._max_offset_of = max_offset_of
         self._run_again = run_again
         self._queues: dict[tuple[str, int], list[HeldPull[RequestT]]] = {}
         self._of_connection: dict[Hashable, set[HeldPull[RequestT]]] = {}
         self._woken: list[HeldPull[RequestT]] = []
+        self._most, self._most_of_one = most, most_of_one
+        self._count = 0
 
     def __len__(self) -> int:
-        return sum(map(len, self._queues.values()))
+        return self._count
 
     def hold(self, pull: HeldPull[RequestT]) -> None:
+        """Hold a pull.
+
+        Raises:
+            TooManyHeld: There is no room for it; it is not held.
+        """
+        of_one = self._of_connection.setdefault(pull.connection, set())
+        if self._count >= self._most() or len(of_one) >= self._most_of_one():
+            if not of_one:
+                del self._of_connection[pull.connection]
+            raise TooManyHeld(f"{len(of_one)} pulls of this client are held, {self._count} in all")
         self._queues.setdefault(pull.queue, []).append(pull)
-        self._of_connection.setdefault(pull.connection, set()).add(pull)
+        of_one.add(pull)
+        self._count += 1
 
     def arrived(self, topic: str, queue_id: int, max_offset: int, tags_code: int | None) -> None:
         """Choose who is woken by a message; :meth:`wake` runs them, once its answer is out.
@@ -110,6 +137,7 @@ class PullRequestHoldService(Generic[RequestT]):
         """Forget the pulls of a closed connection."""
         self._woken = [pull for pull in self._woken if pull.connection is not connection]
         gone = self._of_connection.pop(connection, set())
+        self._count -= len(gone)
         for queue in {pull.queue for pull in gone}:
             self._keep(queue, [pull for pull in self._queues[queue] if pull not in gone])
 
@@ -121,6 +149,7 @@ class PullRequestHoldService(Generic[RequestT]):
 
     def _release(self, pull: HeldPull[RequestT]) -> None:
         self._woken.append(pull)
+        self._count -= 1
         pulls = self._of_connection.get(pull.connection)
         if pulls is not None:
             pulls.discard(pull)

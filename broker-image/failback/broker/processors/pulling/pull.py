@@ -25,10 +25,15 @@ from failback.broker.metadata.groups import SubscriptionGroupManager
 from failback.broker.metadata.offsets.consumer_offset_manager import ConsumerOffsetManager
 from failback.broker.metadata.topics import OFFSET_MOVED_TOPIC, TopicConfigManager
 from failback.broker.monitoring.statistics import BrokerStatistics
-from failback.broker.processors.pulling.hold_service import HeldPull, PullRequestHoldService
+from failback.broker.processors.pulling.hold_service import (
+    HeldPull,
+    PullRequestHoldService,
+    TooManyHeld,
+)
 from failback.broker.processors.pulling.pull_routing import route_pull
 from failback.broker.processors.registry import handles
 from failback.broker.remoting.connection import BrokerConnection
+from failback.broker.remoting.limits import HELD_PULLS
 from failback.broker.remoting.server import RemotingServer
 from failback.broker.store.log.results import GetResult, GetStatus
 from failback.broker.store.message_store import MessageStore
@@ -110,7 +115,10 @@ class PullProcessor:
         self._clock_ms = clock_ms
         self._decode = envelope_decoder(PullMessageRequestHeader).decode
         self.hold: PullRequestHoldService[Pull] = PullRequestHoldService(
-            store.max_queue_offset, self._run_again
+            store.max_queue_offset,
+            self._run_again,
+            most=lambda: config.failback_max_held_pulls,
+            most_of_one=lambda: config.failback_max_held_pulls_per_connection,
         )
 
     def register_hot_path(self, server: RemotingServer) -> None:
@@ -298,20 +306,26 @@ class PullProcessor:
 
     def _hold(self, pull: Pull, subscription: Subscription) -> None:
         header = pull.header
-        timeout_ms: float = header.suspend_timeout_millis
+        timeout_ms: float = min(
+            header.suspend_timeout_millis, self._config.failback_max_suspend_millis
+        )
         if not self._config.long_polling_enable:
             timeout_ms = self._config.time_scale.ms(self._config.short_polling_time_mills)
-        self.hold.hold(
-            HeldPull(
-                pull,
-                pull.connection,
-                topic=header.topic,
-                queue_id=header.queue_id,
-                offset=header.queue_offset,
-                tags=subscription.tags,
-                deadline_ms=self._clock() * 1000 + timeout_ms,
-            )
+        held = HeldPull(
+            pull,
+            pull.connection,
+            topic=header.topic,
+            queue_id=header.queue_id,
+            offset=header.queue_offset,
+            tags=subscription.tags,
+            deadline_ms=self._clock() * 1000 + timeout_ms,
         )
+        try:
+            self.hold.hold(held)
+        except TooManyHeld as error:
+            # Not code 19: upon that a client asks again at once.
+            busy = self._server.limits.refuse(HELD_PULLS, pull.connection, str(error))
+            raise PullRefused(ResponseCode.SYSTEM_BUSY, str(busy)) from error
 
     # --- answering -------------------------------------------------------------------------
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import signal
 import sys
@@ -16,6 +15,7 @@ from failback.client.command_line import CommandParser, positive
 from failback.client.consumelog.upload.collector_client import TOKEN_VARIABLE, CollectorClient
 from failback.client.consumelog.upload.ship import Shipper
 from failback.client.consumelog.upload.upload import UploadShipper
+from failback.client.log_lines import begin_logging
 from failback.protocol.errors import ConfigError
 
 
@@ -26,11 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments.
     """
     options = parser().parse_args(argv)
-    logging.basicConfig(
-        level=logging.INFO,
-        format="%(asctime)s %(levelname)s %(name)s %(message)s",
-        stream=sys.stderr,
-    )
+    begin_logging()
     try:
         if "://" in options.to:
             return _upload(options)

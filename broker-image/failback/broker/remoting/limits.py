@@ -1,0 +1,102 @@
+"""What peers may have outstanding at a broker, each bound a key of broker.conf.
+
+=================  =======================================================  ====================
+bound              keys ``failbackMax...``                                  beyond it
+=================  =======================================================  ====================
+connections        Connections, ConnectionsPerAddress                       closed at once
+unread             UnreadBytes (a connection), UnreadBytesInAll             the connection closes
+heldPulls          HeldPulls, HeldPullsPerConnection                        code 2
+tasks              Tasks, TasksPerConnection: answers that take time        code 2
+clientCalls        CallsPerClient: questions to one client                  code 2
+=================  =======================================================  ====================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from failback.broker.config.config import BrokerConfig
+from failback.broker.remoting.connection import BrokerConnection
+from failback.client.remoting.peer_limits import ConnectionCounts, Refusals
+from failback.protocol.errors import FailbackError
+
+CONNECTIONS: Final = "connections"
+UNREAD: Final = "unread"
+HELD_PULLS: Final = "heldPulls"
+TASKS: Final = "tasks"
+CLIENT_CALLS: Final = "clientCalls"
+BOUNDS: Final = (CONNECTIONS, UNREAD, HELD_PULLS, TASKS, CLIENT_CALLS)
+
+
+class Busy(FailbackError):
+    """A bound is reached: answered with SYSTEM_BUSY, upon which clients wait and try again."""
+
+    retriable = True
+
+
+class PeerLimits:
+    """The bounds of one broker and what they refused."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self.config = config
+        self.refusals = Refusals(BOUNDS)
+        self.connections = ConnectionCounts(
+            lambda: config.failback_max_connections,
+            lambda: config.failback_max_connections_per_address,
+        )
+
+    def refuse(self, bound: str, connection: BrokerConnection, what: str) -> Busy:
+        """Count a refusal; return what the request is answered with."""
+        self.refusals.note(bound, connection.address, what)
+        return Busy(what)
+
+    def admits(self, connection: BrokerConnection) -> bool:
+        """Count a new connection; false when it has to be closed."""
+        refusal = self.connections.enter(connection.host)
+        if refusal is not None:
+            self.refusals.note(CONNECTIONS, connection.address, refusal)
+            return False
+        connection.is_counted = True
+        return True
+
+    def gone(self, connection: BrokerConnection) -> None:
+        if connection.is_counted:
+            connection.is_counted = False
+            self.connections.leave(connection.host)
+
+    def check_unread(self, connection: BrokerConnection, unread_bytes: int) -> None:
+        """Close a connection whose peer has left too much of what it was sent unread."""
+        most = self.config.failback_max_unread_bytes
+        if unread_bytes > most:
+            what = f"it left {unread_bytes} bytes unread, at most {most}"
+            self.refusals.note(UNREAD, connection.address, what)
+            connection.abort()
+
+    def check_unread_in_all(self, connections: Iterable[BrokerConnection]) -> None:
+        """Close those that have left most unread until what is left is within the bound."""
+        waiting = [(each.unread_bytes(), each) for each in connections if each.write_paused]
+        total = sum(size for size, _ in waiting)
+        most = self.config.failback_max_unread_bytes_in_all
+        for size, connection in sorted(waiting, key=lambda each: each[0], reverse=True):
+            if total <= most:
+                return
+            what = f"it left {size} bytes unread, all together {total}, at most {most}"
+            self.refusals.note(UNREAD, connection.address, what)
+            connection.abort()
+            total -= size
+
+    def begin_task(self, connection: BrokerConnection, under_way: int) -> None:
+        """Count an answer that takes time.
+
+        Raises:
+            Busy: There are too many of them, in all or for this peer.
+        """
+        most = self.config.failback_max_tasks
+        if under_way >= most:
+            raise self.refuse(TASKS, connection, f"{under_way} requests are under way")
+        most = self.config.failback_max_tasks_per_connection
+        if connection.tasks >= most:
+            what = f"{connection.tasks} requests of this connection are under way, at most {most}"
+            raise self.refuse(TASKS, connection, what)
+        connection.tasks += 1

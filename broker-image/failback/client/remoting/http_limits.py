@@ -1,0 +1,84 @@
+"""What every HTTP port of ours allows before it looks at who asks, and who may order something.
+
+The health and metrics ports are served by ``http_server``; collector and dashboard by uvicorn, with
+the same numbers in ``analytics/web/bounded_protocol.py``.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+MAX_HEAD_BYTES: Final = 64 * 1024
+HEAD_SECONDS: Final = 10.0
+"""How long the head of a request may take to arrive."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpBounds:
+    """How many connections a port has, in all and from one address."""
+
+    connections: int = 256
+    per_address: int = 64
+
+
+def why_no_order(headers: Iterable[tuple[str, str]], *, peer: str, own: str) -> str | None:
+    """Return why this request may change nothing; ``None`` if it may.
+
+    A page in a browser always names its origin when it orders something, and these ports have no
+    page of their own: whatever names one is refused. So is a host name that somebody else may have
+    pointed here, and who asks from another machine.
+
+    Args:
+        headers: Names in small letters, and values.
+        peer: The address that asks.
+        own: The address that was asked.
+    """
+    found: dict[str, list[str]] = {}
+    for name, value in headers:
+        found.setdefault(name, []).append(value)
+    if "origin" in found:
+        return "orders are not taken from pages: Origin is set"
+    if any(site.lower() != "none" for site in found.get("sec-fetch-site", ())):
+        return "orders are not taken from pages: Sec-Fetch-Site is set"
+    hosts = found.get("host", [])
+    if len(hosts) != 1 or not _is_own_name(hosts[0]):
+        return "Host must be an address or name of this machine"
+    if peer != own and not _is_loopback(peer):
+        return "orders are taken from this machine only"
+    return None
+
+
+def host_of(header: str) -> str:
+    """Return the host of a Host header or an origin's ``host:port``, without brackets."""
+    if header.startswith("["):
+        return header[1:].partition("]")[0].lower()
+    host, colon, port = header.rpartition(":")
+    return (host if colon and port.isdigit() else header).lower()
+
+
+def _is_own_name(header: str) -> bool:
+    host = host_of(header)
+    if host in ("localhost", _own_name()):
+        return True
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+@cache
+def _own_name() -> str:
+    return socket.gethostname().lower()
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address.partition("%")[0]).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,65 @@
+"""What one peer, and all of them together, may have of a server: counted, and told when refused."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+logger = logging.getLogger(__name__)
+
+LOG_SECONDS: Final = 10.0
+"""One bound writes a line at most so often: who runs into it may do so ten thousand times."""
+
+
+class Refusals:
+    """How often each bound refused something; :attr:`counts` is what metrics show."""
+
+    def __init__(
+        self, bounds: tuple[str, ...], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.counts: Counter[str] = Counter(dict.fromkeys(bounds, 0))
+        self._clock = clock
+        self._told: dict[str, tuple[float, int]] = {}
+
+    def note(self, bound: str, peer: str, what: str) -> None:
+        """Count one refusal and say so, unless a line about ``bound`` was written just now."""
+        self.counts[bound] += 1
+        now = self._clock()
+        told_at, told = self._told.get(bound, (-LOG_SECONDS, 0))
+        if now - told_at < LOG_SECONDS:
+            return
+        count = self.counts[bound]
+        self._told[bound] = now, count
+        others = f", and {count - told - 1} times before" if count - told > 1 else ""
+        logger.warning("refused %s: %s (%s%s)", peer, what, bound, others)
+
+
+class ConnectionCounts:
+    """How many connections there are, by the address that they come from."""
+
+    def __init__(self, most: Callable[[], int], most_per_address: Callable[[], int]) -> None:
+        self._most = most
+        self._most_per_address = most_per_address
+        self._by_address: Counter[str] = Counter()
+        self.total = 0
+
+    def enter(self, address: str) -> str | None:
+        """Count one more; return why there may be no more, and then it is not counted."""
+        if self.total >= self._most():
+            return f"{self.total} connections are open, at most {self._most()}"
+        count, most = self._by_address[address], self._most_per_address()
+        if count >= most:
+            return f"{count} connections from {address} are open, at most {most}"
+        self._by_address[address] += 1
+        self.total += 1
+        return None
+
+    def leave(self, address: str) -> None:
+        """Count one less that :meth:`enter` has counted."""
+        self.total -= 1
+        self._by_address[address] -= 1
+        if not self._by_address[address]:
+            del self._by_address[address]
