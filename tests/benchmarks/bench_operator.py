@@ -8,14 +8,21 @@
 * *rest*: clusters with real brokers at rest: writes within a minute.
 * *reaction*: deletion of a child until it is there again, change of a spec until the first write.
 * *live*: ``slaveReadEnable`` on ten pairs with real brokers, until every broker was read back.
+* *outage*: the only pair of a cluster under traffic, while a key that needs a restart changes and
+  while its roles are switched: the longest time between two acknowledged sends of a producer that
+  asks for its route every second.
+* *forced*: a forced switch beside a drain that does not end: seconds until its first step.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
+import contextlib
 import statistics
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -23,11 +30,19 @@ from pathlib import Path
 
 import psutil
 
+from failback.client.model import Message
+from failback.client.producer.producer import Producer
+from failback.client.remoting.settings import ClientSettings
+from failback.operator.planning.state.predicates import STABLE_MASTER_SECONDS
+from failback.protocol.errors import FailbackError
+from tests.kube.test_scaling import drain_is_blocked, leave_unread
 from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.control_plane import ControlPlane, OwnControlPlane
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess, see_names
 from tests.support.operator.operator_process import OperatorProcess, is_true, operator_identity
+from tests.support.operator.real_cluster import CONFIG, TOPIC, LivedCluster
+from tests.support.operator.resources import resource
 
 REST_SECONDS = 60.0
 QUIET_SECONDS = 150.0
@@ -37,7 +52,7 @@ _POLL_SECONDS = 0.01
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
-    parser.add_argument("--phases", default="many,rest,reaction,live")
+    parser.add_argument("--phases", default="many,rest,reaction,live,outage,forced")
     parser.add_argument("--clusters", type=int, default=200, help="of phase many")
     parser.add_argument("--resting", type=int, default=50, help="clusters of phase rest")
     parser.add_argument("--pairs", type=int, default=10, help="of phase live")
@@ -148,6 +163,94 @@ class Bench:
             text = f"slaveReadEnable on {options.pairs} pairs verified, median of {len(taken)}"
             _say(text, statistics.median(taken), "s", "< 3")
         namespace.clean_up()
+
+    def outage(self, options: argparse.Namespace) -> None:
+        """How long nobody takes the messages of a single pair."""
+        namespace = Namespace(self._plane)
+        with Running(namespace):
+            cluster = LivedCluster(namespace, pairs=1, slavesPerPair=1)
+            cluster.wait_settled()
+            with Sending(cluster.name_server) as sending:
+                cluster.change(config={**CONFIG, "defaultQueryMaxNum": "33"})
+                cluster.wait_settled()
+                _say("a key that needs a restart: writes out", sending.gap(), "s", "<= 5")
+                time.sleep(STABLE_MASTER_SECONDS + 5)
+                begun = time.monotonic()
+                where = {"clusterRef": {"name": "orders"}, "pair": 0, "targetMember": 1}
+                namespace.api.create(resource("RoleSwitch", "planned", **where))
+                is_complete = _in_phase("Complete")
+                namespace.api.wait("RoleSwitch", "planned", is_complete, seconds=240)
+                _say("planned switch: complete after", time.monotonic() - begun, "s", "<= 20")
+                cluster.wait_settled()
+                _say("planned switch: writes out", sending.gap(), "s", "<= 15")
+        namespace.clean_up()
+
+    def forced(self, options: argparse.Namespace) -> None:
+        """How soon a forced switch begins while another pair waits for its readers."""
+        namespace = Namespace(self._plane)
+        with Running(namespace):
+            cluster = LivedCluster(namespace, pairs=2, slavesPerPair=1, failover={"mode": "Manual"})
+            cluster.wait_settled()
+            asyncio.run(leave_unread(cluster, "orders-1-0"))
+            cluster.change(pairs=1)
+            drain_is_blocked(cluster)
+            cluster.annotate(hold_member="orders-0-0")
+            namespace.api.wait_gone("Pod", "orders-0-0-0", seconds=120)
+            begun = time.monotonic()
+            where = {"clusterRef": {"name": "orders"}, "pair": 0, "targetMember": 1}
+            namespace.api.create(resource("RoleSwitch", "lost", mode="Forced", **where))
+            begins = _in_phase("Running", "Complete")
+            namespace.api.wait("RoleSwitch", "lost", begins, seconds=120)
+            seconds = time.monotonic() - begun
+            _say("forced switch beside a drain: begins after", seconds, "s", "<= 10")
+        namespace.clean_up()
+
+
+def _in_phase(*phases: str) -> Callable[[Object], bool]:
+    return lambda item: item.get("status", {}).get("phase") in phases
+
+
+class Sending:
+    """A producer of ORDER_PAID that sends one message after another, in a thread of its own."""
+
+    def __init__(self, name_server: str) -> None:
+        self._settings = ClientSettings(
+            namesrv_addrs=(name_server,),
+            send_timeout_ms=1_000,
+            connect_timeout_ms=1_000,
+            api_timeout_ms=1_000,
+            poll_name_server_interval_ms=1_000,
+        )
+        self._ends = threading.Event()
+        self._lock = threading.Lock()
+        self._last, self._worst = time.monotonic(), 0.0
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._send()))
+
+    def __enter__(self) -> Sending:
+        self._thread.start()
+        time.sleep(2)
+        self.gap()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ends.set()
+        self._thread.join()
+
+    def gap(self) -> float:
+        """Return the longest time between two acknowledged sends since the last call, in s."""
+        with self._lock:
+            worst, self._worst = self._worst, 0.0
+        return worst
+
+    async def _send(self) -> None:
+        async with Producer("shop", self._settings) as producer:
+            while not self._ends.is_set():
+                with contextlib.suppress(FailbackError, OSError):
+                    await producer.send(Message(TOPIC, b"paid"))
+                    with self._lock:
+                        now = time.monotonic()
+                        self._worst, self._last = max(self._worst, now - self._last), now
+                await asyncio.sleep(0.01)
 
 
 class Running:

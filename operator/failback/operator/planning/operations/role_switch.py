@@ -301,7 +301,7 @@ def _verify(view: PairView) -> Outcome:
     """
     if "verified" in view.data:
         return takeover.let_go(view)
-    names = ["SingleMaster"]
+    names = ["MasterAgreed"]
     patience = view.cluster.spec.update_strategy.pair_timeout_seconds
     late = view.overdue and view.step_seconds > patience
     if view.data.get("rejoined", True) and not late:

@@ -186,10 +186,19 @@ def name_servers_reachable(question: Question) -> bool:
 
 def single_master(question: Question) -> bool:
     """One member says that it is master, all name servers have it as id 0, and for a while."""
-    return all(_has_single_master(question, pair) for pair in question.pairs())
+    observed, now = question.state.observed, question.state.now
+    since = [observed.master_since.get(pair) for pair in question.pairs()]
+    return master_agreed(question) and all(
+        at is not None and now - at >= STABLE_MASTER_SECONDS for at in since
+    )
 
 
-def _has_single_master(question: Question, pair: int) -> bool:
+def master_agreed(question: Question) -> bool:
+    """One member says that it is master, and all name servers have it as id 0."""
+    return all(_has_agreed_master(question, pair) for pair in question.pairs())
+
+
+def _has_agreed_master(question: Question, pair: int) -> bool:
     observed = question.state.observed
     views = [view for (index, _), view in sorted(observed.members.items()) if index == pair]
     masters = facts.claims_to_be_master(observed, pair)
@@ -199,10 +208,7 @@ def _has_single_master(question: Question, pair: int) -> bool:
     own = facts.announced_addresses(masters[0])
     answers = [route.brokers for route in observed.routes if route.brokers is not None]
     name = question.state.cluster.broker_name(pair)
-    if not answers or any(answer.get(name, {}).get(0) not in own for answer in answers):
-        return False
-    since = observed.master_since.get(pair)
-    return since is not None and question.state.now - since >= STABLE_MASTER_SECONDS
+    return bool(answers) and all(answer.get(name, {}).get(0) in own for answer in answers)
 
 
 def prefix_verified(question: Question) -> bool:
@@ -272,6 +278,7 @@ PREDICATES: Final[Mapping[str, Callable[[Question], bool]]] = {
     "MetadataEqual": metadata_equal,
     "NameServersReachable": name_servers_reachable,
     "SingleMaster": single_master,
+    "MasterAgreed": master_agreed,
     "PrefixVerified": prefix_verified,
     "NoChaosRunning": no_chaos_running,
     "PDBAllows": pdb_allows,

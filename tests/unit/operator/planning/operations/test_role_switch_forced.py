@@ -78,6 +78,15 @@ def test_a_forced_switch_begins_30_seconds_after_the_master_left_the_routes() ->
     assert world.phase == "Running"
 
 
+def test_a_forced_switch_from_a_master_that_is_held_down_begins_at_once() -> None:
+    world = delivered(failover="Manual")
+    world.annotate(hold_member="orders-0-0")
+    world.run(until=lambda at: at.pod(0, 0) is None)
+    world.ask(mode="Forced")
+    world.settle(10)
+    assert world.phase == "Running"
+
+
 def test_a_forced_switch_does_not_touch_a_master_that_lives() -> None:
     world = delivered(failover="Manual")
     world.ask(mode="Forced", timeoutSeconds=60)

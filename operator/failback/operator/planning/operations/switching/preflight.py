@@ -11,7 +11,7 @@ from typing import Final
 
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.planning.observed import facts
-from failback.operator.planning.observed.observed import ObservedCluster
+from failback.operator.planning.observed.observed import MemberView, ObservedCluster
 from failback.operator.planning.operations.switching.pair import end_of
 from failback.operator.planning.operations.switching.request import Request, member_label
 from failback.operator.planning.plan.types import Operation
@@ -19,7 +19,7 @@ from failback.operator.planning.state import predicates
 from failback.operator.planning.state.cluster_state import ClusterState
 
 MASTERLESS_SECONDS: Final = 30.0
-"""A forced switch believes that a master is gone after this."""
+"""A forced switch believes that a master which is not held down is gone after this."""
 _COMMON: Final = ("NotPaused", "PairFree", "NoChaosRunning", "NameServersReachable")
 _PLANNED: Final = (
     "NoOtherOperation",
@@ -121,12 +121,19 @@ def _planned(observed: ObservedCluster, request: Request, old: int, now: float) 
     return found
 
 
+def _is_held_down(member: MemberView) -> bool:
+    """Whether the member has no pod and its StatefulSet makes none."""
+    wanted = (member.statefulset or {}).get("spec", {}).get("replicas")
+    return member.pod is None and wanted == 0
+
+
 def _forced(observed: ObservedCluster, pair: int, old: int, now: float) -> tuple[str, ...]:
     found: tuple[str, ...] = ()
     if observed.member(pair, old).is_ready:
         found += ("OldMasterDown",)
     since = observed.masterless_since.get(pair)
-    if since is None or now - since < MASTERLESS_SECONDS:
+    needed = 0.0 if _is_held_down(observed.member(pair, old)) else MASTERLESS_SECONDS
+    if since is None or now - since < needed:
         found += ("MasterUnregistered",)
     for (index, ordinal), member in sorted(observed.members.items()):
         waits = index == pair and ordinal != old and member.is_ready and end_of(member) is None
