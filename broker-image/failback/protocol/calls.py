@@ -20,7 +20,7 @@ from failback.protocol.codes import PULL_SUBSCRIPTION
 from failback.protocol.codes import RequestCode as Code
 from failback.protocol.codes import ResponseCode as Answer
 from failback.protocol.command import RemotingCommand
-from failback.protocol.errors import BrokerError
+from failback.protocol.errors import BrokerError, ProtocolError, UnreadableAnswer
 from failback.protocol.headers import Header, HeaderT, from_ext
 from failback.protocol.message import UNIQ_KEY, MessageExt, decode_record, decode_records
 
@@ -66,11 +66,14 @@ class Call(Generic[T]):
 
         Raises:
             BrokerError: Its code is not accepted.
-            ProtocolError: It cannot be read.
+            UnreadableAnswer: It cannot be read.
         """
         if answer.code not in self.accepted:
             raise BrokerError(answer.code, answer.remark, addr)
-        return self.decode(answer)
+        try:
+            return self.decode(answer)
+        except ProtocolError as error:
+            raise UnreadableAnswer(addr, str(error)) from error
 
     def otherwise(self, code: int, default: D) -> Call[T | D]:
         """Return the call for which an answer with ``code`` means ``default``."""

@@ -32,6 +32,15 @@ class FrameTooLarge(ProtocolError):
         self.limit_bytes = limit_bytes
 
 
+class UnreadableAnswer(ProtocolError):
+    """A peer answered with success, and with what is no answer to the question."""
+
+    def __init__(self, addr: str, problem: str) -> None:
+        super().__init__(f"{addr} answered what cannot be read: {problem}")
+        self.addr = addr
+        self.problem = problem
+
+
 class StoreError(FailbackError):
     """The disk or the store on it: stop taking writes."""
 

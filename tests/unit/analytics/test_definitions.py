@@ -258,12 +258,34 @@ def test_what_differs_is_named_and_never_compared_in_one_arm(tmp_path: Path) -> 
         ({"until": "nan"}, "until: neither"),
         ({"since": "1e30"}, "since: further away than 292 years"),
         ({"until": "0001-01-01"}, "until: further away than 292 years"),
+        ({"since": "-5"}, "since: -5 s is before the run began"),
+        ({"until": "1714564800"}, "as seconds since 1970 it is 2024-05-01T12:00:00Z: write that"),
+        ({"until": "1714564800000"}, "as milliseconds since 1970 it is 2024-05-01T12:00:00Z"),
+        ({"until": "1714564800000000"}, "until: further away than 292 years"),
+        ({"until": "999999999"}, "until: 999999999 s after the run began is longer than a run"),
         ({"since": "5", "until": "5"}, "until: 5 is not after since, 5"),
     ],
 )
 def test_what_cannot_be_read_is_named(wanted: dict[str, str], said: str) -> None:
     with pytest.raises(ReportInputError, match=said):
         Wanted(**wanted).of_run(0)  # type: ignore[arg-type]
+
+
+@pytest.mark.foreign
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        ({"until": "2200-01-01"}, "until: 2200-01-01 has not come yet; the run began 2025-06-15"),
+        ({"since": "1999-01-01"}, "since: 1999-01-01 is more than a day before the run began"),
+        ({"until": "1750000060"}, "as seconds since 1970 it is 2025-06-15T15:07:40Z: write that"),
+    ],
+)
+def test_a_time_that_cannot_be_of_the_run_is_refused(wanted: dict[str, str], said: str) -> None:
+    zero, now = 1_750_000_000 * 10**9, 1_750_000_100 * 10**9
+    with pytest.raises(ReportInputError, match=said):
+        Wanted(**wanted).of_run(zero, now)  # type: ignore[arg-type]
+    found = Wanted(since="2025-06-15T15:06:41", until="9").of_run(zero, now)
+    assert (found.since_ns, found.until_ns) == (10**9, 9 * 10**9)
 
 
 def test_durations() -> None:

@@ -27,6 +27,7 @@ class Pair:
         self.master.config["storePathRootDir"] = str(store)
         self.told: dict[str, Any] = {"offset": FAR}
         for broker in (self.master, self.slave):
+            broker.queues["T"] = {0: (0, FAR + 100), 1: (0, 0)}
             broker.answers[14] = lambda r: r.response(0, ext={"offset": str(self.told["offset"])})
         route = {
             "brokerDatas": [
@@ -137,7 +138,7 @@ def test_a_master_that_is_away_is_named_and_its_slave_answers(
     pair.master.close()
     pair.slave.offsets["T@g"] = {0: 4}
     pair.told["offset"] = 4
-    document = found(pair, capsys)
+    document = found(pair, capsys, code=3)
     assert places(document) == [
         ("master table", None, 0), ("slave table", 4, 0), ("answer", 4, 0),
     ]  # fmt: skip
@@ -179,3 +180,74 @@ def test_without_an_entry_a_new_owner_begins_by_its_own_rule(
     assert places(document)[-1] == ("answer", None, 0)
     assert "by its own rule" in document["steps"][-1]["what"]
     assert (document["safe_offset"], document["command"]) == (None, None)
+
+
+# --- offsets that the queue does not have ---------------------------------------------------------
+
+
+@pytest.mark.foreign
+@pytest.mark.parametrize(
+    ("master", "slave", "safe", "named"),
+    [
+        (5000, None, 10, ["5000 lies 4990 beyond the end 10"]),
+        (5000, 7, 7, ["5000 lies 4990 beyond the end 10"]),
+        (7, 5000, 7, ["5000 lies 4990 beyond the end 10"]),
+        (1, None, 4, ["1 lies 3 below the first offset 4"]),
+        (1, 11, 10, ["11 lies 1 beyond the end 10", "1 lies 3 below the first offset 4"]),
+        (4, 10, 10, []),
+        (10, 4, 10, []),
+    ],
+)
+def test_an_offset_outside_of_the_queue_is_named_and_not_recommended(
+    pair: Pair,
+    capsys: pytest.CaptureFixture[str],
+    master: int,
+    slave: int | None,
+    safe: int,
+    named: list[str],
+) -> None:
+    for broker in (pair.master, pair.slave):
+        broker.queues["T"] = {0: (4, 10)}
+    pair.master.offsets["T@g"] = {0: master}
+    if slave is not None:
+        pair.slave.offsets["T@g"] = {0: slave}
+    pair.told["offset"] = master
+    document = found(pair, capsys)
+    assert document["safe_offset"] == safe
+    assert document["command"].endswith(f"--offset {safe}")
+    assert document["outside"] == named
+    assert (document["first_offset"], document["end_offset"]) == (4, 10)
+    assert all(0 <= step["fell"] <= 6 for step in document["steps"])
+    assert max(document["exposure"]["on_slave"] or 0, 0) <= 6
+    main(pair.ask())
+    shown = capsys.readouterr().out
+    for line in named:
+        assert line in shown
+
+
+@pytest.mark.foreign
+def test_nothing_is_recommended_where_nobody_tells_the_end(
+    pair: Pair, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for broker in (pair.master, pair.slave):
+        broker.answers[202] = lambda r: r.response(3, "not supported")
+    pair.master.offsets["T@g"] = {0: 5000}
+    pair.told["offset"] = 5000
+    document = found(pair, capsys)
+    assert (document["safe_offset"], document["command"]) == (None, None)
+    assert "nobody told where the queue ends" in document["outside"][0]
+
+
+@pytest.mark.foreign
+def test_of_a_group_that_broadcasts_the_brokers_offsets_are_old(
+    pair: Pair, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pair.master.offsets["T@g"] = {0: 5}
+    pair.master.answers[203] = lambda r: r.response(
+        0,
+        body=b'{"connectionSet":[{"clientId":"c1","clientAddr":"127.0.0.1:9"}],'
+        b'"messageModel":"BROADCASTING"}',
+    )
+    document = found(pair, capsys)
+    assert (document["safe_offset"], document["command"], document["exposure"]) == (None, None, {})
+    assert "broadcasts" in document["outside"][0]

@@ -37,7 +37,10 @@ class Broker:
         return dict(self.config)
 
     async def consumer_connection(self, _: str, group: str) -> Any:
-        return SimpleNamespace(connection_set=[group])
+        return SimpleNamespace(connection_set=[group], message_model="CLUSTERING")
+
+    async def all_groups(self, _: str) -> Any:
+        return SimpleNamespace(subscription_group_table={})
 
     async def topic_stats(self, _: str, topic: str) -> Any:
         return SimpleNamespace(offset_table={})

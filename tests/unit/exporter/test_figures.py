@@ -119,7 +119,8 @@ def test_a_file_that_can_be_read_says_what_it_lacks_and_how_old_it_is() -> None:
         files = {("b", 0): OffsetFile("file", table, age)}
         return shown(survey(0, MASTER), survey(10, later), offset_files=files)
 
-    later = replace(MASTER, offsets={"T@g": {0: 1060, 1: 1040}})
+    ends = {"T": {0: 1060, 1: 1040}}
+    later = replace(MASTER, offsets={"T@g": {0: 1060, 1: 1040}}, ends=ends)
     few = exposed(table_of({"T@g": {0: 1060, 1: 1000}}), 60.0)
     many = exposed(table_of({"T@g": {0: 60, 1: 40}}), 0.5)
     place = ("c", "b", "g")

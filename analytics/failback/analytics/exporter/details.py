@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Protocol, TypeVar
 
+from failback.analytics.live.queues import lag
 from failback.client.admin.admin import AdminClient
 from failback.client.admin.offset_watch import Table
+from failback.protocol import calls
 from failback.protocol.clients import ConsumerConnection
 from failback.protocol.message import DLQ_PREFIX, RETRY_PREFIX
 from failback.protocol.metric_families import MAX_SERIES
@@ -22,7 +24,11 @@ GET_LATENCY: Final = "GROUP_GET_LATENCY"
 LATELY_MS: Final = 120_000
 """A topic without a message for so long has no rate over the last minute."""
 
+QUEUES: Final = 16
+"""Queues of a group on a topic that are asked at most."""
 Place = tuple[str, str]
+Ends = Mapping[str, Mapping[int, int]]
+"""Topic to queue id to an offset."""
 T = TypeVar("T")
 
 
@@ -46,24 +52,41 @@ class Details:
         self._admin, self._ask, self._address = admin, ask, address
         self._wall = wall
 
-    async def latencies_ms(
-        self, offsets: Table, ends: Mapping[str, Mapping[int, int]]
-    ) -> dict[Place, float]:
-        """Return for those that are furthest behind how old what they consumed last is."""
-        wanted = furthest_behind(offsets, ends)
-        ages = await asyncio.gather(*(self._latency_ms(*place) for place in wanted))
+    async def latencies_ms(self, offsets: Table, ends: Ends, begins: Ends) -> dict[Place, float]:
+        """Return for those that are furthest behind how long their oldest message waits."""
+        wanted = furthest_behind(offsets, ends, begins)
+        ages = await asyncio.gather(
+            *(self._latency_ms(*place, begins.get(place[0], {})) for place in wanted)
+        )
         return {place: age for place, age in zip(wanted, ages, strict=True) if age is not None}
 
-    async def _latency_ms(self, topic: str, group: str) -> float | None:
+    async def _latency_ms(self, topic: str, group: str, begins: Mapping[int, int]) -> float | None:
+        """Ask when what waits was stored: the time of what was consumed last may be long before.
+
+        That time is a bound: no message behind it is older. So most queues need not be asked.
+        """
         stats = await self._ask(lambda: self._admin.consume_stats(self._address, group, topic))
         if stats is None:
             return None
-        times = [
-            each.last_timestamp
-            for each in stats.offset_table.values()
-            if each.consumer_offset < each.broker_offset and each.last_timestamp > 0
-        ]
-        return max(0.0, self._wall() * 1000 - min(times)) if times else None
+        waiting = sorted(
+            (each.last_timestamp, queue.queue_id, each.consumer_offset)
+            for queue, each in stats.offset_table.items()
+            if each.consumer_offset < each.broker_offset
+        )
+        oldest: int | None = None
+        for bound, queue_id, offset in waiting[:QUEUES]:
+            if oldest is not None and bound >= oldest:
+                break
+            stored = await self._stored_ms(topic, queue_id, max(offset, begins.get(queue_id, 0)))
+            if stored is not None:
+                oldest = stored if oldest is None else min(oldest, stored)
+        return None if oldest is None else max(0.0, self._wall() * 1000 - oldest)
+
+    async def _stored_ms(self, topic: str, queue_id: int, offset: int) -> int | None:
+        """Return when the broker stored a message; ``None`` when it does not show it."""
+        call = calls.pull_by_tools(topic, queue_id, offset, 1, decompress=False)
+        found = await self._ask(lambda: self._admin.call(self._address, call))
+        return found.messages[0].store_timestamp if found is not None and found.messages else None
 
     async def rates(
         self,
@@ -122,20 +145,13 @@ def wanted_counters(
     ]
 
 
-def furthest_behind(offsets: Table, ends: Mapping[str, Mapping[int, int]]) -> list[Place]:
+def furthest_behind(offsets: Table, ends: Ends, begins: Ends) -> list[Place]:
     """Return those with messages to consume, most first."""
     found: list[tuple[int, Place]] = []
     for key, queues in offsets.items():
         topic, group = split_offset_key(key)
-        behind = sum(_behind(queues, ends.get(topic, {})))
+        behind = lag(ends.get(topic, {}), queues, begins.get(topic, {}))
         if behind:
             found.append((behind, (topic, group)))
     found.sort(key=lambda each: (-each[0], each[1]))
     return [place for _, place in found[:MAX_SERIES]]
-
-
-def _behind(queues: Mapping[int, int], ends: Mapping[int, int]) -> Iterable[int]:
-    for queue_id, offset in queues.items():
-        end = ends.get(queue_id)
-        if end is not None and end > offset:
-            yield end - max(0, offset)

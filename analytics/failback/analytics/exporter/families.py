@@ -32,6 +32,18 @@ EXPOSURE: Final = Family(
     ("cluster", "broker", "consumer_group"),
     "Messages that the group would consume again if the master were killed now, as predicted.",
 )
+EXPIRED: Final = Family(
+    "rocketmq_consumer_expired_messages",
+    "gauge",
+    ("cluster", "broker", "topic", "group"),
+    "Messages that the group had not consumed when the broker deleted them. Only where there are.",
+)
+BEYOND_END: Final = Family(
+    "rocketmq_consumer_beyond_end_messages",
+    "gauge",
+    ("cluster", "broker", "topic", "group"),
+    "How far the group's offsets lie behind the ends of queues. Only where they do.",
+)
 QUEUE_LAG: Final = Family(
     "rocketmq_consumer_queue_lag_messages",
     "gauge",
@@ -80,6 +92,8 @@ REPORT_SECONDS: Final = Family(
 )
 
 OURS: Final = (
+    EXPIRED,
+    BEYOND_END,
     UP,
     NAMESRV_UP,
     SURVEY_SECONDS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -12,7 +12,14 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from failback.analytics.exporter import families as own
 from failback.analytics.exporter.details import GET_LATENCY, GET_SIZE, PUT_SIZE, SENT_BACK
 from failback.analytics.exporter.live_pairs import OffsetFiles, pair_facts
-from failback.analytics.exporter.pair_history import History, Place, committed_of, lags_of, sums_of
+from failback.analytics.exporter.pair_history import (
+    History,
+    Place,
+    Standing,
+    committed_of,
+    standings_of,
+    sums_of,
+)
 from failback.analytics.exporter.survey import BrokerAnswers, Survey
 from failback.analytics.live.exposure import exposure
 from failback.analytics.live.facts import GroupTopic
@@ -23,7 +30,7 @@ from failback.protocol.message import DLQ_PREFIX, RETRY_PREFIX
 from failback.protocol.metric_families import MEMBER, Family
 
 Labels = tuple[str, ...]
-Lags = Mapping[Place, Mapping[int, int]]
+Standings = Mapping[Place, Mapping[int, Standing]]
 GroupLabels = tuple[Place, tuple[str, str], Family, tuple[int, str]]
 """Topic and group as shown, retry and system, family of the diff, members and model."""
 _GROUP_RATES: Final = {
@@ -42,6 +49,8 @@ class GroupSums:
     """What is shown of groups under the same labels."""
 
     lag: int = 0
+    expired: int = 0
+    beyond: int = 0
     offset: int = 0
     consumed: int = 0
     rate: float | None = None
@@ -96,9 +105,13 @@ def figures_of(
         if is_up:
             _add_broker(found, broker)
         if is_up and broker.ends:
-            lags = lags_of(broker)
+            standings = {
+                place: queues
+                for place, queues in standings_of(broker).items()
+                if history.stands((broker.cluster, broker.broker), place[1])
+            }
             _add_topics(found, broker, history)
-            _add_groups(found, broker, history, queue_topics, lags)
+            _add_groups(found, broker, history, queue_topics, standings)
             _add_members(found, broker, history)
     for labels, count in history.regressions.items():
         found.set(shared.REGRESSIONS, labels, count[0])
@@ -175,8 +188,13 @@ def _add_sizes(found: Figures, runtime: Mapping[str, str], labels: Labels) -> No
 
 def _add_topics(found: Figures, broker: BrokerAnswers, history: History) -> None:
     cluster, name = broker.cluster, broker.broker
-    rates = history.pairs[cluster, name].stored.per_second
+    rates, deleted = (
+        history.pairs[cluster, name].stored.per_second,
+        history.deleted((cluster, name)),
+    )
     for topic, end in sums_of(broker.ends).items():
+        if _group_of(topic) in deleted:
+            continue
         if topic.startswith(DLQ_PREFIX):
             group = history.budget.place("dlq", cluster, ("", topic[len(DLQ_PREFIX) :]))[1]
             found.set(own.DLQ_OFFSET, (cluster, name, group), end)
@@ -201,30 +219,35 @@ def _add_groups(
     broker: BrokerAnswers,
     history: History,
     queue_topics: Collection[str],
-    lags: Lags,
+    standings: Standings,
 ) -> None:
     """Show every group on every topic; those without a line of their own are added up first."""
     cluster, name = broker.cluster, broker.broker
     pair = history.pairs[cluster, name]
     sums: dict[GroupLabels, GroupSums] = {}
-    connected = {group: _members_of(broker, group) for group in {group for _, group in lags}}
-    kinds = {topic: (kind_of(topic), _diff_family(topic)) for topic in {topic for topic, _ in lags}}
+    connected = {group: _members_of(broker, group) for group in {group for _, group in standings}}
+    kinds = {topic: (kind_of(topic), _diff_family(topic)) for topic in {it for it, _ in standings}}
     rates, consumed = pair.committed.per_second, pair.consumed
     for place, offset in committed_of(broker).items():
+        if place not in standings:
+            continue
         shown = history.budget.place("group", cluster, place)
         key = (shown, *kinds[place[0]], connected[place[1]])
         total = sums.get(key)
         if total is None:
             total = sums[key] = GroupSums()
-        total.lag += sum(lags[place].values())
+        for each in standings[place].values():
+            total.lag += each.lag
+            total.expired += each.expired
+            total.beyond += each.beyond
         total.offset += offset
         total.consumed += consumed.get(place, 0)
         rate = rates.get(place)
         if rate is not None:
             total.rate = (total.rate or 0.0) + rate
         if place[0] in queue_topics:
-            for queue_id, behind in lags[place].items():
-                found.set(own.QUEUE_LAG, (cluster, name, *place, queue_id), behind)
+            for queue_id, each in standings[place].items():
+                found.set(own.QUEUE_LAG, (cluster, name, *place, queue_id), each.lag)
     for ((topic, group), kind, family, (members, model)), total in sums.items():
         labels = (*broker.node, topic, group, *kind)
         known = (cluster, name, topic, group)
@@ -232,21 +255,27 @@ def _add_groups(
         found.set(shared.MESSAGES_OUT, labels, total.consumed)
         found.set(own.ACCUMULATION, known, total.lag)
         found.set(own.CONSUMER_OFFSET, known, total.offset)
+        if total.expired:
+            found.set(own.EXPIRED, known, total.expired)
+        if total.beyond:
+            found.set(own.BEYOND_END, known, total.beyond)
         if total.rate is not None:
             found.set(own.CONSUMER_TPS, known, total.rate)
             found.set(own.GROUP_CONSUME_TPS, known, total.rate)
         found.set(family, (group, topic, members, model), total.lag)
-    _add_group_details(found, broker, history, lags)
+    _add_group_details(found, broker, history, standings)
 
 
-def _add_group_details(found: Figures, broker: BrokerAnswers, history: History, lags: Lags) -> None:
+def _add_group_details(
+    found: Figures, broker: BrokerAnswers, history: History, standings: Standings
+) -> None:
     """Show what was asked of single groups, of those with lines of their own."""
     cluster, name = broker.cluster, broker.broker
-    for place, queues in lags.items():
+    for place, queues in standings.items():
         if not history.budget.has("group", cluster, place):
             continue
         age = broker.latencies_ms.get(place)
-        if age is not None or not any(queues.values()):
+        if age is not None or not any(each.lag for each in queues.values()):
             found.set(own.GROUP_LATENCY, (cluster, name, *place), age or 0)
     for (counter, key), rate in broker.rates.items():
         family = _GROUP_RATES.get(counter)
@@ -306,6 +335,8 @@ def _add_slaves(found: Figures, survey: Survey, history: History) -> None:
         if master is None or master.offsets is None or slave.offsets is None:
             continue
         for group, distance in divergence(master.offsets, slave.offsets).items():
+            if not history.stands((master.cluster, master.broker), group):
+                continue
             shown = history.budget.place("divergence", slave.cluster, ("", group))[1]
             where = (slave.cluster, slave.broker, slave.node[2], shown)
             found.set(shared.DIVERGENCE, (*where, "slave_ahead"), distance.slave_ahead)
@@ -321,7 +352,11 @@ def _add_exposures(found: Figures, survey: Survey, history: History, files: Offs
         past = history.pairs.get((cluster, broker))
         if past is None:
             continue
-        facts = pair_facts(survey, members, files, history.sync_ages(members, survey.at))
+        facts = replace(
+            pair_facts(survey, members, files, history.sync_ages(members, survey.at)),
+            broadcasting=history.broadcasting(cluster),
+            deleted=history.deleted((cluster, broker)),
+        )
         rates = {
             GroupTopic(group, topic): rate
             for (topic, group), rate in past.committed.per_second.items()
@@ -329,6 +364,14 @@ def _add_exposures(found: Figures, survey: Survey, history: History, files: Offs
         for group, exposed in exposure(facts, rates).items():
             shown = history.budget.place("exposure", cluster, ("", group))[1]
             found.set(own.EXPOSURE, (cluster, broker, shown), exposed.most)
+
+
+def _group_of(topic: str) -> str:
+    """Return the group whose retries or dead letters a topic has; empty for any other topic."""
+    for prefix in (RETRY_PREFIX, DLQ_PREFIX):
+        if topic.startswith(prefix):
+            return topic[len(prefix) :]
+    return ""
 
 
 def kind_of(topic: str) -> tuple[str, str]:

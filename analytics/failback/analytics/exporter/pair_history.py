@@ -10,6 +10,7 @@ from failback.analytics.exporter.survey import BrokerAnswers, Survey
 from failback.analytics.live.facts import time_scale_of
 from failback.analytics.live.rates import RateMeter
 from failback.client.admin.offset_watch import RegressionWatch, SyncWatch
+from failback.client.admin.queue_span import Span
 from failback.protocol.metric_families import MAX_SERIES, OTHER
 from failback.protocol.route import split_offset_key
 
@@ -83,6 +84,9 @@ class History:
         self._watches: dict[tuple[str, str, int], RegressionWatch] = {}
         self._syncs: dict[tuple[str, str, int], SyncWatch] = {}
         self._seen: dict[tuple[str, str, int], tuple[float, BrokerAnswers]] = {}
+        self._broadcasting: dict[str, set[str]] = {}
+        self._settings: dict[Pair, set[str]] = {}
+        self._deleted: dict[Pair, set[str]] = {}
 
     def look(self, survey: Survey) -> None:
         """Take one survey; surveys come in the order of their times."""
@@ -99,7 +103,40 @@ class History:
                 pair = self.pairs.setdefault((broker.cluster, broker.broker), PairHistory())
                 scale = time_scale_of(broker.config)
                 pair.look(survey.at, sums_of(broker.ends), committed_of(broker), scale)
+                self._note_models(broker)
+                self._note_deleted(broker)
         self._forget(survey.at)
+
+    def _note_models(self, broker: BrokerAnswers) -> None:
+        """A group that broadcast does so until members of it say something else."""
+        known = self._broadcasting.setdefault(broker.cluster, set())
+        known.difference_update(broker.groups)
+        known.update(broker.broadcasting)
+
+    def _note_deleted(self, broker: BrokerAnswers) -> None:
+        """A group is deleted that had settings and has none, nor any member."""
+        if broker.settings is None:
+            return
+        pair = broker.cluster, broker.broker
+        known = self._settings.setdefault(pair, set())
+        known |= broker.settings
+        self._deleted[pair] = known - broker.settings - broker.groups.keys()
+        for labels in list(self.regressions):
+            if labels[:2] == pair and labels[3] in self._deleted[pair]:
+                del self.regressions[labels]
+
+    def broadcasting(self, cluster: str) -> frozenset[str]:
+        """Groups of a cluster whose members keep their own offsets, as far as is known."""
+        return frozenset(self._broadcasting.get(cluster, ()))
+
+    def deleted(self, pair: Pair) -> frozenset[str]:
+        """Groups that a pair had; its tables may still have offsets of them."""
+        return frozenset(self._deleted.get(pair, ()))
+
+    def stands(self, pair: Pair, group: str) -> bool:
+        """Whether a pair's offsets of a group stand for what it has consumed."""
+        is_broadcasting = group in self._broadcasting.get(pair[0], ())
+        return not is_broadcasting and group not in self._deleted.get(pair, ())
 
     def _note_regressions(self, broker: BrokerAnswers) -> None:
         watch = self._watches.setdefault(
@@ -158,15 +195,31 @@ def committed_of(broker: BrokerAnswers) -> dict[Place, int]:
     return found
 
 
-def lags_of(broker: BrokerAnswers) -> dict[Place, dict[int, int]]:
-    """(topic, group) to queue id to messages behind the committed offset."""
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a group stands on a queue, in messages."""
+
+    lag: int
+    """What is stored and not consumed."""
+    expired: int
+    """What was not consumed and is no longer stored."""
+    beyond: int
+    """How far the offset lies behind the queue's end."""
+
+
+def standings_of(broker: BrokerAnswers) -> dict[Place, dict[int, Standing]]:
+    """(topic, group) to queue id to where the group stands; only of queues that are there."""
     found = {}
     for key, queues in (broker.offsets or {}).items():
         topic, group = split_offset_key(key)
-        ends = broker.ends.get(topic, {})
+        ends, begins = broker.ends.get(topic, {}), broker.begins.get(topic, {})
         found[topic, group] = {
-            queue_id: max(0, ends[queue_id] - max(0, offset))
+            queue_id: _standing(Span(begins.get(queue_id, 0), ends[queue_id]), offset)
             for queue_id, offset in queues.items()
             if queue_id in ends
         }
     return found
+
+
+def _standing(span: Span, offset: int) -> Standing:
+    return Standing(span.lag(offset), span.expired(offset), span.beyond(offset))

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from failback.analytics.exporter.details import Details
+from failback.analytics.live.facts import BROADCASTING
 from failback.client.admin.admin import AdminClient
 from failback.client.admin.offset_watch import Table
 from failback.client.remoting.connection import RemotingClient
@@ -64,11 +65,13 @@ class BrokerAnswers:
     producers: Mapping[str, int] | None = None
     """Producer group to how many it has; ``None`` where the broker does not tell."""
     latencies_ms: Mapping[tuple[str, str], float] = field(default_factory=dict)
-    """(topic, group) to the age of what was consumed last; of those that are behind."""
+    """(topic, group) to how long its oldest message waits; of those that are behind."""
     rates: Mapping[tuple[str, str], float] = field(default_factory=dict)
     """(name, key) of a broker's own counters to their rate per second over the last minute."""
     begins: Ends = field(default_factory=dict)
     """The first offsets of the queues of ``ends``."""
+    settings: frozenset[str] | None = None
+    """Groups that it has settings of; ``None`` where it does not tell."""
 
     @property
     def is_master(self) -> bool:
@@ -79,6 +82,13 @@ class BrokerAnswers:
         """Values of the labels that name a broker."""
         kind = "master" if self.is_master else "slave"
         return self.cluster, kind, f"{self.broker}-{self.broker_id}"
+
+    @property
+    def broadcasting(self) -> frozenset[str]:
+        """Groups whose members keep their own offsets, of those that have any member."""
+        return frozenset(
+            group for group, each in self.groups.items() if each.message_model == BROADCASTING
+        )
 
     @property
     def boot_ms(self) -> int:
@@ -95,6 +105,16 @@ class Survey:
     seconds: float
     name_servers: Mapping[str, bool]
     brokers: Sequence[BrokerAnswers]
+
+
+def _standing(broker: BrokerAnswers) -> Table:
+    """The offsets that stand for what groups have consumed."""
+    broadcasting = broker.broadcasting
+    return {
+        key: queues
+        for key, queues in (broker.offsets or {}).items()
+        if split_offset_key(key)[1] not in broadcasting
+    }
 
 
 async def _nobody() -> list[MemberStatus]:
@@ -197,10 +217,11 @@ class Surveyor:
         wrapper = await self._or_none(lambda: self._admin.all_topic_config(address))
         names = sorted(wrapper.topic_config_table) if wrapper is not None else []
         groups = sorted({split_offset_key(key)[1] for key in broker.offsets or {}} - {""})
-        stats, members, producers = await asyncio.gather(
+        stats, members, producers, settings = await asyncio.gather(
             asyncio.gather(*(self._topic(address, name) for name in names)),
             asyncio.gather(*(self._group(address, name) for name in groups)),
             self._producers(address),
+            self._or_none(lambda: self._admin.all_groups(address)),
         )
         tables = {name: each for name, each in zip(names, stats, strict=True) if each}
         connected = {
@@ -218,11 +239,12 @@ class Surveyor:
             },
             groups=connected,
             producers=producers,
+            settings=None if settings is None else frozenset(settings.subscription_group_table),
         )
         details = Details(self._admin, self._or_none, address)
         statuses, latencies, rates = await asyncio.gather(
             self._members(address, connected) if self._clients else _nobody(),
-            details.latencies_ms(whole.offsets or {}, whole.ends),
+            details.latencies_ms(_standing(whole), whole.ends, whole.begins),
             details.rates(tables, connected),
         )
         return replace(whole, members=statuses, latencies_ms=latencies, rates=rates)

@@ -72,7 +72,12 @@ def exposure(facts: PairFacts, rates: Rates) -> dict[str, GroupExposure]:
     base = base_settings(facts)
     topics: dict[str, list[GroupTopic]] = {}
     for key in rates:
-        if key.group and not is_system(key.group) and not key.topic.startswith(DLQ_PREFIX):
+        if (
+            key.group
+            and not is_system(key.group)
+            and not key.topic.startswith(DLQ_PREFIX)
+            and facts.stands(key.group)
+        ):
             topics.setdefault(key.group, []).append(key)
     found = {}
     for group, keys in sorted(topics.items()):
@@ -98,15 +103,15 @@ class _Behind:
         """``held``: by the master, by its file, and by each slave."""
         mine = held[0] or {}
         if self.moves:
-            self.waiting += lag(ends, mine) or 0
+            self.waiting += lag(ends, mine, begins) or 0
         if all(each == mine for each in held):  # nearly always: the group is at rest
             self.queues += len(mine)
             return
         best = furthest(held)
         self.queues += len(best)
-        self.file += behind(best, held[1], begins)
+        self.file += behind(best, held[1], begins, ends)
         for number, each in enumerate(held[2:]):
-            self.slaves[number] += behind(best, each, begins)
+            self.slaves[number] += behind(best, each, begins, ends)
 
 
 def _of_group(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
+from failback.client.admin.queue_span import Span
 from failback.protocol.message import DLQ_PREFIX, RETRY_PREFIX
 from failback.protocol.route import split_offset_key
 
@@ -17,6 +18,8 @@ SYSTEM_GROUPS: Final = (
     "SELF_TEST_C_GROUP",
     "FAILBACK_WITNESS",
 )
+BROADCASTING: Final = "BROADCASTING"
+"""The message model of members that get every message and keep their own offsets."""
 Queues = Mapping[int, int]
 """Queue id to an offset."""
 Positions = Mapping[str, Queues]
@@ -106,6 +109,10 @@ class PairFacts:
     """The first offset that a queue still has."""
     group_members: Mapping[str, int] = field(default_factory=dict)
     """Group to the number of its members, of those that have any."""
+    broadcasting: frozenset[str] = frozenset()
+    """Groups whose members keep their own offsets: what brokers hold of them is old."""
+    deleted: frozenset[str] = frozenset()
+    """Groups that the pair had: tables may still hold offsets of them."""
 
     @property
     def master(self) -> MemberFacts | None:
@@ -125,6 +132,15 @@ class PairFacts:
     def slaves(self) -> tuple[MemberFacts, ...]:
         """The slaves that answer."""
         return tuple(each for each in self.members if not each.is_master and each.answered)
+
+    def stands(self, group: str) -> bool:
+        """Whether offsets of a group stand for what it has consumed."""
+        return group not in self.broadcasting and group not in self.deleted
+
+    def span(self, topic: str, queue: int) -> Span | None:
+        """The offsets of a queue; ``None`` where nobody told its end."""
+        end = self.ends.get(topic, {}).get(queue)
+        return None if end is None else Span(self.begins.get(topic, {}).get(queue, 0), end)
 
     @property
     def slave_count(self) -> int:

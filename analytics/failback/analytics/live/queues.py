@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 from failback.analytics.live.facts import (
@@ -20,6 +21,7 @@ from failback.client.admin.offset_places import (
     MASTER_TABLE,
     SLAVE_TABLE,
 )
+from failback.client.admin.queue_span import Span
 
 OVERWRITE_SECONDS: Final = 40.0
 """A returned master's old table is on every slave after 30 s (registration) and 10 s (copy)."""
@@ -48,6 +50,17 @@ class QueueLineage:
     """Messages that come again if the master is killed now and members start after its return."""
     on_slave: int | None
     """The same if they start while it is away."""
+    span: Span | None = None
+    """What the queue has; ``None``: nobody told."""
+
+    @property
+    def outside(self) -> tuple[str, ...]:
+        """Each offset that lies outside of the queue, in words; the furthest first."""
+        if self.span is None:
+            return ()
+        offsets = {each.offset for each in self.steps if each.offset is not None}
+        said = (self.span.outside(each) for each in sorted(offsets, reverse=True))
+        return tuple(each for each in said if each)
 
 
 def lineage(
@@ -64,11 +77,12 @@ def lineage(
     steps += [Step(SLAVE_TABLE, each.offset(key, queue), member=each) for each in slaves]
     silent = (each for each in facts.members if not each.answered and (each.broker_id or 0) > 0)
     steps += [Step(SLAVE_TABLE, None, member=each) for each in silent]
-    safe = max((each.offset for each in steps if each.offset is not None), default=None)
+    span = facts.span(key.topic, queue)
+    safe = _safe([each.offset for each in steps if each.offset is not None], span)
     if safe is None:
-        return QueueLineage(tuple(steps), None, None, None)
+        return QueueLineage(tuple(steps), None, None, None, span)
     found = tuple(
-        Step(each.place, each.offset, safe - each.offset, each.member)
+        Step(each.place, each.offset, _fell(safe, each.offset, span), each.member)
         if each.offset is not None
         else each
         for each in steps
@@ -81,7 +95,23 @@ def lineage(
         safe,
         None if file is None else behind(best, file.table.get(key), begins),
         max((behind(best, table.get(key), begins) for table in told), default=None),
+        span,
     )
+
+
+def _safe(offsets: Sequence[int], span: Span | None) -> int | None:
+    """The furthest that the queue has; where none is within it, its nearest offset."""
+    if not offsets:
+        return None
+    if span is None:
+        return max(offsets)
+    within = [each for each in offsets if span.holds(each)]
+    return max(within) if within else span.nearest(max(offsets))
+
+
+def _fell(safe: int, offset: int, span: Span | None) -> int:
+    """Messages that are stored between an offset and the safe one."""
+    return max(0, safe - (offset if span is None else span.nearest(offset)))
 
 
 def furthest(held: Iterable[Queues | None]) -> Queues:
@@ -98,46 +128,65 @@ def furthest(held: Iterable[Queues | None]) -> Queues:
     return found
 
 
-def behind(best: Queues, held: Queues | None, begins: Queues) -> int:
-    """Messages between two positions; a queue without an entry is begun at its first message."""
+def behind(
+    best: Queues, held: Queues | None, begins: Queues, ends: Queues = MappingProxyType({})
+) -> int:
+    """Messages between two positions, of those that are stored.
+
+    A queue without an entry is begun at its first message. What lies beyond a queue's end stands
+    for no message.
+    """
     if held == best:
         return 0
     there = held or {}
     return sum(
-        max(0, offset - max(0, there.get(queue, begins.get(queue, 0))))
+        max(
+            0,
+            min(offset, ends.get(queue, offset)) - max(there.get(queue, 0), begins.get(queue, 0)),
+        )
         for queue, offset in best.items()
     )
 
 
-def lag(ends: Queues, held: Queues) -> int | None:
-    """Messages behind the ends, over all queues; ``None`` when no end is known."""
+def lag(ends: Queues, held: Queues, begins: Queues = MappingProxyType({})) -> int | None:
+    """Messages that are stored and behind the ends, over all queues; ``None``: no end is known."""
     found = [
-        max(0, ends[queue] - max(0, offset)) for queue, offset in held.items() if queue in ends
+        max(0, ends[queue] - max(begins.get(queue, 0), offset))
+        for queue, offset in held.items()
+        if queue in ends
     ]
     return sum(found) if found else None
 
 
-def ahead_of(master: MemberFacts | None, key: GroupTopic, queue: int, offset: int) -> int:
-    """How far an offset is beyond what the master has; 0 where nobody knows what that is."""
+def ahead_of(facts: PairFacts, key: GroupTopic, queue: int, offset: int) -> int:
+    """How far an offset is beyond what the master has, in messages that there are.
+
+    0 where nobody knows what the master has.
+    """
+    master = facts.last_master
     if master is None:
         return 0
     if master.was_asked:
-        return max(0, offset - (master.offset(key, queue) or 0))
-    if master.file is not None:  # what it will start with
-        return max(0, offset - (master.file_offset(key, queue) or 0))
-    return 0
+        held = master.offset(key, queue) or 0
+    elif master.file is not None:  # what it will start with
+        held = master.file_offset(key, queue) or 0
+    else:
+        return 0
+    if offset <= held:
+        return 0
+    span = facts.span(key.topic, queue)
+    return offset - held if span is None else span.nearest(offset) - span.nearest(held)
 
 
 def slave_ahead(facts: PairFacts) -> int:
     """Messages by which the best slave's table is ahead of the master's, over all groups."""
-    master = facts.last_master
-    return max((_all_ahead(master, each.offsets or {}) for each in facts.slaves), default=0)
+    return max((_all_ahead(facts, each.offsets or {}) for each in facts.slaves), default=0)
 
 
-def _all_ahead(master: MemberFacts | None, table: Table) -> int:
-    keys: Iterable[GroupTopic] = user_keys([table])
+def _all_ahead(facts: PairFacts, table: Table) -> int:
+    keys = (key for key in user_keys([table]) if facts.stands(key.group))
     return sum(
-        ahead_of(master, key, queue, offset) for key in keys for queue, offset in table[key].items()
+        ahead_of(facts, key, queue, offset) for key in keys for queue, offset in table[key].items()
     )
 
 

@@ -6,18 +6,22 @@ what differs.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from failback.analytics.errors import ReportInputError
+from failback.protocol.words.times import AHEAD_MS, OLDEST_MS, shown
 
 LID: Final = "lid"
 MESSAGE_ID: Final = "messageId"
 BUSINESS_KEY: Final = "businessKey"
 KEYS: Final = (LID, MESSAGE_ID, BUSINESS_KEY)
 FOREVER: Final = (1 << 63) - 1
+_LONGEST_RUN_SECONDS: Final = 10 * 366 * 86_400
+_BEFORE_NS: Final = 86_400 * 10**9
 
 _DURATION: Final = re.compile(r"([0-9]{1,32})(ms|s|m|h)")
 _NS_OF: Final = {"ms": 1_000_000, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
@@ -68,16 +72,16 @@ class Wanted:
     since: str | None = None
     until: str | None = None
 
-    def of_run(self, zero_wall_ns: int) -> Definitions:
-        """For a run that began at ``zero_wall_ns``.
+    def of_run(self, zero_wall_ns: int, now_ns: int | None = None) -> Definitions:
+        """For a run that began at ``zero_wall_ns``; ``now_ns``: what lies behind is refused.
 
         Raises:
             ReportInputError: Names what cannot be read.
         """
         if self.key not in KEYS:
             raise ReportInputError(f"key must be one of {', '.join(KEYS)}, not {self.key!r}")
-        since = _instant(self.since, zero_wall_ns, "since")
-        until = _instant(self.until, zero_wall_ns, "until")
+        since = _instant(self.since, zero_wall_ns, now_ns, "since")
+        until = _instant(self.until, zero_wall_ns, now_ns, "until")
         if since is not None and until is not None and until <= since:
             raise ReportInputError(f"until: {self.until} is not after since, {self.since}")
         window = None if self.window is None else duration_ns(self.window)
@@ -96,32 +100,69 @@ def duration_ns(text: str) -> int:
     return min(FOREVER, int(found[1]) * _NS_OF[found[2]])
 
 
-def _instant(text: str | None, zero_wall_ns: int, name: str) -> int | None:
+def _instant(text: str | None, zero_wall_ns: int, now_ns: int | None, name: str) -> int | None:
     if text is None:
         return None
     try:
-        return instant_ns(text, zero_wall_ns)
+        return instant_ns(text, zero_wall_ns, now_ns)
     except ValueError as error:
         raise ReportInputError(f"{name}: {error}") from error
 
 
-def instant_ns(text: str, zero_wall_ns: int) -> int:
+def instant_ns(text: str, zero_wall_ns: int, now_ns: int | None = None) -> int:
     """Seconds after run zero, or an ISO time (UTC unless it says otherwise), as ns after run zero.
 
+    Args:
+        text: What was typed.
+        zero_wall_ns: When the run began, Unix time.
+        now_ns: Unix time behind which nobody can mean a time; ``None``: there is no such.
+
     Raises:
-        ValueError: It is neither, or nobody's time: further away than 292 years.
+        ValueError: It is neither, or a time that nobody can mean of this run.
     """
-    found = _instant_ns(text, zero_wall_ns)
+    try:
+        seconds = float(text)
+    except ValueError:
+        found = _of_iso(text, zero_wall_ns)
+        _check_near(found, text)
+        _check_of_run(text, found, zero_wall_ns, now_ns)
+        return found
+    if math.isnan(seconds):
+        raise ValueError(f"neither seconds nor an ISO time: {text!r}")
+    _check_number(text, seconds, now_ns)
+    return round(seconds * 10**9)
+
+
+def _check_number(text: str, seconds: float, now_ns: int | None) -> None:
+    """Refuse a number that is an instant since 1970, or lies before the run."""
+    if seconds < 0:
+        raise ValueError(f"{text} s is before the run began")
+    if seconds <= _LONGEST_RUN_SECONDS:
+        return
+    last_ms = FOREVER if now_ns is None else now_ns // 1_000_000 + AHEAD_MS
+    for unit, ms in (("seconds", seconds * 1000), ("milliseconds", seconds)):
+        if OLDEST_MS <= ms <= last_ms and shown(int(ms))[:1].isdigit():
+            meant = f"as {unit} since 1970 it is {shown(int(ms))}: write that"
+            raise ValueError(f"{text} s after the run began is longer than a run; {meant}")
+    _check_near(round(min(seconds, 1e30) * 10**9), text)
+    raise ValueError(f"{text} s after the run began is longer than a run")
+
+
+def _check_near(found: int, text: str) -> None:
     if abs(found) > FOREVER:
         raise ValueError(f"further away than 292 years: {text!r}")
-    return found
 
 
-def _instant_ns(text: str, zero_wall_ns: int) -> int:
-    try:
-        return round(float(text) * 10**9)
-    except (ValueError, OverflowError):
-        pass
+def _check_of_run(text: str, found: int, zero_wall_ns: int, now_ns: int | None) -> None:
+    """Refuse a time long before the run, or one that has not come yet."""
+    began = shown(zero_wall_ns // 1_000_000)
+    if found < -_BEFORE_NS:
+        raise ValueError(f"{text} is more than a day before the run began, {began}")
+    if now_ns is not None and zero_wall_ns + found > now_ns + AHEAD_MS * 1_000_000:
+        raise ValueError(f"{text} has not come yet; the run began {began}")
+
+
+def _of_iso(text: str, zero_wall_ns: int) -> int:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:

@@ -8,6 +8,7 @@ made from the rows. A report from the last knows no plan and no drain, and says 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -39,7 +40,7 @@ class RunSource:
 
     def counted_as(self, wanted: Wanted) -> RunSource:
         """The same run by other definitions. Raises ``ReportInputError``."""
-        definitions = wanted.of_run(self.folder.zero_wall_ns)
+        definitions = wanted.of_run(self.folder.zero_wall_ns, time.time_ns())
         return replace(self, folder=replace(self.folder, definitions=definitions))
 
 

@@ -12,26 +12,27 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, cast
 
 import typer
 
+from failback.cli.administer.each_broker import Asked, Told, members_of, of_each
+from failback.cli.administer.progress import HEADERS, progress_of
+from failback.cli.administer.resetting import Goal, OneQueue, reset_to_time, store_one
 from failback.cli.shared.asking import (
-    END_OF_QUEUES,
     NotThere,
     ask,
     ask_brokers,
     check_address,
     is_address,
+    meant_time,
     name_servers,
-    parse_time,
     route_of,
 )
 from failback.cli.shared.commands import add, new_group
-from failback.cli.shared.errors import guarded
+from failback.cli.shared.errors import INCONCLUSIVE, guarded
 from failback.cli.shared.options import JsonOption, NamesrvOption, RootOption
 from failback.cli.shared.output import print_json, print_table, say
 from failback.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
     from failback.client.admin.admin import AdminClient
-    from failback.protocol.route import BrokerData
 
 app = new_group(
     "Ask and order brokers and name servers; commands have mqadmin's names.",
@@ -62,8 +63,9 @@ BrokerOption = Annotated[
 GroupOption = Annotated[str, typer.Option("--group", "-g", metavar="GROUP", help="Consumer group.")]
 TopicOption = Annotated[str, typer.Option("--topic", "-t", metavar="TOPIC", help="Topic.")]
 
-_NO_MEMBER_CODES: Final = (1, 206)  # SYSTEM_ERROR "not exist", CONSUMER_NOT_ONLINE
 _Answer = TypeVar("_Answer")
+MOST_QUEUES: Final = 1024
+"""As many as a Topic resource may have."""
 
 
 @command("clusterList", "failback admin clusterList -n 10.0.0.1:9876")
@@ -72,28 +74,38 @@ def cluster_list(
 ) -> None:
     """List brokers: cluster, name, id, address, version, log end, messages/s in and out."""
 
-    async def question(admin: AdminClient) -> list[dict[str, Any]]:
-        rows = []
-        for cluster, name, broker_id, addr in (await admin.cluster_info()).members():
-            runtime = await _or_empty(admin.runtime_info, addr)
-            rows.append(
-                {
-                    "cluster": cluster,
-                    "broker": name,
-                    "id": broker_id,
-                    "address": addr,
-                    "version": runtime.get("brokerVersionDesc", "no answer"),
-                    "logEnd": runtime.get("commitLogMaxOffset", ""),
-                    "inTps": _rate(runtime.get("putTps", "")),
-                    "outTps": _rate(runtime.get("getTransferedTps", "")),
-                }
-            )
-        return rows
+    async def look(admin: AdminClient, cluster: str, asked: Asked, told: Told) -> None:
+        row = {
+            "cluster": cluster,
+            "broker": asked.broker,
+            "id": asked.broker_id,
+            "address": asked.address,
+            "version": "no answer",
+            "logEnd": "",
+            "inTps": "",
+            "outTps": "",
+        }
+        told.rows.append(row)
+        runtime = await admin.runtime_info(asked.address)
+        row["version"] = runtime.get("brokerVersionDesc", "")
+        row["logEnd"] = runtime.get("commitLogMaxOffset", "")
+        row["inTps"] = _rate(runtime.get("putTps", ""))
+        row["outTps"] = _rate(runtime.get("getTransferedTps", ""))
 
-    rows = ask_brokers(namesrv, root, question)
-    if not rows:
+    async def question(admin: AdminClient) -> Told:
+        members = (await admin.cluster_info()).members()
+        clusters = {(name, number): cluster for cluster, name, number, _ in members}
+        return await of_each(
+            [Asked(name, number, addr) for _, name, number, addr in members],
+            lambda asked, told: look(admin, clusters[asked[:2]], asked, told),
+        )
+
+    told = ask_brokers(namesrv, root, question)
+    if not told.rows:
         raise NotThere("the name server knows no broker")
-    _show(("CLUSTER", "BROKER", "ID", "ADDRESS", "VERSION", "LOG END", "IN", "OUT"), rows, json)
+    headers = ("CLUSTER", "BROKER", "ID", "ADDRESS", "VERSION", "LOG END", "IN", "OUT")
+    _show(headers, told.rows, json)
+    told.end()
 
 
 @command("topicRoute", "failback admin topicRoute -t orders")
@@ -105,24 +117,33 @@ def topic_route(
 ) -> None:
     """Show where a topic lives: brokers, queues, permission."""
 
-    async def question(admin: AdminClient) -> list[dict[str, Any]]:
+    async def question(admin: AdminClient) -> Told:
         route = await route_of(admin, topic)
+        brokers = {broker.broker_name: broker for broker in route.broker_datas}
         queues = {queue.broker_name: queue for queue in route.queue_datas}
-        return [
-            {
-                "cluster": broker.cluster,
-                "broker": broker.broker_name,
-                "read": queues[broker.broker_name].read_queue_nums,
-                "write": queues[broker.broker_name].write_queue_nums,
-                "perm": queues[broker.broker_name].perm,
-                "addresses": {str(k): v for k, v in sorted(broker.broker_addrs.items())},
-            }
-            for broker in sorted(route.broker_datas, key=lambda each: each.broker_name)
-            if broker.broker_name in queues
-        ]
+        told = Told()
+        for name in sorted({*brokers, *queues}):
+            if name not in brokers or not brokers[name].broker_addrs:
+                told.miss(name, "the name server lists queues there, and no address")
+            elif name not in queues:
+                told.miss(name, f"the name server lists no queue of {topic} there")
+            else:
+                addresses = brokers[name].broker_addrs
+                told.rows.append(
+                    {
+                        "cluster": brokers[name].cluster,
+                        "broker": name,
+                        "read": queues[name].read_queue_nums,
+                        "write": queues[name].write_queue_nums,
+                        "perm": queues[name].perm,
+                        "addresses": {str(k): v for k, v in sorted(addresses.items())},
+                    }
+                )
+        return told
 
-    rows = ask_brokers(namesrv, root, question)
-    _show(("CLUSTER", "BROKER", "READ", "WRITE", "PERM", "ADDRESSES"), rows, json)
+    told = ask_brokers(namesrv, root, question)
+    _show(("CLUSTER", "BROKER", "READ", "WRITE", "PERM", "ADDRESSES"), told.rows, json)
+    told.end()
 
 
 @command("consumerProgress", "failback admin consumerProgress -g billing")
@@ -136,32 +157,18 @@ def consumer_progress(
     root: RootOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Show a group's offsets per queue, and which address answered."""
+    """Show a group's offsets per queue, what is odd about them, and which address answered.
 
-    async def question(admin: AdminClient) -> list[dict[str, Any]]:
-        rows = []
-        for progress in await admin.consumer_progress(group, topic):
-            role = "master" if progress.broker_id == 0 else f"slave {progress.broker_id}"
-            for queue, offsets in sorted(progress.stats.offset_table.items()):
-                rows.append(
-                    {
-                        "topic": queue.topic,
-                        "broker": queue.broker_name,
-                        "queue": queue.queue_id,
-                        "brokerOffset": offsets.broker_offset,
-                        "consumerOffset": offsets.consumer_offset,
-                        "lag": offsets.broker_offset - offsets.consumer_offset,
-                        "answeredBy": f"{progress.addr} ({role})",
-                    }
-                )
-        return rows
-
-    rows = ask_brokers(namesrv, root, question)
-    if not rows:
-        of_topic = f" of topic {topic}" if topic else ""
-        raise NotThere(f'group "{group}" has no offsets{of_topic} on any broker')
-    headers = ("TOPIC", "BROKER", "QUEUE", "BROKER OFFSET", "CONSUMER OFFSET", "LAG", "ANSWERED BY")
-    _show(headers, rows, json)
+    Lag counts what is stored: neither what has expired, nor what lies beyond a queue's end.
+    """
+    seen = ask_brokers(namesrv, root, lambda admin: progress_of(admin, group, topic))
+    if seen.told.rows:
+        _show(HEADERS, seen.told.rows, json)
+    elif not seen.told.problems:
+        raise seen.missing(topic)
+    else:
+        seen.told.miss("", str(seen.missing(topic)), INCONCLUSIVE)
+    seen.told.end()
 
 
 @command("updateTopic", "failback admin updateTopic -t failback-probe -b broker-a -r 4 -w 4")
@@ -169,17 +176,30 @@ def update_topic(
     topic: TopicOption,
     broker: BrokerOption,
     read_queues: Annotated[
-        int, typer.Option("--read-queues", "-r", metavar="N", min=1, help="Queues to read from.")
+        int,
+        typer.Option(
+            "--read-queues", "-r", metavar="N", min=1, max=MOST_QUEUES, help="Queues to read from."
+        ),
     ] = 8,
     write_queues: Annotated[
-        int, typer.Option("--write-queues", "-w", metavar="N", min=1, help="Queues to write to.")
+        int,
+        typer.Option(
+            "--write-queues", "-w", metavar="N", min=1, max=MOST_QUEUES, help="Queues to write to."
+        ),
     ] = 8,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Take more queues to write to than are read.")
+    ] = False,
     namesrv: NamesrvOption = "",
     root: RootOption = None,
 ) -> None:
     """Create or replace a topic on one broker, to be read and written. Every field is sent."""
     from failback.protocol.route import TopicConfig
 
+    if write_queues > read_queues and not yes:
+        unread = f"nobody reads queues {read_queues} to {write_queues - 1}"
+        more = f"{write_queues} are more than the {read_queues} that are read"
+        raise ConfigError("--write-queues", f"{more}, and {unread}; --yes takes it all the same")
     config = TopicConfig(topic, read_queues, write_queues)
     _ask_broker(broker, namesrv, root, lambda admin, addr: admin.create_topic(addr, config))
     say(f"topic {topic} is set on {broker}")
@@ -193,7 +213,7 @@ def update_sub_group(
     consume_from_min: Annotated[bool, typer.Option(help="Start at the first message.")] = True,
     consume_broadcast: Annotated[bool, typer.Option(help="Allow broadcasting.")] = True,
     retry_queues: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Queues of the retry topic.")
+        int, typer.Option(metavar="N", min=1, max=MOST_QUEUES, help="Queues of the retry topic.")
     ] = 1,
     retry_max: Annotated[
         int, typer.Option(metavar="N", min=-1, help="Deliveries before the dead-letter queue.")
@@ -307,6 +327,10 @@ _OffsetOption = Annotated[
     int | None,
     typer.Option("--offset", metavar="N", min=0, help="Store this offset of one queue."),
 ]
+_YesOption = Annotated[
+    bool,
+    typer.Option("--yes", help="Take a time or an offset that can hardly be meant as it is."),
+]
 
 
 @command(
@@ -321,6 +345,7 @@ def reset_offset(
     broker: _BrokerOption = "",
     queue: _QueueOption = None,
     offset: _OffsetOption = None,
+    yes: _YesOption = False,
     namesrv: NamesrvOption = "",
     root: RootOption = None,
     json: JsonOption = False,
@@ -328,80 +353,22 @@ def reset_offset(
     """Set a group's offsets to a time, on every master: through its members while it has any.
 
     With --queue and --offset one offset is stored on the master. Members that run keep what they
-    have in memory and store it again; who takes the queue next starts from it.
+    have in memory and store it again; who takes the queue next starts from it. What has no effect
+    because of members is said, and the command ends with 1.
     """
-    headers = ("BROKER", "QUEUE", "OFFSET", "HOW")
     if offset is not None or queue is not None or broker:
         if offset is None or queue is None or time:
             raise ConfigError("--offset", "goes with --queue, and without --time")
-        wanted = (broker, queue, offset)
-        rows = ask_brokers(namesrv, root, lambda a: _store(a, group, topic, wanted))
-        _show(headers, rows, json)
-        return
-    if not time:
-        raise ConfigError("--time", "is missing (or --queue and --offset)")
-    timestamp_ms = parse_time(time)
-
-    async def question(admin: AdminClient) -> list[dict[str, Any]]:
-        rows = []
-        for data in await _brokers_of(admin, topic):
-            if 0 not in data.broker_addrs:
-                say(f"{data.broker_name} has no master now: left out")
-                continue
-            addr = data.broker_addrs[0]
-            table, how = await _reset(admin, addr, group, topic, timestamp_ms)
-            rows += [
-                {"broker": data.broker_name, "queue": queue, "offset": offset, "how": how}
-                for queue, offset in sorted(table.items())
-            ]
-        return rows
-
-    _show(headers, ask_brokers(namesrv, root, question), json)
-
-
-async def _store(
-    admin: AdminClient, group: str, topic: str, wanted: tuple[str, int, int]
-) -> list[dict[str, Any]]:
-    """Store one offset on the master that has the queue."""
-    broker, queue, offset = wanted
-    route = await route_of(admin, topic)
-    having = {data.broker_name for data in route.queue_datas if queue < data.read_queue_nums}
-    masters = {
-        data.broker_name: data.broker_addrs[0]
-        for data in route.broker_datas
-        if data.broker_name in having and 0 in data.broker_addrs
-    }
-    chosen = sorted(name for name in masters if broker in ("", name))
-    if len(chosen) != 1:
-        some = ", ".join(sorted(masters)) or "none"
-        raise ConfigError("--broker", f"masters with queue {queue} of {topic}: {some}; name one")
-    await admin.update_offset(masters[chosen[0]], group, topic, queue, offset)
-    return [{"broker": chosen[0], "queue": queue, "offset": offset, "how": "stored"}]
-
-
-async def _reset(
-    admin: AdminClient, addr: str, group: str, topic: str, timestamp_ms: int
-) -> tuple[dict[int, int], str]:
-    """Return queue → offset and how it was set: by members, or stored for a group without any."""
-    from failback.protocol.errors import BrokerError
-
-    try:
-        told = await admin.reset_offset(addr, group, topic, timestamp_ms)
-    except BrokerError as error:
-        if error.code not in _NO_MEMBER_CODES:
-            raise
+        wanted = OneQueue(group, topic, broker, queue, offset, yes)
+        told = ask_brokers(namesrv, root, lambda admin: store_one(admin, wanted))
     else:
-        return {queue.queue_id: offset for queue, offset in told.items()}, "told its members"
-    table = {}
-    config = (await admin.all_topic_config(addr)).topic_config_table[topic]
-    for queue_id in range(config.read_queue_nums):
-        if timestamp_ms == END_OF_QUEUES:
-            offset = await admin.max_offset(addr, topic, queue_id)
-        else:
-            offset = await admin.search_offset(addr, topic, queue_id, timestamp_ms)
-        await admin.update_offset(addr, group, topic, queue_id, offset)
-        table[queue_id] = offset
-    return table, "stored, no member is online"
+        if not time:
+            raise ConfigError("--time", "is missing (or --queue and --offset)")
+        goal = Goal(group, topic, meant_time(time, yes=yes), yes)
+        told = ask_brokers(namesrv, root, lambda admin: reset_to_time(admin, goal))
+    if told.rows:
+        _show(("BROKER", "QUEUE", "OFFSET", "HOW"), told.rows, json)
+    told.end()
 
 
 @command("queryMsgByKey", "failback admin queryMsgByKey -t orders -k order-4711")
@@ -438,35 +405,38 @@ def query_msg_by_unique_key(
 def _show_messages(
     namesrv: str, root: Path | None, json: bool, topic: str, key: str, *, unique: bool
 ) -> None:
-    async def question(admin: AdminClient) -> list[dict[str, Any]]:
-        from failback.client.admin.admin import select_broker_addr
+    async def look(admin: AdminClient, asked: Asked, told: Told) -> None:
+        told.rows += [
+            {
+                "broker": asked.broker,
+                "queue": found.queue_id,
+                "offset": found.queue_offset,
+                "stored": found.store_timestamp,
+                "redeliveries": found.reconsume_times,
+                "id": found.msg_id,
+                "keys": found.keys or "",
+                "answeredBy": asked.said_by,
+            }
+            for found in await admin.query_message(asked.address, topic, key, unique=unique)
+        ]
 
-        rows = []
-        for data in await _brokers_of(admin, topic):
-            broker_id, addr = select_broker_addr(data)
-            role = "master" if broker_id == 0 else f"slave {broker_id}"
-            rows += [
-                {
-                    "broker": data.broker_name,
-                    "queue": found.queue_id,
-                    "offset": found.queue_offset,
-                    "stored": found.store_timestamp,
-                    "redeliveries": found.reconsume_times,
-                    "id": found.msg_id,
-                    "keys": found.keys or "",
-                    "answeredBy": f"{addr} ({role})",
-                }
-                for found in await admin.query_message(addr, topic, key, unique=unique)
-            ]
-        return rows
+    async def question(admin: AdminClient) -> Told:
+        brokers = members_of((await route_of(admin, topic)).broker_datas)
+        return await of_each(brokers, lambda asked, told: look(admin, asked, told))
 
-    rows = ask_brokers(namesrv, root, question)
-    if not rows:
-        raise NotThere(
-            f'no broker has a message of {topic} with {"id" if unique else "key"} "{key}"'
-        )
-    headers = ("BROKER", "QUEUE", "OFFSET", "STORED", "REDELIVERIES", "ID", "KEYS", "ANSWERED BY")
-    _show(headers, rows, json)
+    told = ask_brokers(namesrv, root, question)
+    if told.rows:
+        headers = (
+            "BROKER", "QUEUE", "OFFSET", "STORED", "REDELIVERIES", "ID", "KEYS", "ANSWERED BY",
+        )  # fmt: skip
+        _show(headers, told.rows, json)
+    else:
+        who = "no broker that answered" if told.problems else "no broker"
+        what = f'has a message of {topic} with {"id" if unique else "key"} "{key}"'
+        if not told.problems:
+            raise NotThere(f"{who} {what}")
+        told.miss("", f"{who} {what}", INCONCLUSIVE)
+    told.end()
 
 
 def _ask_broker(
@@ -499,11 +469,6 @@ async def _master_of(admin: AdminClient, broker: str) -> str:
     return found[0]
 
 
-async def _brokers_of(admin: AdminClient, topic: str) -> list[BrokerData]:
-    """Return the pairs that have a topic, by name."""
-    return sorted((await route_of(admin, topic)).broker_datas, key=lambda each: each.broker_name)
-
-
 def _rate(rates: str) -> str:
     """Return the first of a broker's averages, of the last ten seconds, as mqadmin prints it."""
     first = rates.partition(" ")[0]
@@ -511,16 +476,6 @@ def _rate(rates: str) -> str:
         return f"{float(first):.2f}"
     except ValueError:
         return first
-
-
-async def _or_empty(ask: Callable[[str], Awaitable[dict[str, str]]], addr: str) -> dict[str, str]:
-    """Return the answer, or nothing from a broker that is away: the list goes on."""
-    from failback.protocol.errors import FailbackError
-
-    try:
-        return await ask(addr)
-    except FailbackError:
-        return {}
 
 
 def _known(settings: dict[str, str], keys: Sequence[str], broker: str) -> None:

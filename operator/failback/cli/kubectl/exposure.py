@@ -21,7 +21,7 @@ from failback.cli.kubectl.access import (
 )
 from failback.cli.shared.asking import Unreachable
 from failback.cli.shared.commands import add
-from failback.cli.shared.errors import guarded
+from failback.cli.shared.errors import INCONCLUSIVE, guarded
 from failback.cli.shared.options import JsonOption
 from failback.cli.shared.output import note, print_json, print_table, say
 from failback.protocol.words.numbers import count
@@ -73,23 +73,25 @@ def exposure(
     """Show, by group and pair, how many messages would come again if the master died now.
 
     Asks the brokers twice, because it takes each group's rate. They are reached as by
-    `kubectl port-forward`; the figures are the dashboard's.
+    `kubectl port-forward`; the figures are the dashboard's. Ends with 3 when a member did not
+    answer: then its part is missing.
     """
     with access(namespace, context, kubeconfig) as api:
         ref = cluster_ref(api, cluster)
         with reached(api, ref, direct=direct) as (found, problems):
             pairs = asyncio.run(_measured(found, seconds))
-    for pair in pairs:
-        for each in pair["members"]:
-            if not each["answered"]:
-                why = problems.get(each["member"]) or each["problem"]
-                note(f"{each['member']} does not answer: {why}")
+    silent = [each for pair in pairs for each in pair["members"] if not each["answered"]]
+    for each in silent:
+        why = problems.get(each["member"]) or each["problem"]
+        note(f"{each['member']} does not answer: {why}")
     if json:
         print_json({"cluster": cluster, "pairs": pairs})
     else:
         _show(pairs)
     if pairs and all(not pair["groups"] and pair["state"] == "down" for pair in pairs):
         raise Unreachable(f"no master of {cluster} answers")
+    if silent:
+        raise typer.Exit(INCONCLUSIVE)
 
 
 def cluster_ref(api: Access, cluster: str) -> ClusterRef:
@@ -198,13 +200,22 @@ def _show(pairs: list[dict[str, Any]]) -> None:
         for pair in pairs
         for group in pair["groups"]
     ]
+    away = [pair["pair"] for pair in pairs if pair["state"] == "down"]
+    if away:
+        say(f"Not known, because no master answers: {', '.join(away)}.")
     if not rows:
-        say("No group has an offset on any pair: nothing would come again.")
+        where = "any other pair" if away else "any pair"
+        say(f"No group has an offset on {where}: nothing would come again.")
         return
     headers = ("PAIR", "GROUP", "TOPICS", "MESSAGES/S", "BEHIND", "AFTER RETURN", "ON SLAVE")
     print_table(headers, rows)
     say("Messages that would come again if the master were killed now and consumers restarted")
     say("after its return, or while it is away and its slave answers.")
+    broadcasting = {
+        group["group"] for pair in pairs for group in pair["groups"] if group["broadcasting"]
+    }
+    for group in sorted(broadcasting):
+        say(f"{group} broadcasts: its members keep their own offsets.")
     for pair in pairs:
         if pair["overwrite_in_seconds"] is not None:
             say(f"{pair['pair']}: its slave knows more than its master, which overwrites it soon.")

@@ -16,7 +16,7 @@ from failback.cli.kubectl.access import (
     NamespaceOption,
     access,
 )
-from failback.cli.shared.asking import Unreachable
+from failback.cli.shared.asking import NotThere, Unreachable
 from failback.cli.shared.commands import add, new_group
 from failback.cli.shared.errors import PASS, REFUSED, guarded
 from failback.cli.shared.options import JsonOption
@@ -27,7 +27,7 @@ Object = Mapping[str, Any]
 KIND: Final = "OffsetSnapshot"
 _SECONDS: Final = 120.0
 _POLL_SECONDS: Final = 0.5
-_DECIDED: Final = ("PreviewReady", "GroupOnline", "SnapshotMissing", "Restored")
+_DECIDED: Final = ("PreviewReady", "GroupOnline", "GroupMissing", "SnapshotMissing", "Restored")
 """Reasons of the condition Restored that a wait ends with."""
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the OffsetSnapshot.")]
 GroupsOption = Annotated[
@@ -143,6 +143,9 @@ def take(
         return
     (entry,) = _status(item)["snapshots"]
     say(f"{name}: {count(entry['offsets'])} offsets of {count(entry['groups'])} groups are kept")
+    missing = len(set(groups or ())) - int(entry["groups"])
+    if groups and "*" not in groups and missing > 0:
+        raise NotThere(f"{missing} of the groups that were named have no offsets on any pair")
 
 
 @guarded

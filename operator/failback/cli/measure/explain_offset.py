@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
@@ -11,7 +12,7 @@ import typer
 
 from failback.cli.shared.asking import NotThere, ask_brokers
 from failback.cli.shared.commands import MEASURE, add
-from failback.cli.shared.errors import guarded
+from failback.cli.shared.errors import INCONCLUSIVE, fail, guarded
 from failback.cli.shared.options import JsonOption, NamesrvOption, RootOption
 from failback.cli.shared.output import print_json, print_table, say
 from failback.cli.shared.run_folders import one_run
@@ -26,6 +27,11 @@ if TYPE_CHECKING:
     from failback.client.admin.admin import AdminClient
 
 NS: Final = 1_000_000_000
+_BROADCASTS: Final = (
+    "the group broadcasts: each member keeps its own offsets, and those of brokers are old"
+)
+
+_NO_END: Final = "nobody told where the queue ends, so no offset is recommended"
 
 
 def register(app: typer.Typer) -> None:
@@ -100,9 +106,14 @@ def explain_offset(
         print_json(found)
     else:
         _show(found)
-    if live and not _has_offset(found):
+    silent = found.get("silent") or []
+    for line in silent:
+        fail(line)
+    if live and not silent and not _has_offset(found):
         where = f"{topic}, queue {queue}, on {found['broker']}"
         raise NotThere(f'group "{group}" has no offset of {where}: is its name right?')
+    if silent:
+        raise typer.Exit(INCONCLUSIVE)
 
 
 def _source(run: str, lake: str) -> RunSource:
@@ -173,7 +184,7 @@ def _instant(text: str, zero_wall_ns: int) -> int:
     if not text:
         return (1 << 62) - 1
     try:
-        return instant_ns(text, zero_wall_ns)
+        return instant_ns(text, zero_wall_ns, time.time_ns())
     except ValueError as error:
         raise ConfigError("--at", str(error)) from error
 
@@ -209,6 +220,8 @@ def _live(
         return await stand_of(admin, place, broker)
 
     found = ask_brokers(namesrv, root, ask)
+    # Without the ends of a queue nobody knows which offsets it has.
+    safe = None if found.is_broadcasting or found.span is None else found.safe_offset
     return {
         "source": "live",
         "group": group,
@@ -217,10 +230,20 @@ def _live(
         "queue": queue,
         "steps": found.steps,
         "fell_at": furthest(found.steps),
-        "safe_offset": found.safe_offset,
-        "exposure": {"after_return": found.after_return, "on_slave": found.on_slave},
-        "command": reset_command(group, topic, found.broker, queue, found.safe_offset),
+        "safe_offset": safe,
+        "exposure": {}
+        if found.is_broadcasting
+        else {"after_return": found.after_return, "on_slave": found.on_slave},
+        "command": reset_command(group, topic, found.broker, queue, safe),
         "unseen": found.unseen,
+        "first_offset": found.span and found.span.first,
+        "end_offset": found.span and found.span.end,
+        "outside": [
+            *found.outside,
+            *([_BROADCASTS] if found.is_broadcasting else []),
+            *([_NO_END] if found.span is None else []),
+        ],
+        "silent": found.silent,
     }
 
 
@@ -242,6 +265,8 @@ def _show(found: dict[str, Any]) -> None:
         for step in found["steps"]
     ]
     print_table(("SECOND", "WHERE", "OFFSET", "FELL", "WHAT"), rows)
+    for line in found.get("outside") or ():
+        say(f"{line[:1].upper()}{line[1:]}.")
     if found["fell_at"] is not None:
         step = found["steps"][found["fell_at"]]
         say(f"It went down at the {step['place']}, by {step['fell']}: {step['what']}.")

@@ -15,9 +15,9 @@ from failback.analytics.live.facts import (
     group_topic,
 )
 from failback.analytics.live.offset_file import of_broker
+from failback.analytics.live.queues import QueueLineage, lineage
 from failback.analytics.live.queues import Step as LineageStep
-from failback.analytics.live.queues import lineage
-from failback.cli.shared.asking import route_of
+from failback.cli.shared.asking import NotThere, route_of
 from failback.client.admin.offset_places import (
     ANSWER,
     CLIENT,
@@ -25,7 +25,9 @@ from failback.client.admin.offset_places import (
     MASTER_TABLE,
     SLAVE_TABLE,
 )
-from failback.protocol.errors import BrokerError, ConfigError, FailbackError
+from failback.client.admin.queue_span import Span
+from failback.protocol.codes import ResponseCode
+from failback.protocol.errors import BrokerError, ConfigError, FailbackError, RemotingError
 
 if TYPE_CHECKING:
     from failback.client.admin.admin import AdminClient
@@ -65,6 +67,14 @@ class Standing(NamedTuple):
     on_slave: int | None
     """The same if they start while it is away."""
     unseen: list[str]
+    span: Span | None = None
+    """What the queue has; ``None``: nobody told."""
+    outside: tuple[str, ...] = ()
+    """Offsets that lie outside of the queue, in words."""
+    silent: tuple[str, ...] = ()
+    """Members of the pair that did not answer or have no such topic, and why."""
+    is_broadcasting: bool = False
+    """Whether members keep their own offsets: then those of brokers are old."""
 
 
 async def stand_of(admin: AdminClient, place: Place, broker: str) -> Standing:
@@ -77,16 +87,37 @@ async def stand_of(admin: AdminClient, place: Place, broker: str) -> Standing:
     looks = await asyncio.gather(*(_look(admin, *each, place) for each in addresses.items()))
     answering = next((look.facts for look in looks if look.facts.answered), None)
     client = await _client(admin, answering.address, place, name) if answering else None
-    facts = await _facts(admin, place, name, [look.facts for look in looks])
+    facts, lost = await _facts(admin, place, name, [look.facts for look in looks])
     found = lineage(facts, place.key, place.queue, client[0] if client else None)
     said = {look.facts.address: look.said for look in looks}
-    steps = [_shown(each, said, client[1] if client else "") for each in found.steps]
+    steps = [_shown(each, said, client[1] if client else "", found.span) for each in found.steps]
     seen = {each.place for each in found.steps if each.member is None or each.member.answered}
     if answering is not None:
-        steps.append(await _answer(admin, answering, place, found.safe_offset or 0))
+        steps.append(await _answer(admin, answering, place, found))
     wanted = (CLIENT, MASTER_TABLE, MASTER_FILE, SLAVE_TABLE)
     unseen = [*(each for each in wanted if each not in seen), *_PAST]
-    return Standing(name, steps, found.safe_offset, found.after_return, found.on_slave, unseen)
+    return Standing(
+        name,
+        steps,
+        found.safe_offset,
+        found.after_return,
+        found.on_slave,
+        unseen,
+        found.span,
+        found.outside,
+        (
+            *(look.said for look in looks if not look.facts.answered),
+            *([f"{lost}, though the name server lists it there"] if lost else []),
+        ),
+        answering is not None and await _broadcasts(admin, answering.address, place.group),
+    )
+
+
+async def _broadcasts(admin: AdminClient, addr: str, group: str) -> bool:
+    try:
+        return (await admin.consumer_connection(addr, group)).message_model == "BROADCASTING"
+    except FailbackError:  # nobody is connected
+        return False
 
 
 async def _pair_of(admin: AdminClient, place: Place, broker: str) -> tuple[str, dict[int, str]]:
@@ -103,8 +134,10 @@ async def _pair_of(admin: AdminClient, place: Place, broker: str) -> tuple[str, 
         raise ConfigError(
             "--broker", f"name one that has queue {place.queue} of {place.topic}: {some}"
         )
-    (data,) = (each for each in route.broker_datas if each.broker_name == names[0])
-    return names[0], dict(sorted(data.broker_addrs.items()))
+    for data in route.broker_datas:
+        if data.broker_name == names[0] and data.broker_addrs:
+            return names[0], dict(sorted(data.broker_addrs.items()))
+    raise NotThere(f"the name server lists queues of {place.topic} on {names[0]}, and no address")
 
 
 class _Look(NamedTuple):
@@ -118,6 +151,8 @@ async def _look(admin: AdminClient, bid: int, addr: str, place: Place) -> _Look:
     """Ask one member for its table; one that does not show it, for this offset alone."""
     try:
         started = int((await admin.runtime_info(addr)).get("bootTimestamp") or 0)
+    except RemotingError as error:  # it would not answer the next question either
+        return _Look(MemberFacts(addr, bid, answered=False), f"{addr} did not answer: {error}")
     except (FailbackError, ValueError):
         started = 0
     how = ""
@@ -139,16 +174,31 @@ async def _look(admin: AdminClient, bid: int, addr: str, place: Place) -> _Look:
 
 async def _facts(
     admin: AdminClient, place: Place, broker: str, members: Sequence[MemberFacts]
-) -> PairFacts:
+) -> tuple[PairFacts, str]:
+    """The facts, and which member has lost the topic."""
     begins: dict[int, int] = {}
+    ends: dict[int, int] = {}
+    lost = ""
     for each in members:
-        if each.answered and not begins:
+        if each.answered and not ends:
             try:
                 found = await admin.topic_stats(each.address, place.topic)
+            except BrokerError as error:
+                if error.code == ResponseCode.TOPIC_NOT_EXIST:
+                    lost = lost or f"{each.address} has no topic {place.topic} now"
+                continue
             except FailbackError:
                 continue
             begins = {queue.queue_id: at.min_offset for queue, at in found.offset_table.items()}
-    return PairFacts(broker, tuple(members), time.time(), begins={place.topic: begins})
+            ends = {queue.queue_id: at.max_offset for queue, at in found.offset_table.items()}
+    facts = PairFacts(
+        broker,
+        tuple(members),
+        time.time(),
+        ends={place.topic: ends},
+        begins={place.topic: begins},
+    )
+    return facts, lost
 
 
 async def _file(admin: AdminClient, addr: str) -> OffsetFile | None:
@@ -170,7 +220,9 @@ async def _client(
     return None if found is None or found[0] < 0 else found
 
 
-async def _answer(admin: AdminClient, member: MemberFacts, place: Place, safe: int) -> Step:
+async def _answer(
+    admin: AdminClient, member: MemberFacts, place: Place, found: QueueLineage
+) -> Step:
     """What the member tells a new owner of the queue, which would ask it first."""
     addr, bid = member.address, member.broker_id
     try:
@@ -179,21 +231,34 @@ async def _answer(admin: AdminClient, member: MemberFacts, place: Place, safe: i
         return _step(ANSWER, None, bid, None, f"{addr} did not answer: {error}")
     said = "nothing, and it begins by its own rule" if offset is None else str(offset)
     what = f"a new owner of the queue is told {said} by {addr}"
-    return _step(ANSWER, offset, bid, None, what, 0 if offset is None else max(0, safe - offset))
+    if offset is None or found.safe_offset is None:
+        return _step(ANSWER, offset, bid, None, what)
+    there = offset if found.span is None else found.span.nearest(offset)
+    fell = max(0, found.safe_offset - there)
+    return _step(ANSWER, offset, bid, None, f"{what}{_outside(offset, found.span)}", fell)
 
 
-def _shown(step: LineageStep, said: Mapping[str, str], client: str) -> Step:
+def _outside(offset: int | None, span: Span | None) -> str:
+    if offset is None or span is None:
+        return ""
+    if span.beyond(offset):
+        return f", which is beyond the end {span.end}"
+    return f", which is below the first offset {span.first}" if span.expired(offset) else ""
+
+
+def _shown(step: LineageStep, said: Mapping[str, str], client: str, span: Span | None) -> Step:
     """One copy of the offset in words."""
     member = step.member
+    odd = _outside(step.offset, span)
     if member is None:
-        what = f"{client} has {step.offset} in memory"
+        what = f"{client} has {step.offset} in memory{odd}"
         return _step(step.place, step.offset, None, None, what, step.fell)
     if step.place == MASTER_FILE and member.file is not None:
-        held = "has no entry" if step.offset is None else f"holds {step.offset}"
+        held = "has no entry" if step.offset is None else f"holds {step.offset}{odd}"
         what = f"{member.file.path} {held}: what a kill would leave"
         return _step(step.place, step.offset, member.broker_id, None, what, step.fell)
     started = member.boot_ms or None
-    what = said[member.address]
+    what = f"{said[member.address]}{odd}"
     return _step(step.place, step.offset, member.broker_id, started, what, step.fell)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from failback.cli.shared.asking import name_servers, parse_time
+from failback.cli.shared.asking import meant_time, name_servers
 from failback.cli.shared.checks import check_folder
 from failback.cli.shared.commands import MEASURE, add
 from failback.cli.shared.errors import INCONCLUSIVE, guarded
@@ -16,6 +16,7 @@ from failback.cli.shared.output import console, print_json, say
 from failback.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
+    from failback.analytics.trace.reading import Span
     from failback.analytics.trace.run import Written
 
 
@@ -81,6 +82,9 @@ _UntilOption = Annotated[
 _ScanOption = Annotated[
     bool, typer.Option("--scan/--no-scan", help="Read the traced topics for positions.")
 ]
+_YesOption = Annotated[
+    bool, typer.Option("--yes", help="Take times that can hardly be meant as they are.")
+]
 _RunOption = Annotated[
     str, typer.Option("--run", metavar="ID", help="Id of the run (default: the folder's name).")
 ]
@@ -99,13 +103,13 @@ def trace(
     until: _UntilOption = "",
     scan: _ScanOption = True,
     run: _RunOption = "",
+    yes: _YesOption = False,
     json: JsonOption = False,
 ) -> None:
     """Read the message trace of unmodified clients into a run that `failback report` takes."""
     import asyncio
 
     from failback.analytics.trace.ingest import TRACE_TOPIC, Request, ingest
-    from failback.analytics.trace.reading import Span
 
     check_folder("--out", out)
     request = Request(
@@ -116,7 +120,7 @@ def trace(
         topics=tuple(topic or ()),
         groups=tuple(group or ()),
         broadcasting=tuple(broadcasting or ()),
-        span=Span(_time("--since", since), _time("--until", until)),
+        span=_span(since, until, yes=yes),
         scan=scan,
     )
     if console.is_terminal and not json:
@@ -135,14 +139,20 @@ def trace(
         raise typer.Exit(INCONCLUSIVE)
 
 
-def _time(option: str, text: str) -> int | None:
+def _span(since: str, until: str, *, yes: bool) -> Span:
+    from failback.analytics.trace.reading import Span
+
+    begin, end = _time("--since", since, yes=yes), _time("--until", until, yes=yes)
+    if begin is not None and end is not None and end < begin:
+        raise ConfigError("--until", f"{until} is before --since, {since}")
+    return Span(begin, end)
+
+
+def _time(option: str, text: str, *, yes: bool) -> int | None:
     if not text:
         return None
-    try:
-        found = parse_time(text)
-    except ConfigError as error:
-        raise ConfigError(option, error.problem) from None
-    if found < 0:
+    found = meant_time(text, option, yes=yes)
+    if text == "now":
         raise ConfigError(option, 'must be a time, got "now"')
     return found
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import datetime
 import os
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 from failback.cli.shared.options import open_root
 from failback.protocol.errors import ConfigError, FailbackError
+from failback.protocol.words.times import doubt, read_ms
 
 if TYPE_CHECKING:
     from failback.client.admin.admin import AdminClient
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 END_OF_QUEUES: Final = -1
 """The time that stands for the end of every queue."""
+ANSWER_MS: Final = 5000.0
+"""For so long each question waits for its answer."""
 _Answer = TypeVar("_Answer")
 
 
@@ -70,7 +73,7 @@ def is_address(text: str) -> bool:
     return ":" in text
 
 
-def parse_time(text: str) -> int:
+def parse_time(text: str, option: str = "--time") -> int:
     """Return milliseconds since 1970, or -1 for ``now``: the end of each queue.
 
     Raises:
@@ -78,13 +81,30 @@ def parse_time(text: str) -> int:
     """
     if text == "now":
         return END_OF_QUEUES
-    if text.isdigit():
-        return int(text)
     try:
-        return int(datetime.datetime.fromisoformat(text).timestamp() * 1000)
-    except ValueError:
-        problem = f'must be like 2026-01-31T12:00:00, milliseconds or now, got "{text}"'
-        raise ConfigError("--time", problem) from None
+        return read_ms(text)
+    except ValueError as error:
+        raise ConfigError(option, str(error)) from None
+
+
+def meant_time(text: str, option: str = "--time", *, yes: bool = False) -> int:
+    """Return what :func:`parse_time` does, of a time that messages can have.
+
+    Args:
+        text: What was typed.
+        option: Its name, for messages.
+        yes: Whether any time is taken as it is.
+
+    Raises:
+        ConfigError: It is no time, or one that cannot be meant: says which may be.
+    """
+    found = parse_time(text, option)
+    if yes or text == "now":
+        return found
+    why = doubt(found, time.time_ns() // 1_000_000)
+    if why:
+        raise ConfigError(option, f"{why}; --yes takes it all the same")
+    return found
 
 
 def ask(addresses: Sequence[str], question: Callable[[AdminClient], Awaitable[_Answer]]) -> _Answer:
@@ -95,7 +115,7 @@ def ask(addresses: Sequence[str], question: Callable[[AdminClient], Awaitable[_A
     from failback.protocol.errors import RemotingConnectError, RemotingError
 
     async def go() -> _Answer:
-        async with AdminClient(addresses) as admin:
+        async with AdminClient(addresses, timeout_ms=ANSWER_MS) as admin:
             return await question(admin)
 
     try:

@@ -16,6 +16,7 @@ from failback.protocol.errors import (
     FailbackError,
     RemotingConnectError,
     RemotingError,
+    UnreadableAnswer,
 )
 from failback.protocol.words.reasons import install, where_and_why
 from failback.protocol.words.visible import visible
@@ -129,7 +130,7 @@ def explain(error: Exception) -> tuple[str, int]:
         return _of_the_api_server(error)
     if isinstance(error, RemotingConnectError):
         return f"cannot reach {error.addr}: {error.why}", INCONCLUSIVE
-    if isinstance(error, RemotingError):
+    if isinstance(error, (RemotingError, UnreadableAnswer)):
         return str(error), INCONCLUSIVE
     if isinstance(error, BrokerError):
         said = error.remark.strip().partition("\n")[0] or f"code {error.code}"

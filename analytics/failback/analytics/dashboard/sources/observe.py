@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from failback.analytics.dashboard.sources.clusters import MemberRef
 from failback.analytics.live.facts import (
+    BROADCASTING,
     MemberFacts,
     OffsetFile,
     Positions,
@@ -62,6 +63,12 @@ class BrokerSeen:
     """The first offset that a queue still has."""
     group_members: Mapping[str, int] = field(default_factory=dict)
     """Of a master: group to how many members it has, asked as often as the configuration."""
+    broadcasting: frozenset[str] = frozenset()
+    """Of a master: groups whose members keep their own offsets, now or when some were online."""
+    groups: frozenset[str] = frozenset()
+    """Of a master: groups that it has or had settings of."""
+    deleted: frozenset[str] = frozenset()
+    """Of a master: those of ``groups`` that it has no more."""
     config_at: float = 0.0
     """When it was asked for its configuration."""
 
@@ -117,15 +124,13 @@ async def look_at(admin: AdminClient, member: MemberRef, known: BrokerSeen | Non
             and 0 <= began - known.config_at < CONFIG_SECONDS
         ):
             config, config_at = known.config, known.config_at
-            members = known.group_members
         else:
             config, config_at = await admin.broker_config(member.address), began
-            members = {}
-        table = table_of(offsets)
+        table, consumers = table_of(offsets), _remembered(known)
         ends, begins = await _ends(admin, member.address, table)
         broker_id = int(config.get("brokerId", member.broker_id or 0))
         if broker_id == 0 and config_at == began:
-            members = await _members(admin, member.address, table)
+            consumers = await _consumers(admin, member.address, table, consumers)
         log_end = int(runtime.get("commitLogMaxOffset") or 0)
     except (FailbackError, OSError, ValueError, TimeoutError) as error:
         return _silent(known, member, str(error) or type(error).__name__, began)
@@ -147,7 +152,10 @@ async def look_at(admin: AdminClient, member: MemberRef, known: BrokerSeen | Non
         sync_age=ages.sync_age,
         ends=ends,
         begins=begins,
-        group_members=members,
+        group_members=consumers.members,
+        broadcasting=consumers.broadcasting,
+        groups=consumers.groups,
+        deleted=consumers.deleted,
         config_at=config_at,
     )
 
@@ -190,15 +198,43 @@ async def _ends(
     return ends, begins
 
 
-async def _members(admin: AdminClient, addr: str, table: Table) -> dict[str, int]:
-    """How many members each group of people has, of those that have any."""
+class _Consumers(NamedTuple):
+    """What a master knows of groups beyond their offsets."""
+
+    members: Mapping[str, int]
+    broadcasting: frozenset[str] = frozenset()
+    groups: frozenset[str] = frozenset()
+    deleted: frozenset[str] = frozenset()
+
+
+def _remembered(known: BrokerSeen | None) -> _Consumers:
+    if known is None:
+        return _Consumers({})
+    return _Consumers(known.group_members, known.broadcasting, known.groups, known.deleted)
+
+
+async def _consumers(admin: AdminClient, addr: str, table: Table, known: _Consumers) -> _Consumers:
+    """How many members each group of people has, how they share messages, who was deleted.
+
+    A group broadcasts until members of it say something else.
+    """
     found: dict[str, int] = {}
+    broadcasting = set(known.broadcasting)
     for group in sorted({key.group for key in user_keys([table])})[:MOST_GROUPS]:
         try:
-            found[group] = len((await admin.consumer_connection(addr, group)).connection_set)
+            connection = await admin.consumer_connection(addr, group)
         except FailbackError:  # none is connected
             continue
-    return found
+        found[group] = len(connection.connection_set)
+        broadcasting.discard(group)
+        if connection.message_model == BROADCASTING:
+            broadcasting.add(group)
+    try:
+        now = (await admin.all_groups(addr)).subscription_group_table.keys()
+    except FailbackError:
+        return known._replace(members=found, broadcasting=frozenset(broadcasting))
+    groups = known.groups | now
+    return _Consumers(found, frozenset(broadcasting), groups, groups - now - found.keys())
 
 
 class _Beside(NamedTuple):

@@ -62,6 +62,8 @@ class PairSeen:
             ends,
             begins,
             {} if source is None else source.group_members,
+            frozenset() if source is None else source.broadcasting,
+            frozenset() if source is None else source.deleted,
         )
 
     @property
@@ -192,32 +194,41 @@ def exposures(facts: PairFacts, rates: Mapping[GroupTopic, float]) -> list[Json]
     found = exposure(facts, rates)
     topics: dict[str, list[str]] = {}
     for key in user_keys([source.offsets]):
-        topics.setdefault(key.group, []).append(key.topic)
+        if facts.stands(key.group) or key.group in facts.broadcasting:
+            topics.setdefault(key.group, []).append(key.topic)
     by_group: dict[str, float] = {}
     for key, rate in rates.items():
         by_group[key.group] = by_group.get(key.group, 0.0) + rate
     held = source.offsets
     lags = {
         group: [
-            lag(facts.ends.get(name, {}), held[key])
+            lag(facts.ends.get(name, {}), held[key], facts.begins.get(name, {}))
             for name in names
             if (key := GroupTopic(group, name))
         ]
         for group, names in topics.items()
+        if facts.stands(group)
     }
     return [
-        exposure_document(group, names, by_group.get(group), found.get(group))
+        exposure_document(
+            group,
+            names,
+            by_group.get(group) if facts.stands(group) else None,
+            found.get(group),
+        )
         | {
-            "lag": sum(each or 0 for each in lags[group]) if any_known(lags[group]) else None,
+            "lag": _sum_of_known(lags.get(group, ())),
             "queues": sum(len(held[GroupTopic(group, name)]) for name in names),
             "members": facts.group_members.get(group),
+            "broadcasting": group in facts.broadcasting,
         }
         for group, names in topics.items()
     ]
 
 
-def any_known(values: Iterable[object]) -> bool:
-    return any(each is not None for each in values)
+def _sum_of_known(values: Sequence[int | None]) -> int | None:
+    known = [each for each in values if each is not None]
+    return sum(known) if known else None
 
 
 def exposure_document(

@@ -19,6 +19,7 @@ from failback.analytics.live.queues import (
 )
 from failback.analytics.live.reset import reset_command
 from failback.client.admin.offset_places import CLIENT, MASTER_FILE, MASTER_TABLE, SLAVE_TABLE
+from failback.client.admin.queue_span import Span
 
 ClientMemory = Mapping[tuple[str, str, int], tuple[int, str]]
 """(broker, topic, queue id): (offset, client id)."""
@@ -28,6 +29,8 @@ FILE_BEHIND: Final = "file behind memory"
 EQUAL: Final = "equal"
 SLAVE_BEHIND: Final = "slave behind master"
 MASTER_AWAY: Final = "master away"
+BEYOND_END: Final = "beyond the end"
+EXPIRED: Final = "expired"
 
 
 _NOBODY: Final = {
@@ -45,7 +48,8 @@ def offset_rows(clusters: Sequence[ClusterRef], seen: Seen) -> list[Json]:
         for pair in pairs_of(cluster, seen):
             facts = pair.facts
             for key in user_keys([each.offsets for each in pair.brokers]):
-                rows += _rows_of(pair, facts, key)
+                if facts.stands(key.group):
+                    rows += _rows_of(pair, facts, key)
     rows.sort(key=lambda row: (-row["ahead"], row["cluster"], row["group"], row["topic"],
                                row["broker"], row["qid"]))  # fmt: skip
     return rows
@@ -69,11 +73,13 @@ def queue_row(pair: PairSeen, facts: PairFacts, key: GroupTopic, qid: int) -> Js
 def _row(pair: PairSeen, facts: PairFacts, key: GroupTopic, qid: int, found: QueueLineage) -> Json:
     held = {place: offset_at(found, place) for place in (MASTER_TABLE, MASTER_FILE, SLAVE_TABLE)}
     memory, file, there = held.values()
-    end = facts.ends.get(key.topic, {}).get(qid)
-    safe = found.safe_offset
+    span, safe = found.span, found.safe_offset
+    odd = [each for each in (memory, there) if each is not None and span and not span.holds(each)]
+    is_beyond = span is not None and any(map(span.beyond, odd))
     away = facts.master is None
-    ahead = ahead_of(facts.last_master, key, qid, there) if there is not None else 0
+    ahead = ahead_of(facts, key, qid, there) if there is not None else 0
     known = file is not None and (away or memory is not None)
+    state = state_of(memory, file, there, ahead=ahead, away=away)
     return {
         "cluster": pair.cluster.key,
         "broker": pair.broker_name,
@@ -83,14 +89,16 @@ def _row(pair: PairSeen, facts: PairFacts, key: GroupTopic, qid: int, found: Que
         "master_memory": memory,
         "master_file": file,
         "slave_table": there,
-        "end": end,
-        "lag": None if end is None or safe is None else max(0, end - safe),
+        "first": None if span is None else span.first,
+        "end": None if span is None else span.end,
+        "outside": list(found.outside),
+        "lag": None if span is None or safe is None else span.lag(safe),
         "ahead": ahead,
         "at_risk": found.after_return if known else None,
         "at_risk_on_slave": found.on_slave,
         "safe_offset": safe,
-        "state": state_of(memory, file, there, ahead=ahead, away=away),
-        "command": _command(pair, key, qid, safe, memory) if ahead else None,
+        "state": state if away else _odd_state(span, odd) or state,
+        "command": _command(pair, key, qid, safe, memory) if ahead or is_beyond else None,
     }
 
 
@@ -100,10 +108,25 @@ def offset_at(found: QueueLineage, place: str) -> int | None:
     return max((each for each in offsets if each is not None), default=None)
 
 
+def _odd_state(span: Span | None, odd: Sequence[int]) -> str:
+    """The state of a queue of which a table holds an offset that it does not have."""
+    if span is None or not odd:
+        return ""
+    return BEYOND_END if span.beyond(max(odd)) else EXPIRED
+
+
 def _command(
     pair: PairSeen, key: GroupTopic, qid: int, safe: int | None, memory: int | None
 ) -> str | None:
-    """What stores the safe offset on the master; ``None`` when it is there already."""
+    """What stores the safe offset on the master; ``None`` when it is there already.
+
+    Never one beyond the end that the master's own log has.
+    """
+    master = pair.master
+    end = master.ends.get(key.topic, {}).get(qid) if master is not None else None
+    if safe is not None and end is not None:
+        safe = min(safe, end)
+        memory = memory if memory is None or memory <= end else None
     return reset_command(
         *key, pair.broker_name, qid, safe, held=memory, namesrv=pair.cluster.namesrv
     )
@@ -132,6 +155,7 @@ def warnings(clusters: Sequence[ClusterRef], seen: Seen, now: float) -> list[Jso
             if not slave_ahead(facts):  # nearly always: then no row is made
                 continue
             rows = [row for key in user_keys([each.offsets for each in pair.slaves])
+                    if facts.stands(key.group)
                     for row in _rows_of(pair, facts, key) if row["ahead"]]  # fmt: skip
             found.append(_warning(pair, facts, rows))
     return found

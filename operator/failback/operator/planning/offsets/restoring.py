@@ -11,11 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from failback.client.admin.queue_span import Span
 from failback.operator.planning.offsets.kept_table import Pairs
 from failback.protocol.route import split_offset_key
 
 MAX_GROUPS: Final = 64
 MAX_QUEUES: Final = 256
+MAX_NAMED: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,10 @@ class QueueRange:
 
     begin: int
     end: int
+
+    @property
+    def span(self) -> Span:
+        return Span(self.begin, self.end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,19 +60,19 @@ class Row:
     queue: int
     old: int | None
     new: int
-    end: int
+    span: Span
 
     @property
     def redelivered(self) -> int:
-        return 0 if self.old is None else max(0, self.old - self.new)
+        return 0 if self.old is None else max(0, self.span.nearest(self.old) - self.new)
 
     @property
     def skipped(self) -> int:
-        return 0 if self.old is None else max(0, self.new - self.old)
+        return 0 if self.old is None else max(0, self.new - self.span.nearest(self.old))
 
     @property
     def ahead(self) -> int:
-        return max(0, self.end - self.new)
+        return self.span.lag(self.new)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +83,8 @@ class Restore:
     left_alone: Mapping[str, int]
     online: frozenset[str]
     """Groups of the restore that have running members."""
+    why_alone: tuple[str, ...] = ()
+    """Why the first few of those queues are left alone."""
 
     def id_for(self, snapshot: str) -> str:
         """Return what names this preview: equal for equal orders to equal offsets.
@@ -98,6 +106,7 @@ def restore_of(kept: Pairs, masters: Masters) -> Restore | None:
     """
     rows: list[Row] = []
     alone: dict[str, int] = {}
+    why: list[str] = []
     online: set[str] = set()
     for pair in sorted(kept):
         master = masters.get(pair)
@@ -105,6 +114,7 @@ def restore_of(kept: Pairs, masters: Masters) -> Restore | None:
             for key, queues in kept[pair].items():
                 group = split_offset_key(key)[1]
                 alone[group] = alone.get(group, 0) + len(queues)
+            why.append(f"there is no pair {pair} now")
             continue
         if master.offsets is None or master.ranges is None or master.online is None:
             return None
@@ -115,9 +125,20 @@ def restore_of(kept: Pairs, masters: Masters) -> Restore | None:
                 if row is None:
                     group = split_offset_key(key)[1]
                     alone[group] = alone.get(group, 0) + 1
+                    why.append(_why_alone(pair, key, queue, offset, master.ranges))
                 elif row.old != row.new:
                     rows.append(row)
-    return Restore(tuple(rows), alone, frozenset(online))
+    return Restore(tuple(rows), alone, frozenset(online), tuple(why[:MAX_NAMED]))
+
+
+def _why_alone(
+    pair: str, key: str, queue: int, offset: int, ranges: Mapping[tuple[str, int], QueueRange]
+) -> str:
+    topic, group = split_offset_key(key)
+    where = f"queue {queue} of {topic} on {pair}"
+    if (topic, queue) not in ranges:
+        return f"there is no {where}"
+    return f"{where} ends before {offset}, the kept offset of {group}"
 
 
 def _row(pair: str, key: str, queue: int, offset: int, master: OnMaster) -> Row | None:
@@ -129,7 +150,7 @@ def _row(pair: str, key: str, queue: int, offset: int, master: OnMaster) -> Row 
     if found is None or offset > found.end:
         return None
     old = master.offsets.get(key, {}).get(queue)
-    return Row(pair, topic, group, queue, old, max(offset, found.begin), found.end)
+    return Row(pair, topic, group, queue, old, found.span.nearest(offset), found.span)
 
 
 def preview(restore: Restore, snapshot: str) -> dict[str, Any]:

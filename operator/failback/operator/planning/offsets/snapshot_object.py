@@ -8,7 +8,7 @@ is read back by the action itself, and only where the master still has what the 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -25,6 +25,7 @@ from failback.operator.planning.plan.encoding import (
     to_time,
 )
 from failback.operator.planning.plan.types import Action, Apply, Delete, Event, Plan, RestoreOffsets
+from failback.protocol.words.spelling import did_you_mean
 
 _WAIT_SECONDS: Final = 2.0
 _PREVIEW_SECONDS: Final = 10.0
@@ -223,12 +224,18 @@ def _restore(
         return _complete(new, now)
     entry = wanted(snapshot, new)
     if entry is None or observed.kept is None:
-        text = f"there is no snapshot {asked.snapshot}"
+        kept = [str(each["name"]) for each in new.get("snapshots") or ()]
+        text = f"there is no snapshot {asked.snapshot}{did_you_mean(asked.snapshot, kept)}"
         verdict = _Verdict("Restored", False, "SnapshotMissing", text)
         return _Part(verdict, wake_after=_PREVIEW_SECONDS)
     if observed.masters is None:
         missing = f"there is no BrokerCluster {snapshot.spec.cluster_ref.name}"
         verdict = _Verdict("Restored", False, "ClusterMissing", missing)
+        return _Part(verdict, wake_after=_PREVIEW_SECONDS)
+    unknown = _unknown_groups(asked.groups, observed.kept)
+    if unknown:
+        text = f"snapshot {entry['name']} has no offsets of {unknown}"
+        verdict = _Verdict("Restored", False, "GroupMissing", text)
         return _Part(verdict, wake_after=_PREVIEW_SECONDS)
     found = restoring.restore_of(kept_table.chosen(observed.kept, asked.groups), observed.masters)
     if found is None:
@@ -246,10 +253,25 @@ def _restore(
         return _write(new, made, found, observed.masters, now)
     new["restore"] = _kept_or_new(running, made)
     shown = new["restore"]  # not what was made now, which moves with every message
-    text = f"{_sums(shown)}; confirm {shown['id']}"
+    text = f"{_sums(shown)}; confirm {shown['id']}{_left_alone(found)}"
     if asked.confirm:
         text = f"{asked.confirm} is no longer what would come: {text}"
     return _Part(_Verdict("Restored", False, "PreviewReady", text), wake_after=_PREVIEW_SECONDS)
+
+
+def _unknown_groups(groups: Sequence[str], kept: Pairs) -> str:
+    """Return the groups that were asked for and are not in a snapshot, in words."""
+    there = kept_table.groups_of(kept)
+    unknown = [group for group in groups if group != "*" and group not in there]
+    return names([f"{group}{did_you_mean(group, there)}" for group in unknown])
+
+
+def _left_alone(found: restoring.Restore) -> str:
+    """Return which queues keep what they have, and why: the first few."""
+    if not found.why_alone:
+        return ""
+    total = sum(found.left_alone.values())
+    return f"; {total} queues are left alone, such as: {', '.join(found.why_alone)}"
 
 
 def _write(

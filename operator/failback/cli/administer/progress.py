@@ -1,0 +1,146 @@
+"""Where a group stands on each queue: what ``consumerProgress`` asks and how it puts it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from failback.cli.administer.each_broker import Asked, Row, Told, members_of, of_each
+from failback.cli.administer.resetting import connection_of, named
+from failback.cli.shared.asking import NotThere
+from failback.client.admin.queue_span import Span
+from failback.protocol.errors import BrokerError
+from failback.protocol.route import MessageQueue, split_offset_key
+from failback.protocol.words.spelling import did_you_mean
+
+if TYPE_CHECKING:
+    from failback.client.admin.admin import AdminClient
+    from failback.protocol.clients import Connection
+    from failback.protocol.stats import OffsetWrapper, TopicOffset
+
+HEADERS: Final = (
+    "TOPIC", "BROKER", "QUEUE", "BROKER OFFSET", "CONSUMER OFFSET", "LAG", "ANSWERED BY",
+    "FIRST OFFSET", "NOTE",
+)  # fmt: skip
+BROADCASTING: Final = "BROADCASTING"
+BROADCASTS: Final = "the group broadcasts: its members keep their own offsets"
+
+
+@dataclass(slots=True)
+class GroupSeen:
+    """What all brokers together know of a group."""
+
+    group: str
+    told: Told = field(default_factory=Told)
+    members: dict[str, Connection] = field(default_factory=dict)
+    settings: set[str] = field(default_factory=set)
+    """Groups that any broker has settings of."""
+    with_offsets: set[str] = field(default_factory=set)
+    """Groups that any broker has offsets of."""
+
+    @property
+    def remark(self) -> str:
+        """What is odd about a group that has offsets; empty for a usual one."""
+        if self.members or self.group in self.settings or self.told.problems:
+            return ""
+        return f'group "{self.group}" is known only by its offsets: no broker has settings of it'
+
+    def missing(self, topic: str | None) -> NotThere:
+        """Return the error of a group without offsets."""
+        of_topic = f" of topic {topic}" if topic else ""
+        where = "the brokers that answered" if self.told.problems else "any broker"
+        what = f'group "{self.group}" has no offsets{of_topic} on {where}'
+        if self.members:
+            return NotThere(f"{what}; members are online: {named(list(self.members.values()))}")
+        if self.group in self.settings:
+            return NotThere(f"{what}; brokers have settings of it, and no member is online")
+        if self.group in self.with_offsets:
+            return NotThere(f"{what}; it has offsets of other topics")
+        return NotThere(f"{what}{did_you_mean(self.group, self.settings | self.with_offsets)}")
+
+
+async def progress_of(admin: AdminClient, group: str, topic: str | None) -> GroupSeen:
+    """Ask the master of each pair, or the slave with the least id while it has none."""
+    brokers = (await admin.cluster_info()).broker_addr_table.values()
+    seen = GroupSeen(group)
+    seen.told = await of_each(
+        members_of(brokers), lambda asked, told: _of_broker(admin, asked, seen, topic, told)
+    )
+    if seen.told.rows and seen.remark:
+        seen.told.remarks.append(seen.remark)
+    return seen
+
+
+async def _of_broker(
+    admin: AdminClient, asked: Asked, seen: GroupSeen, topic: str | None, told: Told
+) -> None:
+    group, addr = seen.group, asked.address
+    stats = (await admin.consume_stats(addr, group, topic)).offset_table
+    connection = await connection_of(admin, addr, group)
+    seen.members.update({each.client_id: each for each in connection.connection_set})
+    seen.settings.update((await admin.all_groups(addr)).subscription_group_table)
+    table = await _table_of(admin, addr)
+    if table is not None:
+        seen.with_offsets.update(split_offset_key(key)[1] for key in table)
+    is_broadcasting = connection.message_model == BROADCASTING
+    ranges: dict[tuple[str, int], TopicOffset] = {}
+    for name in sorted({queue.topic for queue in stats}):
+        try:
+            found = (await admin.topic_stats(addr, name)).offset_table
+        except BrokerError:  # deleted meanwhile
+            continue
+        ranges |= {(name, each.queue_id): span for each, span in found.items()}
+    for queue, offsets in sorted(stats.items()):
+        stored = None if table is None else table.get(f"{queue.topic}@{group}", {})
+        if table is not None and not stored and not is_broadcasting:
+            continue  # it never stored an offset of this topic here
+        told.rows.append(
+            _row(
+                asked,
+                queue,
+                offsets,
+                ranges.get((queue.topic, queue.queue_id)),
+                stored,
+                is_broadcasting,
+            )
+        )
+
+
+async def _table_of(admin: AdminClient, addr: str) -> Mapping[str, Mapping[int, int]] | None:
+    try:
+        return await admin.all_offsets(addr)
+    except BrokerError:
+        return None
+
+
+def _row(
+    asked: Asked,
+    queue: MessageQueue,
+    offsets: OffsetWrapper,
+    span: TopicOffset | None,
+    stored: Mapping[int, int] | None,
+    is_broadcasting: bool,
+) -> Row:
+    end, offset = offsets.broker_offset, offsets.consumer_offset
+    first = None if span is None else span.min_offset
+    has = Span(first or 0, end)
+    lag: int | None = has.lag(offset)
+    note = has.outside(offset)
+    if is_broadcasting:
+        lag, note = None, BROADCASTS
+    elif stored is not None and queue.queue_id not in stored:
+        note = "no offset is stored"
+    elif has.expired(offset):
+        note = f"{note}: they have expired"
+    return {
+        "topic": queue.topic,
+        "broker": queue.broker_name,
+        "queue": queue.queue_id,
+        "brokerOffset": end,
+        "consumerOffset": offset,
+        "lag": lag,
+        "answeredBy": asked.said_by,
+        "firstOffset": first,
+        "note": note,
+    }
