@@ -19,11 +19,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from failback.broker.config.config import BrokerConfig, SlaveIdError
+from failback.broker.config.config import BrokerConfig
+from failback.broker.config.config_checks import SlaveIdError
 from failback.broker.native import kernels
 from failback.broker.startup.controller import BrokerController
 from failback.client.command_line import CommandParser
 from failback.client.log_lines import begin_logging
+from failback.client.remoting.addresses import addresses_of
 from failback.protocol.errors import ConfigError, StoreError
 from failback.protocol.words.reasons import where_and_why
 
@@ -87,6 +89,7 @@ def _configuration(arguments: argparse.Namespace) -> BrokerConfig:
     else:
         config = BrokerConfig.load(arguments.config)
     if arguments.namesrv:
+        addresses_of("--namesrv", arguments.namesrv)
         config.apply({"namesrvAddr": arguments.namesrv})
     return config
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_STAYS_WHERE_IT_IS: Final = (errno.EBUSY, errno.EXDEV, errno.EPERM, errno.EACCES, errno.EROFS)
+"""Why a file can't be replaced by another: it is a mount of its own, or its folder is closed."""
 
 
 def replace_file(path: Path, content: bytes, *, sync: bool = True) -> None:
@@ -46,6 +51,64 @@ def place(
         raise
     if sync:
         sync_folder(path.parent)
+
+
+def rewrite_file(path: Path, content: bytes) -> None:
+    """Give a file that people own a new content; what it had stays in ``path`` + ``.bak``.
+
+    It is replaced in one step, and keeps its mode. A file that is mounted alone, or that lies in a
+    folder that is closed to us, can't be replaced. It is then written over by one write, so that
+    a process that is killed leaves the old content or the new one.
+
+    Raises:
+        OSError: It can't be written; the file is as it was.
+    """
+    try:
+        previous = path.read_bytes()
+    except FileNotFoundError:
+        replace_file(path, content)
+        return
+    beside = path.with_name(path.name + ".tmp")
+    try:
+        _write_synced(beside, content)
+        beside.chmod(path.stat().st_mode & 0o7777)
+        replace_file(path.with_name(path.name + ".bak"), previous)
+        beside.replace(path)
+        sync_folder(path.parent)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            beside.unlink(missing_ok=True)
+        if error.errno not in _STAYS_WHERE_IT_IS:
+            raise
+        _write_over(path, previous, content)
+
+
+def _write_synced(path: Path, content: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _write_over(path: Path, previous: bytes, content: bytes) -> None:
+    # Nothing of the old content is left behind the new one before the end is cut.
+    with path.open("r+b", buffering=0) as file:
+        try:
+            _write_all(file.fileno(), content.ljust(len(previous), b"\n"))
+        except OSError:
+            with contextlib.suppress(OSError):
+                _write_all(file.fileno(), previous)
+                file.truncate(len(previous))
+            raise
+        file.truncate(len(content))
+        os.fsync(file.fileno())
+
+
+def _write_all(descriptor: int, content: bytes) -> None:
+    written = 0
+    while written < len(content):
+        written += os.pwrite(descriptor, content[written:], written)
+    os.fsync(descriptor)
 
 
 def sync_folder(path: Path) -> None:

@@ -6,17 +6,21 @@ and four of ours): see :data:`DEFAULTS`.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-import javaproperties
-
+from failback.protocol.calls import write_properties
 from failback.protocol.errors import ConfigError
 from failback.protocol.names import check_room
+from failback.protocol.properties import has_control, properties_of
 from failback.protocol.words.reasons import why
+from failback.protocol.words.spelling import nearest
 from failback.protocol.words.visible import visible
+
+logger = logging.getLogger(__name__)
 
 _MOST_UNKNOWN: Final = 64
 DEFAULTS: Final[dict[str, str]] = {
@@ -38,8 +42,15 @@ DEFAULTS: Final[dict[str, str]] = {
 }
 """``bindAddress`` and what begins with failback is ours: the address to listen on and a factor on
 every interval. So are the port (0 = none) and the address of /livez and /readyz (default:
-bindAddress), and the bounds of what peers may make a name server keep: those take effect at the
-next start."""
+bindAddress), and the bounds of what peers may make a name server keep."""
+LIVE: Final = frozenset({"configBlackList", "orderMessageEnable"})
+"""What a running name server takes up; a request to change another key of ours is refused."""
+_TEXTS: Final = frozenset({"configBlackList", "failbackHttpAddress"})
+
+
+def _unknown(key: str, line: int) -> str:
+    near = nearest(key, DEFAULTS, cutoff=0.85)
+    return f"{key} (line {line}" + (f'; did you mean "{near}"?)' if near else ")")
 
 
 class NamesrvConfig:
@@ -51,8 +62,13 @@ class NamesrvConfig:
         Raises:
             ConfigError: A value cannot be read: names file and key.
         """
-        self._properties = {**DEFAULTS, **properties}
+        # 4.9.8 fails to read an empty number and goes on with the default.
+        given = {key: text for key, text in properties.items() if text.strip() or key in _TEXTS}
+        self._properties = {**DEFAULTS, **given}
         self._file = file
+        for key in DEFAULTS:
+            if has_control(self._properties[key]):
+                raise self._error(key, "holds a control character: a \\ itself is written \\\\")
         if file is not None:
             self._properties["configStorePath"] = str(file)
         self.listen_port = self._integer("listenPort", 0, 65535)
@@ -80,22 +96,39 @@ class NamesrvConfig:
             ConfigError: It is missing, unreadable, or holds a value that cannot be read.
         """
         try:
-            return cls(javaproperties.loads(file.read_text(encoding="utf-8")), file)
-        except (OSError, UnicodeDecodeError, javaproperties.InvalidUEscapeError) as error:
+            read = properties_of(file.read_bytes(), file)
+        except OSError as error:
             raise ConfigError("-c", why(error), file=file) from error
+        try:
+            config = cls(read.values, file)
+        except ConfigError as error:
+            error.line = read.lines.get(error.field)
+            raise
+        for remark in read.remarks:
+            logger.warning("%s: %s", file, remark)
+        unknown = [_unknown(key, line) for key, line in read.lines.items() if key not in DEFAULTS]
+        if unknown:
+            logger.warning("%s: without effect here: %s", file, ", ".join(unknown))
+        return config
 
     def updated(self, changes: Mapping[str, str]) -> NamesrvConfig:
         """Return the settings after ``changes``.
 
         Raises:
-            ConfigError: As the constructor.
+            ConfigError: A value cannot be read, or a running name server can't take it up.
             TableFull: There would be more unknown keys than are kept.
         """
         properties = {**self._properties, **changes}
         unknown = len(properties.keys() - DEFAULTS.keys())
         if unknown > len(self._properties.keys() - DEFAULTS.keys()):
             check_room("unknown keys", unknown - 1, _MOST_UNKNOWN)
-        return NamesrvConfig(properties, self._file)
+        after = NamesrvConfig(properties, self._file)
+        old, new = self._properties, after._properties
+        late = [key for key in DEFAULTS if old[key] != new[key] and key not in LIVE]
+        if late:
+            problem = "can't change while the name server runs: nothing was changed"
+            raise ConfigError(", ".join(sorted(late)), problem)
+        return after
 
     def is_protected(self, keys: Mapping[str, str]) -> bool:
         """Whether one of ``keys`` may not be changed by a request."""
@@ -108,14 +141,14 @@ class NamesrvConfig:
             f"{visible(key)}={visible(value)}\n" for key, value in sorted(self._properties.items())
         )
 
-    def to_file_text(self) -> str:
+    def to_file(self) -> bytes:
         """The settings as a properties file; only what differs from the defaults."""
         changed = {
             key: value
             for key, value in sorted(self._properties.items())
             if DEFAULTS.get(key) != value and key != "configStorePath"
         }
-        return str(javaproperties.dumps(changed, timestamp=None))
+        return write_properties(changed)
 
     def _integer(self, key: str, least: int, greatest: int) -> int:
         text = self._properties[key].strip()

@@ -13,9 +13,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Final
 
-import javaproperties
-
-from failback.client.files import replace_file
+from failback.client.files import rewrite_file
 from failback.namesrv.config import NamesrvConfig
 from failback.namesrv.kv_config import ORDER_TOPIC_CONFIG, KVConfigManager
 from failback.namesrv.routes import UNIT_FLAG, UNIT_SUB_FLAG, Registration, RouteInfoManager
@@ -25,6 +23,7 @@ from failback.protocol.codes import RequestCode, ResponseCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import ConfigError, ProtocolError
 from failback.protocol.headers import from_ext
+from failback.protocol.properties import properties_of
 from failback.protocol.route import (
     DataVersion,
     KVTable,
@@ -32,10 +31,13 @@ from failback.protocol.route import (
     TopicConfigSerializeWrapper,
     TopicList,
 )
+from failback.protocol.words.reasons import why
 
 logger = logging.getLogger(__name__)
 
 _MOST_FILTER_SERVERS: Final = 64
+MOST_SETTINGS_BYTES: Final = 65_536
+"""Most bytes of a request that changes settings."""
 _V3_0_11: Final = 37  # from here on a registration's body holds a list of filter servers
 _NO_ROUTE: Final = (
     "No topic route info in name server for the topic: {}"
@@ -248,17 +250,20 @@ class Processor:
     # --- own configuration ---
 
     def _update_config(self, request: RemotingCommand, channel: Hashable) -> RemotingCommand:
-        try:
-            changes = javaproperties.loads(request.body)
-        except (UnicodeDecodeError, javaproperties.InvalidUEscapeError) as error:
-            raise ProtocolError(f"undecodable properties: {error}") from error
+        if len(request.body) > MOST_SETTINGS_BYTES:
+            raise ConfigError("settings", f"are more than {MOST_SETTINGS_BYTES} bytes")
+        changes = properties_of(request.body).values
         if self.config.is_protected(changes):
             remark = "Can not update config in black list."
             return request.response(ResponseCode.NO_PERMISSION, remark)
         for key, value in changes.items():
             names.check_setting(key, value)
         config = self.config.updated(changes)
-        replace_file(config.config_store_path, config.to_file_text().encode())
+        try:
+            rewrite_file(config.config_store_path, config.to_file())
+        except OSError as error:
+            remark = f"{config.config_store_path} can't be written: {why(error)}"
+            raise ProtocolError(f"{remark}; nothing was changed") from error
         self.config = config
         logger.info("updated configuration keys=%s", sorted(changes))
         return request.response(ResponseCode.SUCCESS)

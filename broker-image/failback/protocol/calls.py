@@ -432,7 +432,7 @@ def _escape(text: str, special: str) -> str:
             )
         elif character in special or (character == " " and index == 0):
             pieces.append("\\" + character)
-        elif character.isascii():
+        elif character.isascii() and character.isprintable():
             pieces.append(character)
         else:
             units = character.encode("utf-16-be")

@@ -363,7 +363,7 @@ async def test_a_live_change_is_shown_written_and_kept(cluster: Cluster) -> None
     async with AdminClient([]) as admin:
         before = await admin.broker_config(broker.address)
         assert before["mySetting"] == "kept"
-        wanted = {"slaveReadEnable": "false", "flushDiskType": "SYNC_FLUSH"}
+        wanted = {"slaveReadEnable": "false", "fileReservedTime": "24"}
         await admin.update_broker_config(broker.address, wanted)
         after = await admin.broker_config(broker.address)
         assert {key: after[key] for key in after if after[key] != before.get(key)} == wanted
@@ -465,6 +465,20 @@ def test_an_address_of_another_machine_is_named(cluster: Cluster) -> None:
     settings = {"failbackBindAddress": "192.0.2.1"}
     said = start_expecting(cluster.broker(start=False, settings=settings), 2)
     assert "failbackBindAddress: cannot listen on 192.0.2.1" in said
+
+
+@pytest.mark.foreign
+async def test_a_broker_that_announces_another_machine_listens_everywhere(cluster: Cluster) -> None:
+    """The file of a broker in a container names the container's host; so does Apache's broker."""
+    ns = cluster.name_server()
+    broker = cluster.broker(ns.address, settings={"brokerIP1": "192.0.2.10"})
+    async with AdminClient([ns.address]) as admin:
+        info = await admin.cluster_info()
+        ((_, announced),) = info.broker_addr_table[broker.name].broker_addrs.items()
+        assert announced == f"192.0.2.10:{broker.port}"
+        for address in ("127.0.0.1", "127.0.0.9"):
+            shown = await admin.broker_config(f"{address}:{broker.port}")
+            assert shown["failbackBindAddress"] == "0.0.0.0"
 
 
 @pytest.mark.parametrize("name", ["topics", "subscriptionGroup", "consumerOffset", "delayOffset"])

@@ -1,4 +1,4 @@
-"""broker.conf as a text: where an error is, old spellings, keys given twice, all keys of 4.9."""
+"""broker.conf as a text: where an error is, keys given twice, all keys of 4.9."""
 
 from __future__ import annotations
 
@@ -73,15 +73,14 @@ def test_the_other_keys_have_their_4_9_default() -> None:
         ("deleteWhen", "4am"),
         ("deleteWhen", "25"),
         ("failbackTimeScale", "0"),
-        ("mapedFileSizeCommitLog", "1G"),
+        ("mappedFileSizeCommitLog", "1G"),
     ],
 )
 def test_one_error_names_file_line_key_and_value(tmp_path: Path, key: str, value: str) -> None:
     file = write(tmp_path, "# first", "", "brokerName=a\\", "  b", f"{key} = {value}", "x=1")
     with pytest.raises(ConfigError) as caught:
         BrokerConfig.load(file, {})
-    spelling = key.replace("maped", "mapped")
-    assert str(caught.value).startswith(f"{file}:5: {spelling}: ")
+    assert str(caught.value).startswith(f"{file}:5: {key}: ")
     assert value in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -102,8 +101,10 @@ def test_an_error_about_what_the_file_does_not_say_has_no_line(tmp_path: Path) -
 
 def test_a_line_that_is_no_properties_text_is_named(tmp_path: Path) -> None:
     file = write(tmp_path, "brokerName=a", "brokerClusterName=\\u12")
-    with pytest.raises(ConfigError, match="line 2 is no properties text"):
+    with pytest.raises(ConfigError) as caught:
         BrokerConfig.load(file, {})
+    problem = "holds \\u12, which is no character: a \\ itself is written \\\\"
+    assert str(caught.value) == f"{file}:2: brokerClusterName: {problem}"
 
 
 def test_of_a_key_given_twice_the_last_counts_and_both_lines_are_named(
@@ -112,7 +113,7 @@ def test_of_a_key_given_twice_the_last_counts_and_both_lines_are_named(
     file = write(tmp_path, "listenPort=1000", "brokerName=a", "listenPort=2000")
     with caplog.at_level(logging.WARNING):
         assert BrokerConfig.load(file, {}).listen_port == 2000
-    assert f"{file}:3: listenPort replaces that of line 1" in caplog.text
+    assert f"{file}: line 3: listenPort replaces that of line 1" in caplog.text
 
 
 def test_a_broker_with_a_bad_setting_says_so_in_one_line_and_exits(tmp_path: Path) -> None:

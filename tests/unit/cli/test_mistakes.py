@@ -265,8 +265,8 @@ ASKS_A_CLUSTER = (
     [
         ("127.0.0.1:1", 3, "127.0.0.1:1: connection refused"),
         ("nosuchhost.invalid:1", 3, "nosuchhost.invalid:1: the host name is not known"),
-        ("nonsense", 2, 'must be HOST:PORT, such as 127.0.0.1:9876, got "nonsense"'),
-        ("127.0.0.1:99999", 2, 'must be HOST:PORT, such as 127.0.0.1:9876, got "127.0.0.1:99999"'),
+        ("nonsense", 2, "the port is missing: write HOST:PORT, such as 127.0.0.1:9876"),
+        ("127.0.0.1:99999", 2, "has '127.0.0.1:99999': a port is from 1 to 65535"),
     ],
 )
 @pytest.mark.parametrize("line", ASKS_A_CLUSTER)

@@ -36,7 +36,7 @@ def test_a_java_properties_file_is_read_and_unknown_keys_are_kept(tmp_path: Path
 
 def test_what_was_written_reads_back(tmp_path: Path) -> None:
     config = NamesrvConfig({"listenPort": "1", "a b": "c=é"})
-    file = write(tmp_path, config.to_file_text())
+    file = write(tmp_path, config.to_file().decode())
     assert "a b=c=é\n" in NamesrvConfig.from_file(file).to_text()
     assert NamesrvConfig.from_file(file).listen_port == 1
 
@@ -59,7 +59,7 @@ def test_a_bad_value_names_file_and_key(
     with pytest.raises(ConfigError):
         NamesrvConfig.from_file(file)
     assert main(["-c", str(file)]) == 2
-    assert capsys.readouterr().err == f"failback namesrv: {file}: {problem}\n"
+    assert capsys.readouterr().err == f"failback namesrv: {file}:1: {problem}\n"
 
 
 def test_a_missing_file_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from failback.namesrv.config import NamesrvConfig
+from failback.namesrv.config import DEFAULTS, LIVE, NamesrvConfig
 from failback.namesrv.kv_config import KVConfigManager
 from failback.namesrv.processor import Processor
 from failback.namesrv.routes import RouteInfoManager
@@ -262,6 +262,31 @@ def test_protected_settings_are_refused(asker: Asker, key: str) -> None:
     response = asker.ask(318, body=f"orderMessageEnable=true\n{key}=/tmp/x\n".encode())
     assert (response.code, response.remark) == (16, "Can not update config in black list.")
     assert not asker.processor.config.order_message_enable
+
+
+@pytest.mark.foreign
+@pytest.mark.parametrize(
+    "key", sorted(DEFAULTS.keys() - LIVE - {"kvConfigPath", "configStorePath"})
+)
+def test_what_a_running_name_server_cannot_take_up_is_refused_whole(asker: Asker, key: str) -> None:
+    before = asker.ask(319).body
+    value = DEFAULTS[key]
+    text = "127.0.0.9" if "ddress" in key else str(round(float(value)) + 1)
+    response = asker.ask(318, body=f"orderMessageEnable=true\n{key}={text}\n".encode())
+    problem = f"{key}: can't change while the name server runs: nothing was changed"
+    assert (response.code, response.remark) == (1, problem)
+    assert asker.ask(319).body == before
+    assert not asker.config_file.exists()
+
+
+@pytest.mark.foreign
+def test_a_change_that_cannot_be_stored_is_refused_whole(asker: Asker) -> None:
+    before = asker.ask(319).body
+    asker.config_file.mkdir()
+    response = asker.ask(318, body=b"orderMessageEnable=true\n")
+    problem = f"{asker.config_file} can't be written: is a folder, not a file; nothing was changed"
+    assert (response.code, response.remark) == (1, problem)
+    assert asker.ask(319).body == before
 
 
 @pytest.mark.parametrize("body", [b"orderMessageEnable=perhaps", b"a=\\u00zz"])

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from failback.analytics.web.bounded_protocol import WEB_BOUNDS
-from failback.analytics.web.web_server import check_address
 from failback.client.consumelog.upload.collector_client import CollectorClient
+from failback.client.remoting.addresses import addresses_of
 from failback.client.remoting.http_limits import HttpBounds
 from failback.protocol.errors import ConfigError
 
@@ -194,7 +194,7 @@ class DashboardSettings:
         if self.proxy and canonical(self.proxy) is None:
             raise ConfigError("--trust-proxy", f'must be an IP address, got "{self.proxy}"')
         for address in self.namesrv:
-            check_address(address)
+            addresses_of("--namesrv", address)
         if not self.runs.is_dir():
             raise ConfigError("--runs", f"{self.runs} is no folder; make it or name another")
 

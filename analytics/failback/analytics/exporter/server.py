@@ -21,7 +21,8 @@ from failback.analytics.exporter.runs import RunWatch
 from failback.analytics.exporter.survey import Survey, Surveyor
 from failback.analytics.live.facts import OffsetFile
 from failback.analytics.live.offset_file import of_broker, read
-from failback.analytics.web.web_server import check_address, metrics_endpoints
+from failback.analytics.web.web_server import metrics_endpoints
+from failback.client.remoting.addresses import addresses_of
 from failback.client.remoting.connection import RemotingClient, RemotingSettings
 from failback.client.remoting.http_thread import HttpThread
 from failback.client.remoting.port_owner import describe_listen_failure
@@ -53,7 +54,7 @@ class ExporterSettings:
         if not self.name_servers and self.runs is None:
             raise ConfigError("--namesrv", "name at least one name server, or a folder by --runs")
         for address in self.name_servers:
-            check_address(address)
+            addresses_of("--namesrv", address)
         if not 0.1 <= self.interval_seconds <= 3600:
             raise ConfigError("--interval", f"must be 0.1 to 3600 s, got {self.interval_seconds:g}")
         if not 0 <= self.port < 65536:

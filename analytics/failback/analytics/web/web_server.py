@@ -132,14 +132,3 @@ def listen(host: str, port: int, backlog: int) -> socket.socket:
         listener.close()
         raise
     return listener
-
-
-def check_address(address: str) -> None:
-    """Refuse what is no ``host:port``.
-
-    Raises:
-        ConfigError: Names the option.
-    """
-    host, colon, port = address.rpartition(":")
-    if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
-        raise ConfigError("--namesrv", f'must be host:port, got "{address}"')

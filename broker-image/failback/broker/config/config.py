@@ -13,18 +13,19 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
-import re
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from failback.broker.config.config_file import read_properties
-from failback.broker.config.config_keys import FIXED_AT_START, NOT_OFFERED, OLD_SPELLINGS
-from failback.broker.config.config_text import parse, to_text
-from failback.broker.config.local_address import first_local_address
+from failback.broker.config.config_checks import check_together, refuse_dangerous, refuse_late
+from failback.broker.config.config_file import in_one_line, without_effect
+from failback.broker.config.config_text import means_default, parse, to_text
+from failback.broker.config.local_address import address_to_bind, first_local_address
 from failback.broker.config.time_scale import TimeScale
+from failback.client.remoting.addresses import addresses_of
+from failback.protocol.calls import write_properties
 from failback.protocol.errors import ConfigError
 from failback.protocol.names import (
     NameRefused,
@@ -32,7 +33,8 @@ from failback.protocol.names import (
     check_broker_name,
     check_cluster_name,
 )
-from failback.protocol.words.spelling import did_you_mean
+from failback.protocol.properties import properties_of
+from failback.protocol.words.reasons import why
 
 logger = logging.getLogger(__name__)
 
@@ -44,8 +46,13 @@ _IRREGULAR_KEYS: Final = {
     "check_crc_on_recover": "checkCRCOnRecover",
     "use_tls": "useTLS",
 }
-_DELAYS: Final = r"\s*\d+[smhd](\s+\d+[smhd])*\s*"
-_HOURS: Final = r"\s*([01]?\d|2[0-3])\s*(;\s*([01]?\d|2[0-3])\s*)*"
+
+
+_VARIABLES: Final = {
+    "failbackHttpPort": "FAILBACK_HTTP_PORT",
+    "failbackDrainSeconds": "FAILBACK_DRAIN_SECONDS",
+    "failbackRules": "FAILBACK_RULES",
+}
 
 
 def _choice(default: str, choices: tuple[str, ...]) -> Any:
@@ -183,9 +190,11 @@ class BrokerConfig:
     failback_time_scale: float = 1.0
     """Ours. Multiplies every interval; see :class:`TimeScale`."""
     failback_bind_address: str = ""
-    """Ours. The address the ports are opened on. Empty: :attr:`broker_ip1`. 4.9 takes all."""
+    """Ours. The address the ports are opened on. Empty: :attr:`broker_ip1` where that is an address
+    of this machine, else all, as 4.9 does in any case."""
     failback_http_port: int = _ranged(8088, 0, 65535)
-    """Ours. Health and metrics; 0 = off. Unset: environment ``FAILBACK_HTTP_PORT``, then 8088."""
+    """Ours. Health and metrics; 0 = off. Unset: environment ``FAILBACK_HTTP_PORT``, then 8088 where
+    that is free."""
     failback_drain_seconds: float = 10.0
     """Ours. How long a stop waits for connected slaves to hold the whole log."""
     failback_rules: str = _choice("compat", ("compat", "guarded"))
@@ -228,6 +237,10 @@ class BrokerConfig:
     file: Path | None = field(default=None, metadata={"own": True})
     unknown: dict[str, str] = field(default_factory=dict, metadata={"own": True})
     """Keys of the file that no field takes, as written."""
+    lines: dict[str, int] = field(default_factory=dict, metadata={"own": True})
+    """Where in the file a key stands, from 1."""
+    given: frozenset[str] = field(default=frozenset(), metadata={"own": True})
+    """Keys that the file, the environment or a request set; all others have their defaults."""
 
     @staticmethod
     def key_of(name: str) -> str:
@@ -244,16 +257,22 @@ class BrokerConfig:
         Raises:
             ConfigError: The file can't be read, or a value does not fit its key: names its line.
         """
-        read = read_properties(file)
+        try:
+            read = properties_of(file.read_bytes(), file)
+        except OSError as error:
+            raise ConfigError(str(file), why(error)) from error
         try:
             config = cls.from_properties(read.values, file=file, environment=environment)
         except ConfigError as error:
-            error.line = read.line_of(error.field)
+            error.line = read.lines.get(error.field)
             raise
-        for key in config.unknown:
-            near = did_you_mean(key, _FIELDS)
-            place = f"{file}:{read.line_of(key)}"
-            logger.warning("%s: unknown key %s%s It has no effect here.", place, key, near or ".")
+        config.lines = read.lines
+        for remark in read.remarks:
+            logger.warning("%s: %s", file, remark)
+        defaults = {key: to_text(declared.default) for key, declared in _BY_KEY.items()}
+        defaults["haListenPort"] = to_text(config.ha_listen_port)
+        if ignored := without_effect(read.values, config.to_properties(), defaults):
+            logger.warning("%s: without effect here: %s", file, in_one_line(ignored, read.lines))
         return config
 
     @classmethod
@@ -271,48 +290,37 @@ class BrokerConfig:
         """
         environment = {} if environment is None else environment
         config = cls(file=file)
-        given: dict[str, str] = {}
-        for key, value in properties.items():
-            spelling = OLD_SPELLINGS.get(key)
-            if spelling is None:
-                given[key] = value
-            elif spelling not in properties:
-                logger.warning("%s is the 4.4.0 spelling, read as %s", key, spelling)
-                given[spelling] = value
-            else:
-                logger.warning("%s is ignored beside %s", key, spelling)
+        refuse_dangerous(properties, file)
+        given = {key: value for key, value in properties.items() if not _is_default(key, value)}
         for key, value in given.items():
             if key in _FIELDS:
                 _set(config, key, value, file)
             else:
                 config.unknown[key] = value
-        config._fill(given, environment)
-        config._check_role(file)
-        config._check_name_servers(file)
-        config._check_times(file)
+        config.given = frozenset(given)
+        config._fill(environment)
+        if not config.is_slave:
+            config.broker_id = 0
+        check_together(config, file)
         config._check_names(file)
-        config._warn_about_what_is_not_offered(given)
         return config
 
-    def _fill(self, given: Mapping[str, str], environment: Mapping[str, str]) -> None:
+    def _fill(self, environment: Mapping[str, str]) -> None:
         if not self.namesrv_addr:
             self.namesrv_addr = environment.get("NAMESRV_ADDR", "")
-        if "failbackHttpPort" not in given and (port := environment.get("FAILBACK_HTTP_PORT")):
-            _set(self, "failbackHttpPort", port, None)
-        if "failbackDrainSeconds" not in given and (
-            seconds := environment.get("FAILBACK_DRAIN_SECONDS")
-        ):
-            _set(self, "failbackDrainSeconds", seconds, None)
-        if "failbackRules" not in given and (rules := environment.get("FAILBACK_RULES")):
-            _set(self, "failbackRules", rules, None)
+            addresses_of("NAMESRV_ADDR", self.namesrv_addr)
+        for key, variable in _VARIABLES.items():
+            if key not in self.given and (text := environment.get(variable)):
+                _set(self, key, text, None)
+                self.given |= {key}
         if self.failback_rules == "guarded":
             for name in GUARDS:
-                if self.key_of(name) not in given:
+                if self.key_of(name) not in self.given:
                     setattr(self, name, True)
         self.broker_name = self.broker_name or _host_name()
         self.broker_ip1 = self.broker_ip1 or first_local_address()
         self.broker_ip2 = self.broker_ip2 or self.broker_ip1
-        self.failback_bind_address = self.failback_bind_address or self.broker_ip1
+        self.failback_bind_address = self.failback_bind_address or address_to_bind(self.broker_ip1)
         self.ha_listen_port = self.listen_port + 1
         home = Path(environment.get("HOME") or Path.home())
         root = Path(self.store_path_root_dir or home / "store")
@@ -321,28 +329,6 @@ class BrokerConfig:
         if self.file is not None:
             self.broker_config_path = str(self.file)
         self.rocketmq_home = self.rocketmq_home or environment.get("ROCKETMQ_HOME", str(home))
-
-    def _check_role(self, file: Path | None) -> None:
-        if self.broker_role != "SLAVE":
-            self.broker_id = 0
-        elif self.broker_id <= 0:
-            raise SlaveIdError(self.broker_id, file=file)
-
-    def _check_name_servers(self, file: Path | None) -> None:
-        for address in self.name_servers:
-            host, _, port = address.rpartition(":")
-            is_port = re.fullmatch(r"\d{1,5}", port, re.ASCII) and 0 < int(port) < 65536
-            if not host or not is_port:
-                problem = f"must be host:port;host:port, has {address!r}"
-                raise ConfigError("namesrvAddr", problem, file=file)
-
-    def _check_times(self, file: Path | None) -> None:
-        if not re.fullmatch(_DELAYS, self.message_delay_level, re.ASCII):
-            problem = f"must be delays like 1s 5m 2h 1d, is {self.message_delay_level!r}"
-            raise ConfigError("messageDelayLevel", problem, file=file)
-        if not re.fullmatch(_HOURS, self.delete_when, re.ASCII):
-            problem = f"must be hours of the day like 04 or 04;16, is {self.delete_when!r}"
-            raise ConfigError("deleteWhen", problem, file=file)
 
     def _check_names(self, file: Path | None) -> None:
         """Refuse what no name server of ours takes in a registration."""
@@ -360,11 +346,6 @@ class BrokerConfig:
             except NameRefused as error:
                 raise ConfigError("failbackMembers", str(error), file=file) from error
 
-    def _warn_about_what_is_not_offered(self, given: Mapping[str, str]) -> None:
-        for key, why in NOT_OFFERED.items():
-            if given.get(key, "").strip().lower() == "true":
-                logger.warning("%s=true has no effect: %s", key, why)
-
     @property
     def is_slave(self) -> bool:
         return self.broker_role == "SLAVE"
@@ -377,8 +358,7 @@ class BrokerConfig:
     @property
     def name_servers(self) -> tuple[str, ...]:
         """Addresses of all name servers, as given, without blanks or repeats."""
-        parts = (part.strip() for part in re.split(r"[;,]", self.namesrv_addr))
-        return tuple(dict.fromkeys(part for part in parts if part))
+        return addresses_of("namesrvAddr", self.namesrv_addr)
 
     @property
     def time_scale(self) -> TimeScale:
@@ -393,14 +373,33 @@ class BrokerConfig:
         known = {key: to_text(getattr(self, name)) for key, name in _FIELDS.items()}
         return dict(sorted(known.items())) | self.unknown
 
+    def to_file(self) -> bytes:
+        """Return the text of broker.conf: every setting, but ours only where somebody set them."""
+        settings = self.to_properties()
+        kept = {
+            key: value
+            for key, value in settings.items()
+            if key in self.given or not key.startswith("failback")
+        }
+        return write_properties(kept)
+
     def apply(self, properties: Mapping[str, str]) -> set[str]:
         """Take over changed settings; all of them or none. Returns the keys that changed.
 
-        Keys that neither a field nor the file has are ignored. Some settings are fixed at start:
-        they are recorded and take effect then.
+        Raises:
+            ConfigError: As :meth:`planned`.
+        """
+        trial, changed = self.planned(properties)
+        self.take(trial)
+        return changed
+
+    def planned(self, properties: Mapping[str, str]) -> tuple[BrokerConfig, set[str]]:
+        """Return what the settings become by a live change, and the keys that it changes.
+
+        Keys that neither a field nor the file has are ignored, as 4.9.8 does.
 
         Raises:
-            ConfigError: A value does not fit its key, or the key can't be changed at all.
+            ConfigError: A value does not fit its key, or a running broker can't take it up.
         """
         trial = dataclasses.replace(self, unknown=dict(self.unknown))
         for key, value in properties.items():
@@ -408,29 +407,26 @@ class BrokerConfig:
                 _set(trial, key, value, None)
             elif key in self.unknown:
                 trial.unknown[key] = value
-        if trial.broker_role == "SLAVE" and trial.broker_id <= 0:
-            raise SlaveIdError(trial.broker_id)
-        trial._check_name_servers(None)
-        trial._check_times(None)
+        check_together(trial)
         before, after = self.to_properties(), trial.to_properties()
         changed = {key for key in after if before.get(key) != after[key]}
+        refuse_late(self, trial, changed)
+        trial.given = self.given | changed
+        return trial, changed
+
+    def take(self, trial: BrokerConfig) -> None:
+        """Become what :meth:`planned` returned."""
         for name in _FIELDS.values():
             setattr(self, name, getattr(trial, name))
-        self.unknown = trial.unknown
-        for key in sorted(changed & FIXED_AT_START):
-            logger.warning("%s=%s takes effect at the next start", key, after[key])
-        return changed
-
-
-class SlaveIdError(ConfigError):
-    """A slave without an id above 0. The original exits with -3 here."""
-
-    def __init__(self, broker_id: int, *, file: Path | None = None) -> None:
-        super().__init__("brokerId", f"must be above 0 for a SLAVE, is {broker_id}", file=file)
+        self.unknown, self.given = trial.unknown, trial.given
 
 
 def _host_name() -> str:
     return socket.gethostname() or "DEFAULT_BROKER"
+
+
+def _is_default(key: str, text: str) -> bool:
+    return key in _BY_KEY and means_default(_BY_KEY[key], text)
 
 
 def _set(config: BrokerConfig, key: str, text: str, file: Path | None) -> None:
@@ -444,5 +440,6 @@ _DECLARED: Final = {
     if not declared.metadata.get("own")
 }
 _FIELDS: Final = {BrokerConfig.key_of(name): name for name in _DECLARED}
+_BY_KEY: Final = {key: _DECLARED[name] for key, name in _FIELDS.items()}
 GUARDS: Final = tuple(name for name in _DECLARED if name.startswith("failback_guard_"))
 """The fields that ``failbackRules=guarded`` switches on."""

@@ -1,57 +1,48 @@
-"""The text of broker.conf: settings, and their lines."""
+"""What a broker.conf says that has no effect here, in one line for whoever wrote it."""
 
 from __future__ import annotations
 
-import logging
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 
-import javaproperties
+from failback.broker.config.config_checks import is_true
+from failback.broker.config.config_keys import NOT_OFFERED, SHOWN_ONLY
+from failback.protocol.words.spelling import nearest
 
-from failback.broker.config.config_keys import OLD_SPELLINGS
-from failback.protocol.errors import ConfigError
-from failback.protocol.words.reasons import why
-
-logger = logging.getLogger(__name__)
+_NEAR = 0.85
 
 
-@dataclass(frozen=True, slots=True)
-class PropertiesFile:
-    """What a properties file says; of a key that is given twice, the last counts."""
+def without_effect(
+    given: Mapping[str, str], settings: Mapping[str, str], defaults: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the keys that have no effect here, each with a word about it, or none.
 
-    values: dict[str, str] = field(default_factory=dict)
-    lines: dict[str, int] = field(default_factory=dict)
-    """Number of the line, from 1, in which a key's setting begins."""
-
-    def line_of(self, key: str) -> int | None:
-        """Return the line of ``key``, or of the old spelling it was read from."""
-        if key in self.lines:
-            return self.lines[key]
-        old = (before for before, now in OLD_SPELLINGS.items() if now == key)
-        return next((self.lines[spelling] for spelling in old if spelling in self.lines), None)
-
-
-def read_properties(file: Path) -> PropertiesFile:
-    """Read a Java properties file.
-
-    Raises:
-        ConfigError: It can't be read, or a line of it is no properties text.
+    Args:
+        given: The file's keys and values.
+        settings: What is in force, by key.
+        defaults: All keys that there are, and their defaults.
     """
-    read, line = PropertiesFile(), 1
-    try:
-        with file.open(encoding="utf-8") as text:
-            for part in javaproperties.parse(text):
-                if isinstance(part, javaproperties.KeyValue):
-                    if part.key in read.lines:
-                        before = read.lines[part.key]
-                        logger.warning(
-                            "%s:%d: %s replaces that of line %d", file, line, part.key, before
-                        )
-                    read.values[part.key] = part.value
-                    read.lines[part.key] = line
-                line += part.source.count("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(str(file), why(error)) from error
-    except ValueError as error:
-        raise ConfigError(str(file), f"line {line} is no properties text: {error}") from error
-    return read
+    return dict(_without_effect(given, settings, defaults))
+
+
+def _without_effect(
+    given: Mapping[str, str], settings: Mapping[str, str], defaults: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
+    for key, value in given.items():
+        if key in NOT_OFFERED:
+            if is_true(value):
+                yield key, NOT_OFFERED[key]
+        elif key not in defaults:
+            near = nearest(key, defaults, cutoff=_NEAR)
+            yield key, f'did you mean "{near}"?' if near else ""
+        elif not value.strip() and settings[key] == defaults[key] != "":
+            yield key, "it is empty"
+        elif key in SHOWN_ONLY and value.strip() != defaults[key]:
+            yield key, ""
+
+
+def in_one_line(keys: Mapping[str, str], lines: Mapping[str, int]) -> str:
+    """Return keys with their lines and words."""
+    return ", ".join(
+        f"{key} ({'; '.join(filter(None, (f'line {lines[key]}', word)))})"
+        for key, word in keys.items()
+    )

@@ -4,12 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-# RocketMQ 4.4.0 spelt these with one p.
-OLD_SPELLINGS: Final = {
-    "mapedFileSizeCommitLog": "mappedFileSizeCommitLog",
-    "mapedFileSizeConsumeQueue": "mappedFileSizeConsumeQueue",
-}
-# What a running process can't take up: recorded, shown, in force after the next start.
 FIXED_AT_START: Final = frozenset(
     {
         "brokerClusterName",
@@ -17,47 +11,89 @@ FIXED_AT_START: Final = frozenset(
         "brokerId",
         "brokerIP1",
         "brokerIP2",
-        "listenPort",
-        "haListenPort",
-        "storePathRootDir",
-        "storePathCommitLog",
-        "mappedFileSizeCommitLog",
-        "mappedFileSizeConsumeQueue",
-        "flushDiskType",
-        "failbackTimeScale",
+        "brokerTopicEnable",
+        "checkCRCOnRecover",
+        "cleanResourceInterval",
+        "clusterTopicEnable",
+        "defaultTopicQueueNums",
         "failbackBindAddress",
-        "failbackHttpPort",
-        "failbackRules",
+        "failbackDrainSeconds",
         "failbackGuardReplication",
         "failbackGuardReturnedOffsets",
-        "failbackDrainSeconds",
-        "flushConsumerOffsetInterval",
-        "flushDelayOffsetInterval",
-        "messageDelayLevel",
-        "transactionCheckInterval",
-        "cleanResourceInterval",
-        "registerNameServerPeriod",
-        "messageIndexEnable",
-        "maxHashSlotNum",
-        "maxIndexNum",
-        "haMasterAddress",
-        "flushIntervalCommitLog",
+        "failbackHttpPort",
+        "failbackRules",
+        "failbackTimeScale",
         "flushCommitLogLeastPages",
         "flushCommitLogThoroughInterval",
-        "flushIntervalConsumeQueue",
+        "flushCommitLogTimed",
         "flushConsumeQueueLeastPages",
         "flushConsumeQueueThoroughInterval",
-        "haSendHeartbeatInterval",
+        "flushConsumerOffsetInterval",
+        "flushDelayOffsetInterval",
+        "flushDiskType",
+        "flushIntervalCommitLog",
+        "flushIntervalConsumeQueue",
         "haHousekeepingInterval",
+        "haListenPort",
+        "haMasterAddress",
+        "haSendHeartbeatInterval",
+        "listenPort",
+        "mappedFileSizeCommitLog",
+        "mappedFileSizeConsumeQueue",
+        "maxHashSlotNum",
+        "maxIndexNum",
+        "messageDelayLevel",
+        "messageIndexEnable",
+        "msgTraceTopicName",
+        "registerNameServerPeriod",
+        "rocketmqHome",
+        "storePathCommitLog",
+        "storePathRootDir",
+        "traceTopicEnable",
+        "transactionCheckInterval",
     }
 )
+"""What a running process can't take up: a request to change it is refused. ``brokerRole`` is one
+of them only between master and slave."""
 NOT_OFFERED: Final = {
     "transientStorePoolEnable": "records always go through the page cache",
     "enableConsumeQueueExt": "consume queue extensions are not written",
     "duplicationEnable": "a log is not shared with another process",
-    "enableDLegerCommitLog": "replication is master and slave only",
-    "aclEnable": "requests are not authenticated",
     "useTLS": "connections are not encrypted",
     "enableLmq": "light message queues are not kept",
     "enableMultiDispatch": "a record goes to one queue",
 }
+"""Switches without effect when they are ``true``, and why."""
+_MASTERS: Final = (
+    "this broker knows no elections, so that each member would become a master of the same name:"
+    " set brokerRole and brokerId of each instead, or run Apache's broker"
+)
+DANGEROUS: Final = {
+    "aclEnable": (
+        "this broker asks nobody who he is, so that it would serve everybody: take the line away"
+        " where the network keeps strangers out, or run Apache's broker"
+    ),
+    "enableControllerMode": _MASTERS,
+    "enableDLegerCommitLog": _MASTERS,
+}
+"""Switches with which no broker starts when they are ``true``, and why."""
+SHOWN_ONLY: Final = frozenset(
+    {
+        "commercialEnable",
+        "commitCommitLogLeastPages",
+        "commitCommitLogThoroughInterval",
+        "commitIntervalCommitLog",
+        "consumerFallbehindThreshold",
+        "destroyMapedFileIntervalForcibly",
+        "disableConsumeIfConsumerReadSlowly",
+        "filterServerNums",
+        "forceRegister",
+        "haListenPort",
+        "messageIndexSafe",
+        "osPageCacheBusyTimeOutMills",
+        "transferMsgByHeap",
+        "transientStorePoolSize",
+        "useReentrantLockWhenPutMessage",
+    }
+)
+"""Keys that are kept and shown, and do nothing here."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from failback.protocol.errors import ConfigError
+from failback.protocol.properties import has_control
 
 
 def to_text(value: object) -> str:
@@ -19,6 +20,16 @@ def to_text(value: object) -> str:
     return str(value)
 
 
+def means_default(declared: dataclasses.Field[Any], text: str) -> bool:
+    """Tell whether a setting without a value stands for the default: numbers and choices do.
+
+    4.9.8 fails to read such a one and goes on with what it had.
+    """
+    return not text.strip() and (
+        declared.type in ("int", "float") or "choices" in declared.metadata
+    )
+
+
 def parse(declared: dataclasses.Field[Any], key: str, text: str, file: Path | None) -> Any:
     """Return the value that ``text`` gives the field ``declared``, called ``key`` in the file.
 
@@ -26,6 +37,12 @@ def parse(declared: dataclasses.Field[Any], key: str, text: str, file: Path | No
         ConfigError: It does not fit.
     """
     kind = declared.type
+    if has_control(text):
+        problem = f"holds a control character, is {text!r}: a \\ itself is written \\\\"
+        raise ConfigError(key, problem, file=file)
+    if kind != "str" and "#" in text:
+        problem = f"is {text!r}: a comment needs a line of its own"
+        raise ConfigError(key, problem, file=file)
     if kind == "bool":
         if text.lower() not in ("true", "false"):
             raise ConfigError(key, f"must be true or false, is {text!r}", file=file)

@@ -35,9 +35,10 @@ class BrokerIdentity:
         try:
             ip = resolve(config.broker_ip1)
         except OSError as error:
-            raise ConfigError(
-                "brokerIP1", f"{config.broker_ip1} has no address: {error}", file=config.file
-            ) from error
+            problem = f"{config.broker_ip1} has no address: {error}"
+            refusal = ConfigError("brokerIP1", problem, file=config.file)
+            refusal.line = config.lines.get("brokerIP1")
+            raise refusal from error
         return cls(
             cluster_name=config.broker_cluster_name,
             broker_name=config.broker_name,

@@ -13,7 +13,7 @@ MEANINGS: Final[dict[str, str]] = {
     "accessMessageInMemoryMaxRatio": (
         "Share of memory, in per cent, within which a record counts as in memory."
     ),
-    "aclEnable": "Not offered: requests are not authenticated.",
+    "aclEnable": "Not offered: requests are not authenticated. With `true` no broker starts.",
     "autoCreateSubscriptionGroup": "Whether a group that connects is created.",
     "autoCreateTopicEnable": "Whether a send to an unknown topic creates it from TBW102.",
     "brokerClusterName": "Name of the cluster.",
@@ -49,7 +49,9 @@ MEANINGS: Final[dict[str, str]] = {
     "enableConsumeQueueExt": "Not offered: extensions of consume queues are not written.",
     "enablePropertyFilter": "Whether consumers may filter by SQL92 expressions.",
     "endTransactionPoolQueueCapacity": "Ends of transactions that may wait.",
-    "failbackBindAddress": "Address on which ports are opened. Empty: `brokerIP1`.",
+    "failbackBindAddress": (
+        "Address on which ports are opened. Empty: `brokerIP1` if this machine has it, else all."
+    ),
     "failbackDrainSeconds": "How long a stop waits until connected slaves hold the whole log.",
     "failbackGuardAutoCreate": (
         "A refused creation leaves the default topic's inherit bit as it is."
@@ -66,7 +68,7 @@ MEANINGS: Final[dict[str, str]] = {
         "A slave keeps offsets that are ahead of what its restarted master says."
     ),
     "failbackHttpPort": (
-        "Port of health and metrics; 0 is off. Unset: `FAILBACK_HTTP_PORT`, then 8088."
+        "Port of health and metrics; 0 is off. Unset: `FAILBACK_HTTP_PORT`, then 8088 if free."
     ),
     "failbackMaxCallsPerClient": "Questions of others that one client is asked at a time.",
     "failbackMaxConnections": "Connections to the ports for clients; one more is closed at once.",
@@ -127,7 +129,7 @@ MEANINGS: Final[dict[str, str]] = {
     "maxTransferCountOnMessageInMemory": "Messages after which a pull of recent messages ends.",
     "messageDelayLevel": "Delays of the levels 1 to 18.",
     "messageIndexEnable": "Whether keys are indexed, for queries by key.",
-    "messageIndexSafe": "Whether a start after a kill distrusts the index.",
+    "messageIndexSafe": _SHOWN,
     "msgTraceTopicName": "Name of the message trace topic.",
     "namesrvAddr": "Name servers, `host:port` joined by `;`. Empty: `NAMESRV_ADDR`.",
     "notifyConsumerIdsChangedEnable": (

@@ -1,8 +1,11 @@
-"""The address of this host that a broker announces when ``brokerIP1`` is empty."""
+"""Addresses of this machine: which one to announce, and which to listen on."""
 
 from __future__ import annotations
 
+import errno
 import socket
+
+EVERYWHERE = "0.0.0.0"
 
 
 def first_local_address() -> str:
@@ -13,3 +16,22 @@ def first_local_address() -> str:
         except OSError:
             return "127.0.0.1"
         return str(probe.getsockname()[0])
+
+
+def address_to_bind(announced: str) -> str:
+    """Return where to listen for whoever is told ``announced``: there, or on all addresses.
+
+    What is announced is often the address of something in front: a host of containers, a router.
+    """
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(announced, 0, type=socket.SOCK_DGRAM)[0]
+    except OSError:  # a name that nobody knows here; the identity refuses it
+        return announced
+    with socket.socket(family, kind) as probe:
+        try:
+            probe.bind(address)
+        except OSError as error:
+            if error.errno != errno.EADDRNOTAVAIL:
+                return announced
+            return "::" if family == socket.AF_INET6 else EVERYWHERE
+    return announced

@@ -34,6 +34,7 @@ from failback.broker.store.log.tail import (
     record_offsets,
 )
 from failback.client.admin.admin import AdminClient
+from failback.client.remoting.addresses import addresses_of
 from failback.protocol.errors import (
     BrokerError,
     ConfigError,
@@ -105,19 +106,18 @@ class PrefixSettings:
         """Take them from parsed properties.
 
         Raises:
-            ConfigError: A line is missing.
+            ConfigError: A line is missing, or an address is none.
         """
         for key in ("brokerName", "brokerRole", "namesrvAddr", "storePathRootDir"):
             if not properties.get(key):
                 raise ConfigError(key, "is missing")
         root = properties["storePathRootDir"]
-        addresses = properties["namesrvAddr"].replace(",", ";").split(";")
         host, port = properties.get("brokerIP1", ""), properties.get("listenPort", "10911")
         return cls(
             broker_name=properties["brokerName"],
             is_slave=properties["brokerRole"] == "SLAVE",
             own_address=f"{host}:{port}",
-            name_servers=tuple(each.strip() for each in addresses if each.strip()),
+            name_servers=addresses_of("namesrvAddr", properties["namesrvAddr"]),
             commit_log=Path(properties.get("storePathCommitLog") or f"{root}/commitlog"),
         )
 

@@ -56,6 +56,7 @@ from failback.broker.store.message_store import MessageStore
 from failback.client.remoting.connection import RemotingClient, RemotingSettings
 from failback.client.remoting.http_server import HttpServer
 from failback.client.remoting.port_owner import bind_error
+from failback.protocol.words.reasons import why
 
 logger = logging.getLogger(__name__)
 
@@ -239,14 +240,25 @@ class BrokerController:
 
     async def _bind(self) -> None:
         host, port = self.config.failback_bind_address, self.config.listen_port
-        if self.config.failback_http_port:
-            http_port = self.config.failback_http_port
-            try:
-                await self.health.listen(host, http_port)
-            except OSError as error:
-                raise bind_error(host, http_port, error, port_key="failbackHttpPort") from error
         await self.server.bind(host, port)
         await self.server.bind(host, port - 2, is_fast_port=True)
+        if self.config.failback_http_port:
+            await self._bind_health(host, self.config.failback_http_port)
+
+    async def _bind_health(self, host: str, port: int) -> None:
+        """Open the port of health and metrics; one that nobody asked for may be taken."""
+        is_wanted = "failbackHttpPort" in self.config.given
+        is_for_slaves = port == self.config.listen_port + 1
+        try:
+            if is_wanted or not is_for_slaves:
+                await self.health.listen(host, port)
+                return
+            problem = "replication needs it"
+        except OSError as error:
+            if is_wanted:
+                raise bind_error(host, port, error, port_key="failbackHttpPort") from error
+            problem = why(error)
+        logger.warning("no health and metrics on port %d: %s; set failbackHttpPort", port, problem)
 
     async def _load(self) -> None:
         # In a thread, so that /livez and /readyz answer while a large log is scanned.

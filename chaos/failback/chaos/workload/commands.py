@@ -29,6 +29,7 @@ from failback.chaos.workload.plan import (
 from failback.client.command_line import CommandParser, positive
 from failback.client.consumelog.errors import ConsumeLogError
 from failback.client.consumelog.upload.collector_client import CollectorClient
+from failback.client.remoting.addresses import addresses_of
 from failback.protocol.errors import ConfigError, FailbackError
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def _plan(options: argparse.Namespace) -> ProducerPlan | ConsumerPlan:
         hot=options.hot,
         proc_no=_process_number(options),
         proc=None,
-        namesrv=tuple(each for part in options.namesrv for each in part.split(";") if each),
+        namesrv=addresses_of("--namesrv", ";".join(options.namesrv)),
         control=options.control,
         time_scale=options.time_scale,
         switches=_switches(options.switch),

@@ -19,7 +19,6 @@ from failback.cli.shared.asking import (
     NotThere,
     ask,
     ask_brokers,
-    check_address,
     is_address,
     meant_time,
     name_servers,
@@ -29,6 +28,7 @@ from failback.cli.shared.commands import add, new_group
 from failback.cli.shared.errors import INCONCLUSIVE, guarded
 from failback.cli.shared.options import JsonOption, NamesrvOption, RootOption
 from failback.cli.shared.output import print_json, print_table, say
+from failback.client.remoting.addresses import addresses_of
 from failback.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -267,9 +267,7 @@ def get_broker_config(
         say(f"{name}={value}")
 
 
-@command(
-    "updateBrokerConfig", "failback admin updateBrokerConfig -b broker-a flushDiskType=SYNC_FLUSH"
-)
+@command("updateBrokerConfig", "failback admin updateBrokerConfig -b broker-a slaveReadEnable=true")
 def update_broker_config(
     broker: BrokerOption,
     setting: Annotated[
@@ -447,7 +445,7 @@ def _ask_broker(
 ) -> _Answer:
     """Ask one broker, named by its address or by its name: then its master."""
     if is_address(broker) or broker.replace(".", "").isdecimal():
-        address = check_address("--broker", broker)
+        (address,) = addresses_of("--broker", broker) or (broker,)
         return ask([], lambda admin: question(admin, address))
 
     async def of_name(admin: AdminClient) -> _Answer:

@@ -51,10 +51,13 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _properties(conf: Path) -> dict[str, str]:
-    import javaproperties
+    from failback.protocol.errors import ConfigError
+    from failback.protocol.properties import properties_of
 
-    with conf.open(encoding="utf-8") as lines:
-        return dict(javaproperties.load(lines))
+    try:
+        return properties_of(conf.read_bytes(), conf).values
+    except ConfigError as error:
+        raise ValueError(str(error)) from error
 
 
 def _check(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 from failback.cli.shared.options import open_root
+from failback.client.remoting.addresses import addresses_of
 from failback.protocol.errors import ConfigError, FailbackError
 from failback.protocol.words.times import doubt, read_ms
 
@@ -43,9 +44,7 @@ def name_servers(namesrv: str, root: Path | None) -> list[str]:
     """
     named = namesrv or ("" if root is not None else os.environ.get("NAMESRV_ADDR", ""))
     if named:
-        addresses = [each.strip() for each in named.replace(",", ";").split(";")]
-        source = "--namesrv" if namesrv else "NAMESRV_ADDR"
-        return [check_address(source, each) for each in addresses if each]
+        return list(addresses_of("--namesrv" if namesrv else "NAMESRV_ADDR", named))
     from failback.operator.local.control import RuntimeAway, call
 
     try:
@@ -54,18 +53,6 @@ def name_servers(namesrv: str, root: Path | None) -> list[str]:
         problem = f"is not given, NAMESRV_ADDR is not set, and {error}"
         raise ConfigError("--namesrv", problem) from error
     return [pod["address"] for pod in view["nameserver_pods"]]
-
-
-def check_address(option: str, address: str) -> str:
-    """Return an address, or refuse what is none.
-
-    Raises:
-        ConfigError: Names the option.
-    """
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
-        raise ConfigError(option, f'must be HOST:PORT, such as 127.0.0.1:9876, got "{address}"')
-    return address
 
 
 def is_address(text: str) -> bool:

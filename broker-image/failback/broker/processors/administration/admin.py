@@ -8,39 +8,42 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Protocol
-
-import javaproperties
+from typing import Final, Protocol
 
 from failback.broker.config.config import BrokerConfig
 from failback.broker.config.identity import BrokerIdentity
 from failback.broker.messaging.send_rules import SendRefused, check_topic_name
 from failback.broker.metadata.groups import SubscriptionGroupManager
-from failback.broker.metadata.json_config import persist_json_config
 from failback.broker.metadata.offsets.consumer_offset_manager import ConsumerOffsetManager
 from failback.broker.metadata.topics import TopicConfigManager, system_topic_names
 from failback.broker.processors.registry import handles
 from failback.broker.remoting.connection import BrokerConnection
 from failback.broker.remoting.server import Answer
 from failback.broker.store.message_store import MessageStore
+from failback.client.files import rewrite_file
 from failback.protocol.codes import RequestCode, ResponseCode
 from failback.protocol.command import RemotingCommand
-from failback.protocol.errors import ConfigError, ProtocolError
+from failback.protocol.errors import ConfigError
 from failback.protocol.headers import (
     CreateTopicRequestHeader,
     DeleteSubscriptionGroupRequestHeader,
     DeleteTopicRequestHeader,
 )
 from failback.protocol.names import check_setting
+from failback.protocol.properties import properties_of
 from failback.protocol.route import (
     DataVersion,
     SubscriptionGroupConfig,
     TopicConfig,
     filter_type_of,
 )
+from failback.protocol.words.reasons import why
 from failback.protocol.words.visible import visible
 
 logger = logging.getLogger(__name__)
+
+MOST_SETTINGS_BYTES: Final = 65_536
+"""Most bytes of a request that changes settings: all of them together are a tenth of it."""
 
 
 class Registrar(Protocol):
@@ -155,26 +158,29 @@ class AdminProcessor:
     def update_config(
         self, connection: BrokerConnection, request: RemotingCommand
     ) -> Answer | Awaitable[Answer]:
-        """Apply settings to the running broker and write all of them to its file."""
+        """Write settings to the file, apply them, announce them; or nothing of it."""
         try:
-            wanted = javaproperties.loads(request.body.decode())
-        except ValueError as error:  # covers a body that is no UTF-8
-            remark = f"the settings are no properties text: {error}"
-            return request.response(ResponseCode.SYSTEM_ERROR, remark)
-        for key, value in wanted.items():
-            check_setting(key, value)
-        black_list = set(self.config.config_black_list.split(";"))
-        refused = sorted(black_list & wanted.keys())
-        if refused:
-            remark = f"Can not update config in black list: {', '.join(refused)}."
-            return request.response(ResponseCode.NO_PERMISSION, remark)
-        try:
-            changed = self.config.apply(wanted)
+            if len(request.body) > MOST_SETTINGS_BYTES:
+                raise ConfigError("settings", f"are more than {MOST_SETTINGS_BYTES} bytes")
+            wanted = properties_of(request.body).values
+            for key, value in wanted.items():
+                check_setting(key, value)
+            black_list = set(self.config.config_black_list.split(";"))
+            refused = sorted(black_list & wanted.keys())
+            if refused:
+                remark = f"Can not update config in black list: {', '.join(refused)}."
+                return request.response(ResponseCode.NO_PERMISSION, remark)
+            planned, changed = self.config.planned(wanted)
+            if changed and self.config.file is not None:
+                rewrite_file(self.config.file, planned.to_file())
         except ConfigError as error:
             return request.response(ResponseCode.SYSTEM_ERROR, str(error))
+        except OSError as error:
+            remark = f"{self.config.file} can't be written: {why(error)}; nothing was changed"
+            return request.response(ResponseCode.SYSTEM_ERROR, remark)
+        self.config.take(planned)
         logger.info("settings from %s: changed %s", connection.address, sorted(changed))
         self.config_version = self.config_version.next(self.clock_ms())
-        self._rewrite_file()
         self.on_config_change(changed)
         if "brokerPermission" in changed:
             # Name servers ignore a registration under a version they know.
@@ -185,16 +191,6 @@ class AdminProcessor:
     async def _reregistered(self, request: RemotingCommand) -> RemotingCommand:
         await self.registrar.register_all()
         return request.response(ResponseCode.SUCCESS)
-
-    def _rewrite_file(self) -> None:
-        file = self.config.file
-        if file is None:
-            return
-        text = javaproperties.dumps(self.config.to_properties(), timestamp=False)
-        try:
-            persist_json_config(file, text)
-        except OSError as error:
-            raise ProtocolError(f"applied, but {file} could not be written: {error}") from error
 
     @handles(RequestCode.GET_BROKER_CONFIG)
     def get_config(self, _connection: BrokerConnection, request: RemotingCommand) -> Answer:

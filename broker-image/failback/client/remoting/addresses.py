@@ -1,0 +1,58 @@
+"""Lists of addresses as people write them: ``host:port;host:port``. Pure."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+from failback.protocol.errors import ConfigError
+
+_WIDE: Final = {"；": ";", "，": ",", "：": ":", "。": ".", "\u3000": " ", "\u00a0": " "}
+"""What an input method or a web page puts in the place of the plain characters."""
+_HOST: Final = re.compile(r"[A-Za-z0-9._\-]+|\[?[0-9A-Fa-f:.]+(%[A-Za-z0-9._\-]+)?\]?", re.ASCII)
+_EXAMPLE: Final = "127.0.0.1:9876"
+
+
+def addresses_of(field: str, text: str, *, file: Path | None = None) -> tuple[str, ...]:
+    """Return the addresses of a list, joined by ``;`` or ``,``, without blanks or repeats.
+
+    Args:
+        field: The setting or option that has it, for messages.
+        file: Where it stands.
+
+    Raises:
+        ConfigError: One is no ``host:port``: says which, and what is wrong with it.
+    """
+    parts = [part.strip() for part in re.split(r"[;,]", text)]
+    found = tuple(dict.fromkeys(part for part in parts if part))
+    for part in found:
+        if problem := _problem(part):
+            raise ConfigError(field, f"has {part!r}: {problem}", file=file)
+    if text.strip() and not found:
+        problem = f"names no address, is {text!r}: write HOST:PORT;HOST:PORT, or leave it out"
+        raise ConfigError(field, problem, file=file)
+    return found
+
+
+def _problem(address: str) -> str:
+    """Return what is wrong with one address; empty for none."""
+    for wide, plain in _WIDE.items():
+        if wide in address:
+            return f"{wide!r} is not the character {plain!r}: addresses are joined by a plain ;"
+    if re.match(r"[A-Za-z][A-Za-z0-9+.\-]*://", address):
+        return f"an address is HOST:PORT, such as {_EXAMPLE}, and no URL"
+    if re.search(r"\s", address):
+        return "a blank stands in an address: addresses are joined by ;"
+    host, colon, port = address.rpartition(":")
+    if not colon or not port:
+        return f"the port is missing: write HOST:PORT, such as {_EXAMPLE}"
+    if not host:
+        return f"the host is missing: write HOST:PORT, such as {_EXAMPLE}"
+    if not re.fullmatch(r"\d+", port, re.ASCII):
+        return f"the port is no number: write HOST:PORT, such as {_EXAMPLE}"
+    if len(port) > 5 or not 0 < int(port) < 65_536:
+        return "a port is from 1 to 65535"
+    if not _HOST.fullmatch(host):
+        return f"{host!r} is no name or address of a host"
+    return ""
