@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -15,7 +16,9 @@ from failback.broker.metadata.offsets.consumer_offset_manager import ConsumerOff
 from failback.broker.metadata.offsets.regressions import OffsetRegressions
 from failback.broker.monitoring.metrics import limited
 from failback.protocol import metric_families as families
+from failback.protocol.clients import ConsumerData, HeartbeatData, SubscriptionData
 from failback.protocol.codes import RequestCode
+from failback.protocol.headers import DeleteSubscriptionGroupRequestHeader
 from tests.support.brokers.broker_lab import BrokerLab, broker_lab
 from tests.support.brokers.fake_peers import FakePeers
 
@@ -89,6 +92,65 @@ async def test_an_offset_that_goes_back_is_shown_with_its_source(tmp_path: Path)
         }
         assert times == 1
         assert only(scraped(lab)["rocketmq_offset_regression_messages_total"]) == 60
+
+
+OF_GROUPS = (
+    "rocketmq_consumer_lag_messages",
+    "rocketmq_consumer_inflight_messages",
+    "rocketmq_messages_out_total",
+    "rocketmq_offset_regressions_total",
+)
+
+
+def about(lab: BrokerLab, group: str) -> dict[str, float]:
+    """The samples of a group, by family."""
+    found = scraped(lab)
+    return {
+        name: value
+        for name in OF_GROUPS
+        for labels, value in found.get(name, {}).items()
+        if dict(labels)["consumer_group"] == group
+    }
+
+
+def heartbeat(model: Literal["CLUSTERING", "BROADCASTING"]) -> bytes:
+    subscription = SubscriptionData("TopicTest")
+    group = ConsumerData("CG", message_model=model, subscription_data_set=[subscription])
+    return HeartbeatData("c1", [], [group]).to_json()
+
+
+@pytest.mark.foreign
+async def test_a_group_that_broadcasts_has_no_lag_of_old_offsets(tmp_path: Path) -> None:
+    async with broker_lab(tmp_path) as lab:
+        client = lab.connect()
+        for _ in range(3):
+            await client.send()
+        lab.controller.offsets.commit("CG", "TopicTest", 0, 1)
+        await client.ask(RequestCode.HEART_BEAT, body=heartbeat("BROADCASTING"))
+        await client.pull()
+        assert "rocketmq_consumer_lag_messages" not in about(lab, "CG")
+        assert "rocketmq_consumer_inflight_messages" not in about(lab, "CG")
+        client.disconnect()
+        assert "rocketmq_consumer_lag_messages" not in about(lab, "CG"), "members have left"
+        again = lab.connect()
+        await again.ask(RequestCode.HEART_BEAT, body=heartbeat("CLUSTERING"))
+        assert about(lab, "CG")["rocketmq_consumer_lag_messages"] == 2
+
+
+@pytest.mark.foreign
+async def test_of_a_deleted_group_nothing_is_left(tmp_path: Path) -> None:
+    async with broker_lab(tmp_path) as lab:
+        client = lab.connect()
+        await client.send()
+        await client.pull()
+        for offset in (1, 0):
+            lab.controller.offsets.commit("CG", "TopicTest", 0, offset)
+        assert set(about(lab, "CG")) == set(OF_GROUPS)
+        header = DeleteSubscriptionGroupRequestHeader("CG", False, False)
+        await client.ask(RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
+        assert about(lab, "CG") == {}
+        lab.controller.offsets.commit("by-a-tool", "TopicTest", 0, 0)
+        assert about(lab, "by-a-tool") == {"rocketmq_consumer_lag_messages": 1}
 
 
 # --- sources --------------------------------------------------------------------------------------

@@ -71,8 +71,8 @@ def refusing(master: Master, **fields: Any) -> None:
             5,
         ),
         (
-            lambda a: setattr(a, "members", [member(language="PYTHON")]),
-            "members were told whose clients may not obey: c1 PYTHON",
+            lambda a: setattr(a, "members", [member(language="GO")]),
+            "members were told whose clients may not obey: c1 GO",
             5,
         ),
     ],

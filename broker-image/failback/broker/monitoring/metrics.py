@@ -5,8 +5,9 @@ Names follow BrokerMetricsConstant of RocketMQ 5.x where the meaning is the same
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -18,6 +19,7 @@ from failback.broker.config.identity import BrokerIdentity
 from failback.broker.ha.service import HaService
 from failback.broker.messaging.send_rules import FORBIDDEN_TOPICS
 from failback.broker.messaging.topic_admission import TopicAdmission
+from failback.broker.metadata.groups import SubscriptionGroupManager
 from failback.broker.metadata.offsets.consumer_offset_manager import ConsumerOffsetManager
 from failback.broker.metadata.topics import TopicConfigManager
 from failback.broker.monitoring.statistics import BrokerStatistics
@@ -61,6 +63,8 @@ from failback.protocol.metric_families import (
 )
 from failback.protocol.route import split_offset_key
 
+BROADCASTING: Final = "BROADCASTING"
+
 
 @dataclass(eq=False, kw_only=True)
 class BrokerCollector(Collector):
@@ -83,6 +87,10 @@ class BrokerCollector(Collector):
     server: RemotingServer
     not_believed: Callable[[], int]
     held_pulls: Callable[[], int]
+    groups: SubscriptionGroupManager
+    _broadcasting: set[str] = field(init=False, default_factory=set)
+    _had: set[str] = field(init=False, default_factory=set)
+    """Groups that had settings at some look."""
 
     def __post_init__(self) -> None:
         identity = self.identity
@@ -91,12 +99,29 @@ class BrokerCollector(Collector):
         self._node = (identity.cluster_name, self._role, node_id)
         self._member = (*self._node, identity.broker_name)
 
+    def _fallen(self) -> set[str]:
+        """Groups whose offsets stand for nothing that they consumed: broadcasting, deleted.
+
+        A group broadcasts until members of it say something else.
+        """
+        online = self.consumers.groups
+        self._broadcasting -= online.keys()
+        self._broadcasting |= {
+            name for name, each in online.items() if each.message_model == BROADCASTING
+        }
+        self._had |= self.groups.table.keys()
+        return self._broadcasting | self._deleted()
+
+    def _deleted(self) -> set[str]:
+        return self._had - self.groups.table.keys() - self.consumers.groups.keys()
+
     def collect(self) -> Iterator[Metric]:
+        fallen = self._fallen()
         yield from self._values()
         yield self._by_topic(MESSAGES_IN, self._messages_in())
-        yield self._by_group(MESSAGES_OUT, dict(self.statistics.messages_out))
-        yield self._by_group(LAG, self._lags())
-        yield self._by_group(INFLIGHT, self._inflight())
+        yield self._by_group(MESSAGES_OUT, self._messages_out())
+        yield self._by_group(LAG, self._lags(fallen))
+        yield self._by_group(INFLIGHT, self._inflight(fallen))
         yield self._dead_letters()
         yield from self._regressions()
         yield self._refused()
@@ -157,21 +182,30 @@ class BrokerCollector(Collector):
     def _messages_in(self) -> dict[str, float]:
         return {topic: each.messages_in for topic, each in self.admission.targets.items()}
 
-    def _lags(self) -> dict[tuple[str, str], float]:
-        """Messages between a group's committed offsets and the ends of its queues."""
-        end = self.store.max_queue_offset
-        return {
-            split_offset_key(key): sum(
-                max(0, end(split_offset_key(key)[0], queue_id) - max(0, offset))
-                for queue_id, offset in queues.items()
-            )
-            for key, queues in self.offsets.table.items()
-        }
+    def _messages_out(self) -> dict[tuple[str, str], float]:
+        deleted = self._deleted()
+        out = self.statistics.messages_out
+        return {place: count for place, count in out.items() if place[1] not in deleted}
 
-    def _inflight(self) -> dict[tuple[str, str], float]:
+    def _lags(self, fallen: Container[str]) -> dict[tuple[str, str], float]:
+        """Messages that are stored between a group's offsets and the ends of its queues."""
+        end, begin = self.store.max_queue_offset, self.store.min_queue_offset
+        lags: dict[tuple[str, str], float] = {}
+        for key, queues in self.offsets.table.items():
+            topic, group = split_offset_key(key)
+            if group not in fallen:
+                lags[topic, group] = sum(
+                    max(0, end(topic, queue_id) - max(begin(topic, queue_id), offset))
+                    for queue_id, offset in queues.items()
+                )
+        return lags
+
+    def _inflight(self, fallen: Container[str]) -> dict[tuple[str, str], float]:
         """Messages behind the committed offset of a queue that were handed out already."""
         counts: dict[tuple[str, str], float] = {}
         for (topic, group, queue_id), reads in self.statistics.queue_reads.items():
+            if group in fallen:
+                continue
             committed = self.offsets.query(group, topic, queue_id)
             ahead = max(0, reads.next_offset - committed) if committed >= 0 else 0
             counts[topic, group] = counts.get((topic, group), 0) + ahead
@@ -191,7 +225,10 @@ class BrokerCollector(Collector):
 
     def _regressions(self) -> Iterator[Metric]:
         times, messages = made(REGRESSIONS), made(REGRESSION_MESSAGES)
+        deleted = self._deleted()
         for (source, topic, group), count in self.offsets.regressions.counts.items():
+            if group in deleted:
+                continue
             identity = self.identity
             labels = (identity.cluster_name, identity.broker_name, self._role, group, topic, source)
             times.add_metric(labels, count[0])

@@ -38,8 +38,8 @@ LONG_BEFORE_MS: Final = 7 * 24 * 3600 * 1000
 """A time that lies so far before all messages is asked back."""
 _RESET_BY_BROKER: Final = 28
 """The version from which on clients take an offset from a broker."""
-_OBEY: Final = frozenset({"JAVA", "CPP"})
-"""Languages whose clients are known to go where the broker sends them."""
+_OBEY: Final = frozenset({"JAVA", "CPP", "PYTHON"})
+"""Languages whose clients are known to go where the broker sends them; ours say PYTHON."""
 _NAMED: Final = 3
 _YES: Final = "--yes takes it all the same"
 _STORED: Final = "stored, no member is online"
