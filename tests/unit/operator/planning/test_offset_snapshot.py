@@ -319,6 +319,48 @@ def test_only_the_groups_asked_for_go_back() -> None:
     assert found.status["restore"]["redelivered"] == 45
 
 
+@pytest.mark.foreign
+def test_a_group_that_a_snapshot_does_not_have_is_an_error_with_the_nearest_name() -> None:
+    found = kept()
+    found.spec["restore"] = {"groups": ["audit", "adit"]}
+    assert found.run(CREATED + 60, master(NOW)).actions == ()
+    assert found.reason("Restored") == "GroupMissing"
+    condition = find_condition(found.status, "Restored")
+    assert condition is not None
+    assert 'has no offsets of adit, did you mean "audit"?' in condition["message"]
+
+
+@pytest.mark.foreign
+@pytest.mark.parametrize(
+    ("held", "span", "again", "skipped", "alone"),
+    [
+        (5000, (0, 100), 40, 0, ""),  # comes again: what there is between 60 and the end
+        (5000, (80, 100), 20, 0, ""),
+        (1, (80, 100), 0, 0, ""),  # what lies below the begin can not be skipped
+        (1, (0, 100), 0, 59, ""),
+        (10, (0, 59), 0, 0, "queue 0 of PAID on orders-0 ends before 60, the kept offset of"),
+    ],
+)
+def test_only_messages_that_there_are_come_again_or_are_skipped(
+    held: int, span: tuple[int, int], again: int, skipped: int, alone: str
+) -> None:
+    found = kept()
+    found.spec["restore"] = {}
+    now = {KEY: {0: held, 1: 40}, OTHER: {0: 5}}
+    found.run(CREATED + 60, master(now, ranges={0: span, 1: (0, 100)}))
+    told = found.status["restore"]
+    (group,) = [each for each in told["groups"] if each["group"] != "audit"] or [
+        {"redelivered": 0, "skipped": 0}
+    ]
+    assert (group["redelivered"], group["skipped"]) == (again, skipped)
+    condition = find_condition(found.status, "Restored")
+    assert condition is not None
+    if alone:
+        assert "1 queue is left alone, such as: " + alone in condition["message"]
+    else:
+        assert "left alone" not in condition["message"]
+
+
 def test_a_snapshot_is_named_and_one_that_is_not_there_is_said_so() -> None:
     found = kept()
     found.spec["restore"] = {"snapshot": "20200101T000000Z"}

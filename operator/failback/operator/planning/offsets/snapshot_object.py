@@ -271,7 +271,8 @@ def _left_alone(found: restoring.Restore) -> str:
     if not found.why_alone:
         return ""
     total = sum(found.left_alone.values())
-    return f"; {total} queues are left alone, such as: {', '.join(found.why_alone)}"
+    what = "1 queue is" if total == 1 else f"{total} queues are"
+    return f"; {what} left alone, such as: {', '.join(found.why_alone)}"
 
 
 def _write(
