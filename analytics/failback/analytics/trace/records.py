@@ -10,6 +10,9 @@ its first one is the type:
     EndTransaction  time ms, region, group, topic, message id, tags, keys, store host, message type,
                     transaction id, state, from check
 
+A client with the access channel CLOUD ends a SubAfter behind the code, with 0x01 alone: the next
+record follows at once, and the last of a body may have no end.
+
 The message id is the UNIQ_KEY, or the offset id of a message without one; a Pub of a batch has
 them all, with commas in between. Java writes null as ``null``. What is in brackets, older
 clients leave out; newer ones may add fields behind, which are counted and not read. Source:
@@ -21,7 +24,8 @@ number and what is wrong with it, and the records around it are read.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -36,6 +40,11 @@ END_TRANSACTION: Final = "EndTransaction"
 RETURN_TYPES: Final = ("SUCCESS", "TIME_OUT", "EXCEPTION", "RETURNNULL", "FAILED")
 """What SubAfter's code says; ConsumeReturnType of the client."""
 
+_CLOUD_END_BEGINS: Final = b"SubAfter\x01"
+_CLOUD_END: Final = re.compile(
+    rb"(SubAfter(?:\x01[^\x01\x02]*+){6})\x01(?:\x02|$|(?=(?:Pub|SubBefore|SubAfter|EndTransaction)\x01))"
+)
+"""A SubAfter of such a client, and its end."""
 _LONGEST_SHOWN: Final = 40
 _MAX_NUMBER: Final = 1 << 62
 
@@ -90,12 +99,13 @@ def decode_body(body: bytes) -> Body:
     A body that is cut off inside a record ends with a :class:`Damaged`: the cut may have taken the
     end of a number, so the rest isn't guessed.
     """
-    pieces = body.split(RECORD_END)
-    rest = pieces.pop()
     records: list[TraceRecord] = []
     damaged: list[Damaged] = []
     seen: dict[tuple[str, str | None, str], int] = {}
-    for number, piece in enumerate(pieces):
+    for number, (piece, is_whole) in enumerate(_pieces(body)):
+        if not is_whole:
+            damaged.append(Damaged(number, f"is cut off after {len(piece)} bytes"))
+            continue
         try:
             found = _decode_record(piece.decode(), number)
         except UnicodeDecodeError as error:
@@ -108,9 +118,25 @@ def decode_body(body: bytes) -> Body:
         copy = seen.get(key, 0)
         seen[key] = copy + 1
         records.append(msgspec.structs.replace(found, copy=copy) if copy else found)
-    if rest:
-        damaged.append(Damaged(len(pieces), f"is cut off after {len(rest)} bytes"))
     return Body(tuple(records), tuple(damaged))
+
+
+def _pieces(body: bytes) -> Iterator[tuple[bytes, bool]]:
+    """Yield the bytes of each record, and whether it has its end."""
+    start = 0
+    while start < len(body):
+        if body.startswith(_CLOUD_END_BEGINS, start):
+            match = _CLOUD_END.match(body, start)
+            if match is not None:
+                yield match[1], True
+                start = match.end()
+                continue
+        end = body.find(RECORD_END, start)
+        if end < 0:
+            yield body[start:], False
+            return
+        yield body[start:end], True
+        start = end + 1
 
 
 def _decode_record(text: str, number: int) -> TraceRecord:
