@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from failback.client.errors import MessageInvalid
-from failback.protocol.codes import SCHEDULE_TOPIC
+from failback.protocol.codes import PUT_ASIDE_TOPIC, SCHEDULE_TOPIC
 from failback.protocol.message import MessageExt
 from failback.protocol.route import MessageQueue
 
@@ -26,6 +26,7 @@ _FORBIDDEN_TOPICS: Final = frozenset(
         "TRANS_CHECK_MAX_TIME_TOPIC",
         "SELF_TEST_TOPIC",
         "OFFSET_MOVED_EVENT",
+        PUT_ASIDE_TOPIC,
     }
 )
 

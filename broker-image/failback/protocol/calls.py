@@ -274,6 +274,8 @@ all_offsets = _asks_bare(
     Code.GET_ALL_CONSUMER_OFFSET, _part(route.ConsumerOffsetTable, lambda body: body.offset_table)
 )
 """The whole offset table of a broker: ``topic@group`` to queue id to next offset."""
+offset_table = _asks_bare(Code.GET_ALL_CONSUMER_OFFSET, _in(route.ConsumerOffsetTable))
+"""As :data:`all_offsets`, with what was deleted."""
 delay_offsets = _asks_bare(
     Code.GET_ALL_DELAY_OFFSET,
     lambda answer: route.DelayOffsetTable.from_json(answer.body.strip() or b"{}").offset_table,

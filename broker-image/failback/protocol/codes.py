@@ -201,6 +201,9 @@ PULL_LITE: Final = 16
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 """Where delayed messages wait; the name is RocketMQ's own (TopicValidator, 4.9.8)."""
 
+PUT_ASIDE_TOPIC: Final = "FAILBACK_PUT_ASIDE"
+"""Where our broker keeps what it can't deliver and has no dead letters for."""
+
 SYSTEM_TOPICS: Final = frozenset(
     {
         "TBW102",
@@ -212,6 +215,7 @@ SYSTEM_TOPICS: Final = frozenset(
         "RMQ_SYS_TRANS_HALF_TOPIC",
         "RMQ_SYS_TRANS_OP_HALF_TOPIC",
         "TRANS_CHECK_MAX_TIME_TOPIC",
+        PUT_ASIDE_TOPIC,
     }
 )
 """Topics of the brokers' own, which no user's resource or figure is about."""

@@ -73,6 +73,13 @@ MSG_REGION: Final = "MSG_REGION"
 TRACE_ON: Final = "TRACE_ON"
 INSTANCE_ID: Final = "INSTANCE_ID"
 
+PUT_ASIDE_REASON: Final = "PUT_ASIDE_REASON"
+"""Why a message was put aside; the next two say which one it was."""
+PUT_ASIDE_OFFSET: Final = "PUT_ASIDE_OFFSET"
+"""The physical offset of the record that could not be delivered."""
+PUT_ASIDE_FOR: Final = "PUT_ASIDE_FOR"
+"""The topic that it was for."""
+
 RETRY_PREFIX: Final = "%RETRY%"
 DLQ_PREFIX: Final = "%DLQ%"
 
@@ -419,6 +426,14 @@ def encode_properties(properties: Mapping[str, str]) -> str:
     if text.count(NAME_END) != count or text.count(PROPERTY_END) != max(count - 1, 0):
         raise ProtocolError("a property's name or value contains U+0001 or U+0002")
     return text
+
+
+def join_properties(properties: Mapping[str, str]) -> str:
+    """As :func:`encode_properties`, of what :func:`decode_properties` took apart.
+
+    A value may hold U+0001 there, and does so again; no other separator can be in it.
+    """
+    return PROPERTY_END.join([f"{name}{NAME_END}{value}" for name, value in properties.items()])
 
 
 def decode_properties(properties: str | bytes) -> dict[str, str]:

@@ -55,6 +55,12 @@ DEAD_LETTERS: Final = Family(
     (*NODE, "consumer_group"),
     "Messages of a group that went to its dead letter queue.",
 )
+PUT_ASIDE: Final = Family(
+    "failback_put_aside_messages_total",
+    "counter",
+    NODE,
+    "Messages that could not be delivered and are kept in FAILBACK_PUT_ASIDE.",
+)
 PRODUCERS: Final = Family("rocketmq_producer_connections", "gauge", NODE, "Producers by heartbeat.")
 CONSUMERS: Final = Family("rocketmq_consumer_connections", "gauge", NODE, "Consumers by heartbeat.")
 PERMISSION: Final = Family(
@@ -173,6 +179,7 @@ BROKER: Final = (
     LAG,
     INFLIGHT,
     DEAD_LETTERS,
+    PUT_ASIDE,
     PRODUCERS,
     CONSUMERS,
     PERMISSION,

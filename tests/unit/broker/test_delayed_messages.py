@@ -15,47 +15,13 @@ from failback.protocol.codes import SCHEDULE_TOPIC, RequestCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.headers import ConsumerSendMsgBackRequestHeader
 from failback.protocol.message import (
-    MessageExt,
     decode_records,
     parse_offset_msg_id,
     tags_code,
 )
 from failback.protocol.route import SubscriptionGroupConfig, TopicConfig
-from tests.support.brokers.broker_lab import BrokerLab, LabClient, broker_lab
-
-
-def stored(lab: BrokerLab, topic: str = "TopicTest", queue_id: int = 0) -> list[MessageExt]:
-    result = lab.controller.store.get_message("G", topic, queue_id, 0, 1000)
-    return decode_records(b"".join(result.chunks), decompress=False)
-
-
-class Deliveries:
-    """The delay service of a lab at times that the test chooses, ms after the last store."""
-
-    def __init__(self, lab: BrokerLab) -> None:
-        self.lab = lab
-        controller = lab.controller
-        self.now = 0
-        self.service = DelayService(
-            controller.store,
-            controller.delay_offsets,
-            scale=TimeScale(),
-            clock_ms=lambda: self.now,
-            commit=controller.server.commit_now,
-        )
-
-    async def after(self, delay_ms: int) -> bool:
-        """Deliver what is due ``delay_ms`` after the last waiting message was stored."""
-        store = self.lab.controller.store
-        last = max(
-            store.store_time_of(
-                SCHEDULE_TOPIC, queue, store.max_queue_offset(SCHEDULE_TOPIC, queue) - 1
-            )
-            for queue in range(18)
-        )
-        self.now = last + delay_ms
-        return self.service.deliver_due()
-
+from tests.support.brokers.broker_lab import LabClient, broker_lab
+from tests.support.brokers.deliveries import Deliveries, stored
 
 # --- waiting ------------------------------------------------------------------------------------
 
@@ -98,7 +64,12 @@ async def test_the_offset_of_a_level_moves_when_the_copies_are_in_the_log(tmp_pa
             seen.append((delays.table.get(3, 0), len(stored(lab))))
 
         deliveries.service = DelayService(
-            store, delays, scale=TimeScale(), clock_ms=lambda: deliveries.now, commit=commit
+            store,
+            delays,
+            lab.controller.parts.delivery,
+            scale=TimeScale(),
+            clock_ms=lambda: deliveries.now,
+            commit=commit,
         )
         await deliveries.after(store.delays[2])
         assert seen == [(0, 0), (0, 1)]
@@ -188,7 +159,7 @@ async def test_a_time_further_away_than_the_delay_is_now(tmp_path: Path) -> None
         assert len(stored(lab)) == 1
 
 
-async def test_what_is_no_delayed_message_is_passed_over(
+async def test_what_is_no_delayed_message_is_put_aside(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with broker_lab(tmp_path) as lab:
@@ -209,7 +180,7 @@ async def test_what_is_no_delayed_message_is_passed_over(
         await client.send(b"good", properties="DELAY\x011")
         await Deliveries(lab).after(1_000)
         assert [message.body for message in stored(lab)] == [b"good"]
-    assert "it is passed over" in caplog.text
+    assert "It is put aside in FAILBACK_PUT_ASIDE" in caplog.text
 
 
 @pytest.mark.parametrize(("offset", "corrected"), [(9, 1), (1, 1), (0, 0)])

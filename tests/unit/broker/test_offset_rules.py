@@ -116,9 +116,13 @@ async def _replay(root: Path, history: list[tuple[object, ...]], role: str) -> N
         for topic in TOPICS:
             lab.controller.topics.update(TopicConfig(topic, 2, 2))
         for step in history:
+            deletes = step[0] == "remove" and step[2] and role != "SLAVE"
+            if deletes:  # in the file as well, if there is anything
+                known = {group for _, group in model} | lab.controller.groups.table.keys()
+                deletes = step[1] in known
             await carry_out(lab, client, step)
             apply(model, step, is_slave=role == "SLAVE")
-            if step[0] == "persist":
+            if step[0] == "persist" or deletes:
                 persisted.append({key: dict(queues) for key, queues in model.items()})
         for group in GROUPS:
             for topic in TOPICS:

@@ -200,6 +200,7 @@ class Check:
             halves=HalfMessages(
                 controller.store,
                 controller.topics,
+                controller.parts.delivery,
                 store_host=controller.identity.store_host,
                 clock_ms=lambda: self.now,
                 on_append=controller.server.note_append,

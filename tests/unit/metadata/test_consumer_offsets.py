@@ -172,5 +172,5 @@ def test_removing_a_group_leaves_groups_whose_name_contains_it(
 ) -> None:
     offsets.commit("g", "T", 0, 1)
     offsets.commit("gg", "T", 0, 2)
-    offsets.remove_group("g")
+    offsets.remove_group("g", 1)
     assert offsets.table == {"T@gg": {0: 2}}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 
 from failback.broker.cluster.members import Members
@@ -14,10 +14,11 @@ from failback.broker.metadata.offsets.consumer_offset_manager import (
     OffsetTable,
 )
 from failback.protocol.errors import FailbackError
-from failback.protocol.route import split_offset_key
+from failback.protocol.route import ConsumerOffsetTable, split_offset_key
 
 logger = logging.getLogger(__name__)
 
+_Offsets = Mapping[str, Mapping[int, int]]
 MaxOffset = Callable[[str, int], int]
 """Topic and queue id to the queue's end on this broker."""
 
@@ -43,10 +44,10 @@ class HandBack:
 
         Returns how many offsets were raised.
         """
-        mine = self.offsets.table
         slaves = await self.members.known(await self._slaves())
-        raised = 0
-        for slave, table in await self._tables_of(slaves):
+        known, raised = await self._tables_of(slaves), 0
+        mine = self.offsets.table
+        for slave, table in known:
             believed = await self._believed(slave, table, max_offset)
             raised += _raise(mine, believed, slave, max_offset)
         if raised:
@@ -70,7 +71,7 @@ class HandBack:
                     kept[queue_id] = max(offset, kept.get(queue_id, offset))
         return self.offsets.regressions.restarted(loaded, known)
 
-    async def _believed(self, slave: str, table: OffsetTable, max_offset: MaxOffset) -> OffsetTable:
+    async def _believed(self, slave: str, table: _Offsets, max_offset: MaxOffset) -> OffsetTable:
         """Leave out what lies beyond the end of the slave's own queue: nobody consumed that."""
         kept: OffsetTable = {}
         for key, queues in table.items():
@@ -95,19 +96,22 @@ class HandBack:
     async def _slaves(self) -> list[str]:
         return sorted(await self.outer.slaves_of(self.broker_name) - {self.own_address})
 
-    async def _tables_of(self, slaves: list[str]) -> list[tuple[str, OffsetTable]]:
-        tables = await asyncio.gather(*map(self._table_of, slaves))
+    async def _tables_of(self, slaves: list[str]) -> list[tuple[str, _Offsets]]:
+        """Return what each slave knows, less what was deleted here and it has not heard of."""
+        told = await asyncio.gather(*map(self._table_of, slaves))
+        known_to = self.offsets.deletions.known_to
+        tables = [known_to(table.offset_table, table.deletions) for table in told]
         return list(zip(slaves, tables, strict=True))
 
-    async def _table_of(self, slave: str) -> OffsetTable:
+    async def _table_of(self, slave: str) -> ConsumerOffsetTable:
         try:
             return await self.outer.get_all_consumer_offset(slave)
         except (FailbackError, OSError) as error:
             logger.warning("slave %s does not tell its consumer offsets: %s", slave, error)
-            return {}
+            return ConsumerOffsetTable()
 
 
-def _raise(mine: OffsetTable, theirs: OffsetTable, slave: str, max_offset: MaxOffset) -> int:
+def _raise(mine: OffsetTable, theirs: _Offsets, slave: str, max_offset: MaxOffset) -> int:
     raised = 0
     for key, queues in theirs.items():
         topic, _ = split_offset_key(key)

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from failback.broker.config.identity import BrokerIdentity
-from failback.broker.metadata.offsets.consumer_offset_manager import OffsetTable
 from failback.client.remoting.connection import RemotingClient
 from failback.protocol import calls
 from failback.protocol.calls import Call, any_request
@@ -26,6 +25,7 @@ from failback.protocol.headers import (
     from_ext,
 )
 from failback.protocol.route import (
+    ConsumerOffsetTable,
     RegisterBrokerBody,
     SubscriptionGroupWrapper,
     TopicConfigSerializeWrapper,
@@ -115,9 +115,9 @@ class BrokerOuterApi:
         """Return the master's topics, asked at its fast port as the original does."""
         return await self._ask(fast_address(master), calls.all_topic_config())
 
-    async def get_all_consumer_offset(self, master: str) -> OffsetTable:
-        """Return the offset table that the master has in memory."""
-        return await self._ask(master, calls.all_offsets())
+    async def get_all_consumer_offset(self, broker: str) -> ConsumerOffsetTable:
+        """Return the offsets that a broker has in memory, and what it knows to be deleted."""
+        return await self._ask(broker, calls.offset_table())
 
     async def max_offset(self, broker: str, topic: str, queue_id: int) -> int:
         """Return the end of a queue on another broker."""

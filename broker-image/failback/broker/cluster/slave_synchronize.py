@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 from failback.broker.cluster.outer_api import BrokerOuterApi
 from failback.broker.metadata.delay_offsets import DelayOffsets
@@ -17,6 +18,8 @@ from failback.broker.metadata.topics import TopicConfigManager
 from failback.protocol.errors import FailbackError, ProtocolError
 
 logger = logging.getLogger(__name__)
+
+_Answer = TypeVar("_Answer")
 
 FIRST_DELAY_MS: Final = 3_000
 PERIOD_MS: Final = 10_000
@@ -43,8 +46,11 @@ class SlaveSynchronize:
     own_address: str
     is_guarded: Callable[[], bool] = lambda: False
     """Whether larger consumer offsets stay; asked for each copy."""
+    deletions_heard: Callable[[], int] = lambda: 0
+    """How many deletions this slave has learnt of otherwise."""
     master_offsets: MasterOffsets = field(init=False, default_factory=MasterOffsets)
     _master: str | None = field(init=False, default=None)
+    _one_at_a_time: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
 
     @property
     def master_addr(self) -> str | None:
@@ -62,16 +68,17 @@ class SlaveSynchronize:
 
         Returns whether a master was asked and all four succeeded.
         """
-        master = self._master
-        if master is None or master == self.own_address:
-            return False
-        done = [
-            await self._run("topics", self._sync_topics, master),
-            await self._run("consumer offsets", self._sync_consumer_offsets, master),
-            await self._run("delay offsets", self._sync_delay_offsets, master),
-            await self._run("consumer groups", self._sync_groups, master),
-        ]
-        return all(done)
+        async with self._one_at_a_time:
+            master = self._master
+            if master is None or master == self.own_address:
+                return False
+            done = [
+                await self._run("topics", self._sync_topics, master),
+                await self._run("consumer offsets", self._sync_consumer_offsets, master),
+                await self._run("delay offsets", self._sync_delay_offsets, master),
+                await self._run("consumer groups", self._sync_groups, master),
+            ]
+            return all(done)
 
     async def _run(self, what: str, copy: Callable[[str], Awaitable[None]], master: str) -> bool:
         try:
@@ -83,26 +90,37 @@ class SlaveSynchronize:
         return True
 
     async def _sync_topics(self, master: str) -> None:
-        if self.topics.replace_all(await self.outer.get_all_topic_config(master)):
+        if self.topics.replace_all(await self._current(self.outer.get_all_topic_config(master))):
             logger.info("copied topics from master %s", master)
+
+    async def _current(self, asked: Awaitable[_Answer]) -> _Answer:
+        """Return an answer that no deletion overtook: that one would come back."""
+        before = self.deletions_heard()
+        answer = await asked
+        if self.deletions_heard() != before:
+            raise ProtocolError("something was deleted while the master was asked")
+        return answer
 
     async def _sync_consumer_offsets(self, master: str) -> None:
         if self.is_guarded():
             boot_ms = await self.outer.get_boot_ms(master)
-            table = await self.outer.get_all_consumer_offset(master)
+            told = await self.outer.get_all_consumer_offset(master)
             if await self.outer.get_boot_ms(master) != boot_ms:
                 raise ProtocolError(f"{master} was restarted while it was asked")
+            table = self.offsets.take_deletions(told)
             regressions = self.offsets.regressions
             self.master_offsets.merge(
                 self.offsets.table, table, boot_ms, partial(regressions.note, "slave_sync")
             )
         else:
-            self.offsets.merge_from_master(await self.outer.get_all_consumer_offset(master))
+            told = await self.outer.get_all_consumer_offset(master)
+            self.offsets.merge_from_master(self.offsets.take_deletions(told))
         await self.offsets.persist_aside()
 
     async def _sync_delay_offsets(self, master: str) -> None:
         self.delay_offsets.write_from_master(await self.outer.get_all_delay_offset(master))
 
     async def _sync_groups(self, master: str) -> None:
-        if self.groups.replace_all(await self.outer.get_all_subscription_group(master)):
+        told = await self._current(self.outer.get_all_subscription_group(master))
+        if self.groups.replace_all(told):
             logger.info("copied consumer groups from master %s", master)

@@ -12,22 +12,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
 from failback.broker.config.time_scale import TimeScale
-from failback.broker.messaging.delayed import append_copy, real_place
+from failback.broker.messaging.delayed import real_place, stored_message
+from failback.broker.messaging.delivery import Delivery
 from failback.broker.metadata.delay_offsets import DelayOffsets
 from failback.broker.store.message_store import MessageStore
 from failback.protocol.codes import SCHEDULE_TOPIC
-from failback.protocol.errors import ProtocolError, StoreError
-from failback.protocol.message import decode_record
+from failback.protocol.errors import StoreError
+from failback.protocol.message import REAL_TOPIC
 
 logger = logging.getLogger(__name__)
 
 FIRST_DELAY_MS: Final = 1_000
 PERIOD_MS: Final = 100
+MOST_LEVELS: Final = 18
+"""Queues of SCHEDULE_TOPIC_XXXX that are looked at, however few levels are configured."""
 MOST_PER_TURN: Final = 256
 """Messages of one level that are delivered before others get their turn."""
 
@@ -38,6 +42,7 @@ class DelayService:
 
     store: MessageStore
     delay_offsets: DelayOffsets
+    delivery: Delivery
     _: KW_ONLY
     scale: TimeScale
     clock_ms: Callable[[], int]
@@ -62,10 +67,7 @@ class DelayService:
 
     def deliver_due(self) -> bool:
         """Deliver what is due now; tell whether more is."""
-        turns = {
-            level: self._deliver_level(level, delay)
-            for level, delay in enumerate(self.store.delays, start=1)
-        }
+        turns = {level: self._deliver_level(level, delay) for level, delay in self._levels()}
         if any(delivered for _, delivered in turns.values()):
             try:
                 self.commit()
@@ -78,7 +80,15 @@ class DelayService:
                 self.delay_offsets.table[level] = offset
         return any(delivered == MOST_PER_TURN for _, delivered in turns.values())
 
-    def _deliver_level(self, level: int, delay_ms: int) -> tuple[int | None, int]:
+    def _levels(self) -> Iterator[tuple[int, float]]:
+        """Yield each level with its delay, ms; those of an earlier configuration are due too."""
+        delays = self.store.delays
+        yield from enumerate(delays, start=1)
+        for level in range(len(delays) + 1, MOST_LEVELS + 1):
+            if self.store.has_queue(SCHEDULE_TOPIC, level - 1):
+                yield level, math.inf
+
+    def _deliver_level(self, level: int, delay_ms: float) -> tuple[int | None, int]:
         """Append what is due; return the new offset, None without messages, and how many."""
         offset = self._within(level, self.delay_offsets.table.get(level, 0))
         entries = self.store.entries(SCHEDULE_TOPIC, level - 1, offset, MOST_PER_TURN)
@@ -99,30 +109,21 @@ class DelayService:
         return offset, delivered
 
     def _deliver(self, physical_offset: int) -> None:
-        """Append the copy; a record that cannot be one is passed over, with a line in the log.
+        """Append the copy; what can't be one is put aside, and what waits behind it goes on.
 
         Raises:
-            StoreError: It was not appended.
+            StoreError: The store takes nothing now.
         """
-        record = self.store.record_at(physical_offset)
-        try:
-            message = None if record is None else decode_record(record, decompress=False)[0]
-        except ProtocolError as error:
-            logger.error("delayed message at %d cannot be read: %s", physical_offset, error)
+        message, keep = stored_message(self.store, physical_offset), self.delivery.put_aside.keep
+        if message is None:
+            keep(None, physical_offset, "its record is damaged")
             return
-        place = None if message is None else real_place(message)
-        if message is None or place is None:
-            logger.error("no delayed message at %d: it is passed over", physical_offset)
+        place = real_place(message)
+        if place is None:
+            topic = message.properties.get(REAL_TOPIC, "")
+            keep(message, physical_offset, "it names no topic and queue", topic)
             return
-        topic, queue_id = place
-        append_copy(
-            self.store,
-            message,
-            topic=topic,
-            queue_id=queue_id,
-            properties=message.properties,
-            reconsume_times=message.reconsume_times,
-        )
+        self.delivery.deliver(message, *place, message.properties)
 
     def _within(self, level: int, offset: int) -> int:
         low = self.store.min_queue_offset(SCHEDULE_TOPIC, level - 1)

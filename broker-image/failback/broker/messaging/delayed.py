@@ -11,6 +11,8 @@ SendMessageProcessor.asyncConsumerSendMsgBack, apache/rocketmq 4.9.8.
 
 from __future__ import annotations
 
+import re
+import zlib
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -23,6 +25,7 @@ from failback.protocol.codes import (
     STORE_HOST_V6,
     TRANSACTION_MASK,
 )
+from failback.protocol.errors import ProtocolError
 from failback.protocol.message import (
     DELAY,
     REAL_QID,
@@ -30,12 +33,14 @@ from failback.protocol.message import (
     TAGS,
     MessageExt,
     decode_properties,
-    encode_properties,
+    decode_record,
+    join_properties,
     pack_host,
     tags_code,
 )
 
 SCHEDULE_TOPIC_BYTES: Final = SCHEDULE_TOPIC.encode()
+_QUEUE_ID: Final = re.compile(r"[0-9]{1,10}")
 _HOST_BITS: Final = BORN_HOST_V6 | STORE_HOST_V6
 
 
@@ -63,9 +68,21 @@ def waiting_place(properties: str, topic: str, queue_id: int, levels: int) -> Wa
 def real_place(message: MessageExt) -> tuple[str, int] | None:
     """Return topic and queue id that a delayed message is for; ``None`` if it does not say."""
     topic, queue_id = message.properties.get(REAL_TOPIC), message.properties.get(REAL_QID, "")
-    if not topic or not queue_id.isascii() or not queue_id.isdigit():
+    if not topic or _QUEUE_ID.fullmatch(queue_id) is None:
         return None
     return topic, int(queue_id)
+
+
+def stored_message(store: MessageStore, physical_offset: int) -> MessageExt | None:
+    """Return the message that begins there, its body as stored; ``None`` if it is damaged."""
+    record = store.record_at(physical_offset) if physical_offset >= 0 else None
+    try:
+        message = None if record is None else decode_record(record, decompress=False)[0]
+    except ProtocolError:
+        return None
+    if message is None or zlib.crc32(message.body) & 0x7FFFFFFF != message.body_crc:
+        return None
+    return message
 
 
 def append_copy(
@@ -84,13 +101,14 @@ def append_copy(
     Without ``transaction_type`` it keeps its own.
 
     Raises:
-        StoreError: As :meth:`MessageStore.append`.
+        MessageIllegal: It can't be a record: its place has no such name, or it is too long.
+        StoreError: The store takes nothing.
     """
     sys_flag = message.sys_flag & ~_HOST_BITS
     if transaction_type is not None:
         sys_flag = sys_flag & ~TRANSACTION_MASK | transaction_type
     return store.append(
-        topic=topic.encode(),
+        topic=topic.encode(errors="replace"),
         queue_id=queue_id,
         flag=message.flag,
         sys_flag=sys_flag,
@@ -98,7 +116,8 @@ def append_copy(
         born_host=pack_host(*message.born_host),
         reconsume_times=reconsume_times,
         body=message.body,
-        properties=encode_properties(properties).encode(),
+        properties=join_properties(properties).encode(errors="replace"),
         tags_code=tags_code(properties.get(TAGS)),
         prepared_transaction_offset=prepared_transaction_offset,
+        was_accepted=True,
     )

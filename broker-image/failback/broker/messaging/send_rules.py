@@ -16,7 +16,7 @@ from failback.broker.metadata.topics import (
     TRANS_HALF_TOPIC,
     TRANS_OP_HALF_TOPIC,
 )
-from failback.protocol.codes import SCHEDULE_TOPIC, ResponseCode
+from failback.protocol.codes import PUT_ASIDE_TOPIC, SCHEDULE_TOPIC, ResponseCode
 from failback.protocol.message import (
     CLUSTER,
     DELAY,
@@ -27,7 +27,7 @@ from failback.protocol.message import (
     TRAN_MSG,
     WAIT,
     decode_properties,
-    encode_properties,
+    join_properties,
 )
 
 FORBIDDEN_TOPICS: Final = frozenset(
@@ -38,6 +38,7 @@ FORBIDDEN_TOPICS: Final = frozenset(
         TRANS_CHECK_MAX_TIME_TOPIC,
         SELF_TEST_TOPIC,
         OFFSET_MOVED_TOPIC,
+        PUT_ASIDE_TOPIC,
     }
 )
 WAIT_KEY: Final = WAIT + NAME_END
@@ -106,7 +107,7 @@ def with_cluster(properties: str, cluster_property: str) -> str:
     if _find(properties, CLUSTER_KEY) >= 0:
         table = decode_properties(properties)
         table.pop(CLUSTER, None)
-        properties = encode_properties(table)
+        properties = join_properties(table)
     if not properties or properties[-1] == PROPERTY_END:
         return properties + cluster_property
     return properties + PROPERTY_END + cluster_property

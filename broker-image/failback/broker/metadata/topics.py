@@ -12,9 +12,20 @@ from msgspec.structs import replace
 
 from failback.broker.config.config import BrokerConfig
 from failback.broker.metadata.json_config import load_json_config, persist_json_config
-from failback.protocol.codes import PERM_INHERIT, PERM_READ, PERM_WRITE, SCHEDULE_TOPIC
+from failback.protocol.codes import (
+    PERM_INHERIT,
+    PERM_READ,
+    PERM_WRITE,
+    PUT_ASIDE_TOPIC,
+    SCHEDULE_TOPIC,
+)
 from failback.protocol.names import check_room, check_topic
-from failback.protocol.route import DataVersion, TopicConfig, TopicConfigSerializeWrapper
+from failback.protocol.route import (
+    DataVersion,
+    SubscriptionGroupConfig,
+    TopicConfig,
+    TopicConfigSerializeWrapper,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +79,7 @@ def system_topic_names(config: BrokerConfig) -> set[str]:
         TRANS_HALF_TOPIC,
         TRANS_OP_HALF_TOPIC,
         TRANS_CHECK_MAX_TIME_TOPIC,
+        PUT_ASIDE_TOPIC,
         config.msg_trace_topic_name,
     }
 
@@ -190,6 +202,17 @@ class TopicConfigManager:
         if topic not in self.table:
             check_topic(topic)
             check_room("topics", len(self.table), self._config.failback_max_topics)
+
+    def retry_topic(self, group: SubscriptionGroupConfig, topic_sys_flag: int = 0) -> TopicConfig:
+        """Return the retry topic of ``group``, with all queues that its retries are written to."""
+        queues = group.retry_queue_nums
+        name = RETRY_PREFIX + group.group_name
+        topic = self.create_in_send_back(name, queues, topic_sys_flag=topic_sys_flag)
+        reads, writes = max(topic.read_queue_nums, queues), max(topic.write_queue_nums, queues)
+        if (reads, writes) == (topic.read_queue_nums, topic.write_queue_nums):
+            return topic
+        logger.info("topic %s gets %d queues, as its group has", name, queues)
+        return self._created(replace(topic, read_queue_nums=reads, write_queue_nums=writes))
 
     def update(self, topic: TopicConfig) -> None:
         """Create or replace a topic. The caller registers it with the name servers.

@@ -26,6 +26,7 @@ from failback.broker.monitoring.statistics import BrokerStatistics
 from failback.broker.remoting.connection import BrokerConnection
 from failback.broker.remoting.server import RemotingServer
 from failback.broker.store.message_store import MessageStore
+from failback.protocol.codes import PUT_ASIDE_TOPIC
 from failback.protocol.message import DLQ_PREFIX, RETRY_PREFIX
 from failback.protocol.metric_families import (
     CONSUMERS,
@@ -53,6 +54,7 @@ from failback.protocol.metric_families import (
     PERMISSION,
     PERSIST_AGE,
     PRODUCERS,
+    PUT_ASIDE,
     REFUSED,
     REGRESSION_MESSAGES,
     REGRESSIONS,
@@ -150,6 +152,7 @@ class BrokerCollector(Collector):
             (NOT_BELIEVED, self.not_believed()),
             (OPEN_CONNECTIONS, self.server.limits.connections.total),
             (HELD_PULLS, self.held_pulls()),
+            (PUT_ASIDE, store.max_queue_offset(PUT_ASIDE_TOPIC, 0)),
         ]
         sync_age = self.sync_age_seconds()
         if sync_age is not None:

@@ -14,6 +14,8 @@ from failback.broker.config.config import BrokerConfig
 from failback.broker.config.identity import BrokerIdentity
 from failback.broker.filters.consumer_filters import ConsumerFilterManager
 from failback.broker.ha.service import HaService
+from failback.broker.messaging.delivery import Delivery
+from failback.broker.messaging.put_aside import PutAside
 from failback.broker.messaging.topic_admission import TopicAdmission
 from failback.broker.messaging.transactions.check import TransactionCheck
 from failback.broker.messaging.transactions.half_messages import HalfMessages
@@ -108,6 +110,8 @@ class Parts:
     calls: ClientCalls = field(init=False)
     admission: TopicAdmission = field(init=False)
     gate: DurabilityGate = field(init=False)
+    put_aside: PutAside = field(init=False)
+    delivery: Delivery = field(init=False)
     halves: HalfMessages = field(init=False)
     transaction_check: TransactionCheck = field(init=False)
     stats_items: StatsItems = field(init=False)
@@ -122,9 +126,12 @@ class Parts:
         self.calls = ClientCalls(self.server.limits)
         self.admission = self.build(TopicAdmission)
         self.gate = self.build(DurabilityGate)
+        self.put_aside = self.build(PutAside)
+        self.delivery = self.build(Delivery)
         self.halves = HalfMessages(
             self.store,
             self.topics,
+            self.delivery,
             store_host=self.identity.store_host,
             clock_ms=self.clock_ms,
             on_append=self.server.note_append,

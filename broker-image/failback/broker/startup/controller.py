@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from failback.broker.cluster.hand_back import HandBack
+from failback.broker.cluster.log_news import LogNews
 from failback.broker.cluster.members import Members
 from failback.broker.cluster.outer_api import BrokerOuterApi, RegisterResult
 from failback.broker.cluster.registration import FIRST_DELAY_MS, Registration
@@ -108,6 +109,14 @@ class BrokerController:
             self.delay_offsets,
             own_address=identity.address,
             is_guarded=lambda: config.failback_guard_slave_offsets,
+            deletions_heard=lambda: self.log_news.deletions,
+        )
+        self.log_news = LogNews(
+            self.topics,
+            self.groups,
+            self.offsets,
+            scale=self._scale,
+            synchronise=self._synchronise,
         )
         self.members = Members(lambda: config.members)
         self.hand_back = HandBack(
@@ -269,6 +278,8 @@ class BrokerController:
             self.offsets.load()
             self.filters.load()
             self.delay_offsets.load()
+            if self.identity.is_slave:
+                self.store.deletions.hear(self.log_news.deleted, self.log_news.met_queue)
         except BaseException:
             self.store.close()
             raise
@@ -318,8 +329,7 @@ class BrokerController:
             gc.freeze()
             loops.create_task(self.scheduler.run())
             loops.create_task(self.cleaning.run())
-            if not self.identity.is_slave:
-                loops.create_task(self.delays.run())
+            loops.create_task(self.log_news.run() if self.identity.is_slave else self.delays.run())
 
     def _schedule(self) -> None:
         config, jobs, every = self.config, self.scheduler, self.housekeeping.every

@@ -43,6 +43,7 @@ from failback.broker.store.upkeep.flush import FlushService
 from failback.broker.store.upkeep.opening import StoreOpening
 from failback.broker.store.upkeep.recovery import RecoveryReport
 from failback.broker.store.writing.appending import Appender
+from failback.broker.store.writing.deletions import Deletions
 from failback.broker.store.writing.dispatch import Dispatcher, delay_table
 from failback.broker.store.writing.late_work import LateWork
 
@@ -93,7 +94,7 @@ class MessageStore(StoreReader):
         log, queues = CommitLog(log_files), QueueTable(files, config)
         delays = delay_table(config.message_delay_level, config.delay_scale)
         writer = EntryWriter(self._late_failure)
-        dispatcher = Dispatcher(log, queues.find_or_create, writer.add, delays)
+        dispatcher = Dispatcher(log, queues, writer.add, delays)
         self._checkpoint = StoreCheckpoint(files, config.root / "checkpoint")
         self._flush = FlushService(
             files,
@@ -122,6 +123,15 @@ class MessageStore(StoreReader):
         self.append = appender.append
         self.append_batch = appender.append_batch
         self.append_encoded_batch = appender.append_encoded_batch
+        self.deletions = Deletions(
+            config,
+            queues,
+            dispatcher,
+            appender,
+            settle=self._settle,
+            make_durable=self._make_durable,
+        )
+        self.delete_topic = self.deletions.delete_topic
         self._late = LateWork(self._dispatch, _GATHER_SECONDS)
         self._append_listeners: list[Callable[[], None]] = []
         self._unlock: Callable[[], None] | None = None
@@ -390,16 +400,17 @@ class MessageStore(StoreReader):
 
     def clean_expired_queues(self) -> None:
         """Delete the queues whose last message the log no longer holds; they begin again at 0."""
-        self._dispatch_all()
-        self._write_entries()
+        self._settle()
         self._queues.delete_expired(self._log.min_offset)
 
     def expire_by_hand(self) -> None:
         """Let the next rounds of :meth:`expire` delete old files at any hour."""
         self._expiry.order()
 
-    def delete_topic(self, topic: str) -> None:
-        """Delete the queues of ``topic``; the log keeps the records."""
+    def _settle(self) -> None:
         self._dispatch_all()
         self._write_entries()
-        self._queues.delete_topic(topic)
+
+    def _make_durable(self) -> None:
+        self.commit_pending()
+        self.flush()

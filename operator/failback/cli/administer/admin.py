@@ -29,7 +29,9 @@ from failback.cli.shared.errors import INCONCLUSIVE, guarded
 from failback.cli.shared.options import JsonOption, NamesrvOption, RootOption
 from failback.cli.shared.output import print_json, print_table, say
 from failback.client.remoting.addresses import addresses_of
+from failback.protocol.codes import PUT_ASIDE_TOPIC
 from failback.protocol.errors import ConfigError
+from failback.protocol.message import PUT_ASIDE_FOR, PUT_ASIDE_OFFSET, PUT_ASIDE_REASON
 
 if TYPE_CHECKING:
     from failback.client.admin.admin import AdminClient
@@ -398,6 +400,53 @@ def query_msg_by_unique_key(
 ) -> None:
     """Show where a message is; two lines are two records, of a producer that sent it again."""
     _show_messages(namesrv, root, json, topic, message_id, unique=True)
+
+
+@command(
+    "putAside", "failback admin putAside -b broker-a", "failback admin putAside -b broker-a -c 5"
+)
+def put_aside(
+    broker: BrokerOption,
+    count: Annotated[
+        int, typer.Option("--count", "-c", metavar="N", min=1, help="The newest so many.")
+    ] = 32,
+    namesrv: NamesrvOption = "",
+    root: RootOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Show messages that a broker could not deliver: what they were for, and what prevented it.
+
+    Retries that can't be delivered are in their group's dead letters instead.
+    """
+
+    async def question(admin: AdminClient, addr: str) -> list[dict[str, Any]]:
+        end = await admin.max_offset(addr, PUT_ASIDE_TOPIC, 0)
+        first = max(await admin.min_offset(addr, PUT_ASIDE_TOPIC, 0), end - count)
+        rows = []
+        for offset in range(first, end):
+            page = await admin.consume_queue(addr, PUT_ASIDE_TOPIC, 0, offset, 1)
+            for entry in page.queue_data:
+                message = await admin.view_message(addr, entry.physic_offset)
+                known = message.properties
+                rows.append(
+                    {
+                        "offset": offset,
+                        "stored": message.store_timestamp,
+                        "topic": known.get(PUT_ASIDE_FOR, ""),
+                        "reason": known.get(PUT_ASIDE_REASON, ""),
+                        "record": known.get(PUT_ASIDE_OFFSET, ""),
+                        "bytes": len(message.body),
+                        "id": message.msg_id,
+                        "keys": message.keys or "",
+                    }
+                )
+        return rows
+
+    rows = _ask_broker(broker, namesrv, root, question)
+    if not rows and not json:
+        say(f"{broker} has put no message aside")
+        return
+    _show(("OFFSET", "STORED", "TOPIC", "REASON", "RECORD", "BYTES", "ID", "KEYS"), rows, json)
 
 
 def _show_messages(

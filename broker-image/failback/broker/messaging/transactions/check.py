@@ -14,6 +14,7 @@ from __future__ import annotations
 import itertools
 import logging
 import random
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
@@ -30,10 +31,11 @@ from failback.broker.messaging.transactions.half_messages import (
 from failback.broker.metadata.offsets.consumer_offset_manager import ConsumerOffsetManager
 from failback.broker.metadata.topics import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from failback.broker.remoting.connection import BrokerConnection
+from failback.broker.store.log.results import MessageIllegal
 from failback.broker.store.message_store import MessageStore
 from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand
-from failback.protocol.errors import StoreError
+from failback.protocol.errors import ProtocolError, StoreError
 from failback.protocol.headers import CheckTransactionStateRequestHeader
 from failback.protocol.message import (
     PGROUP,
@@ -42,12 +44,14 @@ from failback.protocol.message import (
     UNIQ_KEY,
     MessageExt,
     encode_record,
+    join_properties,
     offset_msg_id,
     pack_host,
 )
 
 logger = logging.getLogger(__name__)
 
+_NUMBER: Final = re.compile(r"-?[0-9]{1,18}")
 GROUP: Final = "CID_RMQ_SYS_TRANS"
 OPS_PER_READ: Final = 32
 MOST_HALVES: Final = 2_000
@@ -151,9 +155,10 @@ class TransactionCheck:
 
     def _judge(self, offset: int, ops: Ops, half_start: int, began: int) -> int | None:
         """Return 1 when a producer was asked, 0 when the message is passed, ``None`` to stop."""
-        ((physical_offset, _, _),) = self.store.entries(TRANS_HALF_TOPIC, HALF_QUEUE, offset, 1)
-        half = self.halves.message_at(physical_offset)
+        entries = self.store.entries(TRANS_HALF_TOPIC, HALF_QUEUE, offset, 1)
+        half = self.halves.message_at(entries[0][0]) if entries else None
         if half is None:
+            self.halves.put_aside(entries[0][0] if entries else -1)
             return 0
         if half.store_timestamp >= began:
             return None
@@ -177,7 +182,14 @@ class TransactionCheck:
         while self._read_ops(ops, half_start):  # until nothing can say any more that it has ended
             if ops.is_ended(offset):
                 return 0
-        self._ask(half, properties, times + 1)
+        try:
+            self._ask(half, properties, times + 1)
+        except MessageIllegal as error:
+            logger.error("transaction %s can't be put back: %s", half.msg_id, error)
+            self.halves.give_up(half)
+            return 0
+        except ProtocolError as error:  # put back it is: it will be given up in its time
+            logger.error("transaction %s can't be asked about: %s", half.msg_id, error)
         return 1
 
     @property
@@ -190,7 +202,11 @@ class TransactionCheck:
         first = _number(properties.get(PREPARED_QUEUE_OFFSET))
         if first is None or not ops.is_ended(first):
             properties.setdefault(PREPARED_QUEUE_OFFSET, str(half.queue_offset))
-            self.halves.put_back(half, properties)
+            try:
+                self.halves.put_back(half, properties)
+            except MessageIllegal as error:
+                logger.error("transaction %s can't be put back: %s", half.msg_id, error)
+                self.halves.give_up(half)
         return 0
 
     def _ask(self, half: MessageExt, properties: dict[str, str], times: int) -> None:
@@ -214,7 +230,7 @@ class TransactionCheck:
             topic=properties.get(REAL_TOPIC, half.topic),
             queue_id=_number(properties.get(REAL_QID)) or 0,
             body=half.body,
-            properties=properties,
+            properties=join_properties(properties),
             queue_offset=again.queue_offset,
             physical_offset=again.physical_offset,
             born_timestamp=half.born_timestamp,
@@ -240,6 +256,4 @@ def _half_offset(op: MessageExt | None) -> int | None:
 
 def _number(text: str | None) -> int | None:
     """Return a whole number of the property's text, ``None`` if it is something else."""
-    if text is None or not text.isascii() or not text.lstrip("-").isdigit():
-        return None
-    return int(text)
+    return int(text) if text is not None and _NUMBER.fullmatch(text) else None

@@ -15,7 +15,13 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
-from failback.broker.messaging.delayed import append_copy, real_place, waiting_place
+from failback.broker.messaging.delayed import (
+    append_copy,
+    real_place,
+    stored_message,
+    waiting_place,
+)
+from failback.broker.messaging.delivery import Delivery
 from failback.broker.metadata.topics import (
     TRANS_CHECK_MAX_TIME_TOPIC,
     TRANS_HALF_TOPIC,
@@ -30,7 +36,6 @@ from failback.protocol.codes import (
     SCHEDULE_TOPIC,
     TRANSACTION_COMMIT,
 )
-from failback.protocol.errors import ProtocolError
 from failback.protocol.message import (
     PGROUP,
     REAL_QID,
@@ -39,8 +44,8 @@ from failback.protocol.message import (
     WAIT,
     MessageExt,
     decode_properties,
-    decode_record,
     encode_properties,
+    join_properties,
     tags_code,
 )
 
@@ -56,7 +61,7 @@ def half_properties(properties: str, topic: str, queue_id: int) -> str:
     """Return the properties of the half message of one for queue ``queue_id`` of ``topic``."""
     table = decode_properties(properties)
     table |= {REAL_TOPIC: topic, REAL_QID: str(queue_id)}
-    return encode_properties(table)
+    return join_properties(table)
 
 
 class WrongTransaction(Exception):
@@ -69,6 +74,7 @@ class HalfMessages:
 
     store: MessageStore
     topics: TopicConfigManager
+    delivery: Delivery
     _: KW_ONLY
     store_host: bytes
     clock_ms: Callable[[], int]
@@ -94,14 +100,12 @@ class HalfMessages:
 
     def message_at(self, physical_offset: int) -> MessageExt | None:
         """Return the message that begins there, its body as stored."""
-        record = self.store.record_at(physical_offset) if physical_offset >= 0 else None
-        try:
-            return None if record is None else decode_record(record, decompress=False)[0]
-        except ProtocolError:
-            return None
+        return stored_message(self.store, physical_offset)
 
     def commit(self, half: MessageExt) -> None:
         """Store the message in its real place, or where it waits if it is delayed.
+
+        One that can't be stored there is put aside: its transaction has ended all the same.
 
         Raises:
             WrongTransaction: The half message does not say where that is.
@@ -112,16 +116,14 @@ class HalfMessages:
             raise WrongTransaction("the half message names no topic")
         (topic, queue_id), properties = place, dict(half.properties)
         levels = len(self.store.delays)
-        waiting = waiting_place(encode_properties(properties), topic, queue_id, levels)
+        waiting = waiting_place(join_properties(properties), topic, queue_id, levels)
         if waiting is not None:
             topic, (queue_id, properties) = SCHEDULE_TOPIC, waiting
-        append_copy(
-            self.store,
+        self.delivery.deliver(
             half,
-            topic=topic,
-            queue_id=queue_id,
-            properties=properties,
-            reconsume_times=half.reconsume_times,
+            topic,
+            queue_id,
+            properties,
             transaction_type=TRANSACTION_COMMIT,
             prepared_transaction_offset=half.physical_offset,
         )
@@ -152,6 +154,7 @@ class HalfMessages:
         """Store a half message again at the end of its queue; the old one is passed by.
 
         Raises:
+            MessageIllegal: Its properties have become too long.
             StoreError: It was not appended.
         """
         appended = append_copy(
@@ -172,14 +175,16 @@ class HalfMessages:
             StoreError: It was not appended.
         """
         self._topic(TRANS_CHECK_MAX_TIME_TOPIC)
-        append_copy(
-            self.store,
-            half,
-            topic=TRANS_CHECK_MAX_TIME_TOPIC,
-            queue_id=0,
-            properties=half.properties,
-            reconsume_times=half.reconsume_times,
-        )
+        self.delivery.deliver(half, TRANS_CHECK_MAX_TIME_TOPIC, 0, half.properties)
+        self.on_append()
+
+    def put_aside(self, physical_offset: int) -> None:
+        """Keep that the half message there is damaged.
+
+        Raises:
+            StoreError: It was not appended.
+        """
+        self.delivery.put_aside.keep(None, physical_offset, "its half message is damaged")
         self.on_append()
 
     def ensure_half_topic(self) -> None:

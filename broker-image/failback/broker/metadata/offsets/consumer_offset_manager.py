@@ -14,10 +14,15 @@ from failback.broker.metadata.json_config import (
     persist_json_config,
     persist_json_config_atomically,
 )
+from failback.broker.metadata.offsets.offset_deletions import (
+    OffsetDeletions,
+    of_group,
+    of_topic,
+)
 from failback.broker.metadata.offsets.regressions import OffsetRegressions
 from failback.protocol.errors import ProtocolError
 from failback.protocol.names import NameRefused, check_group, check_room, check_topic
-from failback.protocol.route import ConsumerOffsetTable, parse_offset_table
+from failback.protocol.route import ConsumerOffsetTable, split_offset_key
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +64,7 @@ class ConsumerOffsetManager:
         self._is_topic, self._is_group = is_topic, is_group
         self._writing = threading.Lock()
         self.table: OffsetTable = {}
+        self.deletions = OffsetDeletions()
         self._rows = 0
         """At most as many as there are, where others changed the table."""
         self._keys_at_count = -1
@@ -144,10 +150,31 @@ class ConsumerOffsetManager:
         """Return the groups that have offsets on ``topic``."""
         return {group for name, group in self._keys() if name == topic}
 
-    def remove_group(self, group: str) -> None:
-        """Forget every offset of ``group``."""
-        for topic in self.topics_of(group):
-            del self.table[f"{topic}{_SEPARATOR}{group}"]
+    def remove_group(self, group: str, at_ms: int) -> None:
+        """Forget every offset of ``group``, for good: see :mod:`.offset_deletions`."""
+        self._delete(of_group(group), at_ms)
+
+    def remove_topic(self, topic: str, at_ms: int) -> None:
+        """Forget the offsets of all groups on ``topic``, for good."""
+        self._delete(of_topic(topic), at_ms)
+
+    def take_deletions(self, told: ConsumerOffsetTable) -> Mapping[str, Mapping[int, int]]:
+        """Delete here too what the master says is deleted.
+
+        Returns its offsets, but for those of a time before a deletion that is known here.
+        """
+        for deleted, at_ms in self.deletions.newer(told.deletions):
+            self._delete(deleted, at_ms)
+        return self.deletions.known_to(told.offset_table, told.deletions)
+
+    def _delete(self, deleted: str, at_ms: int) -> None:
+        if not self.deletions.note(deleted, at_ms):
+            return
+        topic, group = split_offset_key(deleted)
+        for key in list(self.table):
+            its_topic, its_group = split_offset_key(key)
+            if (its_topic == topic) if topic else (its_group == group):
+                del self.table[key]
 
     def merge_from_master(self, table: Mapping[str, Mapping[int, int]]) -> None:
         """Take over a master's table as SlaveSynchronize does, compared with nothing.
@@ -161,7 +188,10 @@ class ConsumerOffsetManager:
 
     def to_json(self) -> bytes:
         """Return the body that answers GET_ALL_CONSUMER_OFFSET."""
-        return ConsumerOffsetTable(self.table).to_json(unquoted_int_keys=True)
+        return self._to_body().to_json(unquoted_int_keys=True)
+
+    def _to_body(self) -> ConsumerOffsetTable:
+        return ConsumerOffsetTable(self.table, self.deletions.table or None)
 
     def load(self) -> None:
         """Read the file, or its ``.bak``; with neither the table is empty.
@@ -169,7 +199,10 @@ class ConsumerOffsetManager:
         Raises:
             CorruptStore: Both are there and unreadable.
         """
-        self.table = load_json_config(self._path, parse_offset_table) or {}
+        loaded = load_json_config(self._path, ConsumerOffsetTable.from_json)
+        loaded = loaded or ConsumerOffsetTable()
+        self.table = loaded.offset_table
+        self.deletions = OffsetDeletions(loaded.deletions)
         self._rows = sum(map(len, self.table.values()))
 
     def persist(self) -> None:
@@ -192,7 +225,7 @@ class ConsumerOffsetManager:
             self.persist()
 
     def _to_text(self) -> str:
-        return ConsumerOffsetTable(self.table).to_json(pretty=True).decode()
+        return self._to_body().to_json(pretty=True).decode()
 
     def _write(self, text: str) -> None:
         persist = persist_json_config_atomically if self._is_atomic() else persist_json_config

@@ -15,10 +15,13 @@ from failback.broker.config.identity import BrokerIdentity
 from failback.broker.messaging.send_rules import SendRefused, check_topic_name
 from failback.broker.metadata.groups import SubscriptionGroupManager
 from failback.broker.metadata.offsets.consumer_offset_manager import ConsumerOffsetManager
-from failback.broker.metadata.topics import TopicConfigManager, system_topic_names
+from failback.broker.metadata.retry_queues import RetryQueues
+from failback.broker.metadata.topics import RETRY_PREFIX, TopicConfigManager, system_topic_names
 from failback.broker.processors.registry import handles
 from failback.broker.remoting.connection import BrokerConnection
 from failback.broker.remoting.server import Answer
+from failback.broker.store.log.deletion import Deleted
+from failback.broker.store.log.results import MessageIllegal
 from failback.broker.store.message_store import MessageStore
 from failback.client.files import rewrite_file
 from failback.protocol.codes import RequestCode, ResponseCode
@@ -69,10 +72,12 @@ class AdminProcessor:
     clock_ms: Callable[[], int]
     config_version: DataVersion = field(init=False)
     system_topics: set[str] = field(init=False)
+    retry_queues: RetryQueues = field(init=False)
 
     def __post_init__(self) -> None:
         self.config_version = DataVersion(self.clock_ms(), 0)
         self.system_topics = system_topic_names(self.config)
+        self.retry_queues = RetryQueues(self.topics, self.groups, self.store.queues)
 
     # --- topics ----------------------------------------------------------------------------
 
@@ -92,6 +97,8 @@ class AdminProcessor:
             topic_filter_type=filter_type_of(header.topic_filter_type or "SINGLE_TAG"),
             topic_sys_flag=header.topic_sys_flag or 0,
         )
+        if topic.topic_name.startswith(RETRY_PREFIX):
+            topic = self.retry_queues.of_new_topic(topic)
         self.topics.update(topic)
         return self._registered(request, topic)
 
@@ -115,8 +122,13 @@ class AdminProcessor:
         refusal = self._refuse_change(header.topic)
         if refusal is not None:
             return request.response(ResponseCode.SYSTEM_ERROR, refusal)
+        # The log says it first: should it not take that, nothing is deleted.
+        is_known = header.topic in self.topics.table or self.store.has_topic(header.topic)
+        said = self.store.delete_topic(header.topic) if is_known else None
         self.topics.delete(header.topic)
-        self.store.delete_topic(header.topic)
+        if said is not None:
+            self.offsets.remove_topic(header.topic, said.at_ms)
+            self.offsets.persist()
         return request.response(ResponseCode.SUCCESS)
 
     @handles(RequestCode.GET_ALL_TOPIC_CONFIG)
@@ -127,13 +139,21 @@ class AdminProcessor:
     # --- groups ----------------------------------------------------------------------------
 
     @handles(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP)
-    def update_group(self, connection: BrokerConnection, request: RemotingCommand) -> Answer:
+    def update_group(
+        self, connection: BrokerConnection, request: RemotingCommand
+    ) -> Answer | Awaitable[Answer]:
+        """Create or change a group; its retry topic gets as many queues."""
         if self.identity.is_slave:
             remark = "a slave takes its groups from its master: change them there"
             return request.response(ResponseCode.SYSTEM_ERROR, remark)
         logger.info("group configuration from %s", connection.address)
-        self.groups.update(SubscriptionGroupConfig.from_json(request.body))
-        return request.response(ResponseCode.SUCCESS)
+        group = SubscriptionGroupConfig.from_json(request.body)
+        self.groups.update(group)
+        topic = self.retry_queues.of_new_group(group)
+        if topic is None:
+            return request.response(ResponseCode.SUCCESS)
+        self.topics.update(topic)
+        return self._registered(request, topic)
 
     @handles(RequestCode.DELETE_SUBSCRIPTIONGROUP, DeleteSubscriptionGroupRequestHeader)
     def delete_group(
@@ -142,10 +162,26 @@ class AdminProcessor:
         if self.identity.is_slave:
             remark = "a slave takes its groups from its master: change them there"
             return request.response(ResponseCode.SYSTEM_ERROR, remark)
-        self.groups.delete(header.group_name)
-        if header.wants_offsets_removed():
-            self.offsets.remove_group(header.group_name)
+        group, with_offsets = header.group_name, header.wants_offsets_removed()
+        if group in self.groups.table or (with_offsets and self.offsets.topics_of(group)):
+            at_ms = self._say_deleted(group, with_offsets=with_offsets)
+            self.groups.delete(group)
+            if with_offsets:
+                self.offsets.remove_group(group, at_ms)
+                self.offsets.persist()
         return request.response(ResponseCode.SUCCESS)
+
+    def _say_deleted(self, group: str, *, with_offsets: bool) -> int:
+        """Let slaves know by the log that a group goes; return when, ms.
+
+        Raises:
+            StoreError: The log does not take it.
+        """
+        kind = Deleted.GROUP_AND_OFFSETS if with_offsets else Deleted.GROUP
+        try:
+            return self.store.deletions.say(kind, group).at_ms
+        except MessageIllegal:  # a name as no record can have; slaves learn of it when they ask
+            return self.clock_ms()
 
     @handles(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
     def all_groups(self, _connection: BrokerConnection, request: RemotingCommand) -> Answer:

@@ -22,7 +22,7 @@ from failback.broker.metadata.topics import TopicConfigManager
 from failback.broker.processors.registry import handles
 from failback.broker.remoting.connection import BrokerConnection
 from failback.broker.remoting.server import Answer
-from failback.protocol.codes import PERM_READ, PERM_WRITE, RequestCode, ResponseCode
+from failback.protocol.codes import RequestCode, ResponseCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import ProtocolError
 from failback.protocol.headers import (
@@ -31,7 +31,6 @@ from failback.protocol.headers import (
     UnregisterClientRequestHeader,
     from_ext,
 )
-from failback.protocol.message import RETRY_PREFIX
 from failback.protocol.names import check_client_id, check_group, check_room, is_topic
 from failback.protocol.route import (
     CheckClientRequestBody,
@@ -118,12 +117,7 @@ class ClientProcessor:
     def _register_consumer(self, consumer: ConsumerData, member: Member[BrokerConnection]) -> None:
         group = self.groups.find(consumer.group_name)
         if group is not None:
-            self.topics.create_in_send_back(
-                RETRY_PREFIX + consumer.group_name,
-                group.retry_queue_nums,
-                PERM_READ | PERM_WRITE,
-                1 if consumer.unit_mode else 0,
-            )
+            self.topics.retry_topic(group, 1 if consumer.unit_mode else 0)
         notify = group is None or group.notify_consumer_ids_changed_enable
         self.consumers.register(consumer, member, notify=notify)
         name = consumer.group_name

@@ -69,7 +69,7 @@ from failback.protocol.headers import (
     envelope_decoder,
     from_ext,
 )
-from failback.protocol.message import encode_properties, tags_code
+from failback.protocol.message import join_properties, tags_code
 
 logger = logging.getLogger(__name__)
 
@@ -265,7 +265,7 @@ class SendProcessor:
             waiting = waiting_place(properties, target.config.topic_name, queue_id, levels)
             if waiting is not None:
                 topic, place = SCHEDULE_TOPIC_BYTES, waiting.queue_id
-                stored = encode_properties(waiting.properties)
+                stored = join_properties(waiting.properties)
         appended = self._store.append(
             topic=topic,
             queue_id=place,

@@ -11,15 +11,16 @@ from typing import Final
 
 from failback.broker.config.config import BrokerConfig
 from failback.broker.messaging.delayed import append_copy, waiting_place
+from failback.broker.messaging.put_aside import PutAside
 from failback.broker.messaging.send_rules import SendRefused
 from failback.broker.metadata.groups import SubscriptionGroupManager
-from failback.broker.metadata.topics import DLQ_PREFIX, RETRY_PREFIX, TopicConfigManager
+from failback.broker.metadata.topics import DLQ_PREFIX, TopicConfigManager
 from failback.broker.monitoring.statistics import BrokerStatistics
 from failback.broker.processors.registry import handles
 from failback.broker.remoting.server import Answer, RemotingServer
-from failback.broker.store.log.results import PutRefused
+from failback.broker.store.log.results import MessageIllegal, PutRefused
 from failback.broker.store.message_store import MessageStore
-from failback.protocol.codes import PERM_READ, PERM_WRITE, SCHEDULE_TOPIC, RequestCode, ResponseCode
+from failback.protocol.codes import PERM_WRITE, SCHEDULE_TOPIC, RequestCode, ResponseCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import StoreError
 from failback.protocol.headers import ConsumerSendMsgBackRequestHeader
@@ -30,9 +31,9 @@ from failback.protocol.message import (
     WAIT,
     MessageExt,
     decode_record,
-    encode_properties,
+    join_properties,
 )
-from failback.protocol.route import SubscriptionGroupConfig, TopicConfig
+from failback.protocol.route import SubscriptionGroupConfig
 
 FIRST_LEVEL: Final = 3
 """Delay level of a first retry; each later one waits a level longer."""
@@ -51,6 +52,7 @@ class SendBackProcessor:
     topics: TopicConfigManager
     groups: SubscriptionGroupManager
     statistics: BrokerStatistics
+    put_aside: PutAside
 
     @handles(RequestCode.CONSUMER_SEND_MSG_BACK, ConsumerSendMsgBackRequestHeader)
     def send_back(
@@ -84,7 +86,7 @@ class SendBackProcessor:
         if group.retry_queue_nums <= 0:
             return
         unit_flag = _UNIT_SUBSCRIPTION if header.unit_mode else 0
-        retry = self._topic(RETRY_PREFIX + header.group, group.retry_queue_nums, unit_flag)
+        retry = self.topics.retry_topic(group, unit_flag)
         if not retry.perm & PERM_WRITE:
             remark = f"the topic[{retry.topic_name}] sending message is forbidden"
             raise SendRefused(ResponseCode.NO_PERMISSION, remark)
@@ -95,7 +97,7 @@ class SendBackProcessor:
         properties[WAIT] = "false"
         if _is_over(header, group, message.reconsume_times, version):
             properties[DELAY] = "0"
-            dead = self._topic(DLQ_PREFIX + header.group, 1, 0)
+            dead = self.topics.create_in_send_back(DLQ_PREFIX + header.group, 1)
             self._append(message, dead.topic_name, 0, properties)
         else:
             level = header.delay_level or FIRST_LEVEL + message.reconsume_times
@@ -103,9 +105,6 @@ class SendBackProcessor:
             queue_id = random.randrange(group.retry_queue_nums)
             self._append(message, retry.topic_name, queue_id, properties)
         self.statistics.sent_back[f"{properties[RETRY_TOPIC]}@{header.group}"] += 1
-
-    def _topic(self, name: str, queues: int, sys_flag: int) -> TopicConfig:
-        return self.topics.create_in_send_back(name, queues, PERM_READ | PERM_WRITE, sys_flag)
 
     def _message_at(self, physical_offset: int) -> MessageExt:
         record = self.store.record_at(physical_offset) if physical_offset >= 0 else None
@@ -117,21 +116,28 @@ class SendBackProcessor:
     def _append(
         self, message: MessageExt, topic: str, queue_id: int, properties: dict[str, str]
     ) -> None:
+        wanted = topic
         waiting = waiting_place(
-            encode_properties(properties), topic, queue_id, len(self.store.delays)
+            join_properties(properties), topic, queue_id, len(self.store.delays)
         )
         if waiting is not None:
             topic, (queue_id, properties) = SCHEDULE_TOPIC, waiting
-        appended = append_copy(
-            self.store,
-            message,
-            topic=topic,
-            queue_id=queue_id,
-            properties=properties,
-            reconsume_times=message.reconsume_times + 1,
-        )
-        self.statistics.put_messages += 1
-        self.statistics.put_bytes += appended.end_offset - appended.physical_offset
+        try:
+            appended = append_copy(
+                self.store,
+                message,
+                topic=topic,
+                queue_id=queue_id,
+                properties=properties,
+                reconsume_times=message.reconsume_times + 1,
+            )
+        except MessageIllegal as error:
+            # With what a retry says of itself its properties are too long. Its consumer would
+            # only try again, and hold up what it has to handle besides.
+            self.put_aside.keep(message, message.physical_offset, str(error), wanted)
+        else:
+            self.statistics.put_messages += 1
+            self.statistics.put_bytes += appended.end_offset - appended.physical_offset
         self.server.note_append()
 
 

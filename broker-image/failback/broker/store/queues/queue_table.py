@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from failback.broker.store.config import ENTRY_BYTES, StoreConfig
@@ -27,6 +28,8 @@ class QueueTable:
         self.open_files = OpenFiles(files, config.max_mapped_queue_files)
         self._queues: dict[tuple[bytes, int], ConsumeQueue] = {}
         self._topics: dict[str, dict[int, ConsumeQueue]] = {}
+        self.on_new: Callable[[str], None] | None = None
+        """Called with the topic of each queue that is made."""
 
     def load(self) -> None:
         """Find the queues on disk and where they end.
@@ -50,6 +53,9 @@ class QueueTable:
     def get(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         queues = self._topics.get(topic)
         return queues.get(queue_id) if queues is not None else None
+
+    def has_topic(self, topic: str) -> bool:
+        return topic in self._topics
 
     def find(self, topic: bytes, queue_id: int) -> ConsumeQueue | None:
         """As :meth:`get`, by the topic's bytes."""
@@ -81,6 +87,8 @@ class QueueTable:
         queue.is_schedule = name == SCHEDULE_TOPIC
         self._queues[topic, queue_id] = queue
         self._topics.setdefault(name, {})[queue_id] = queue
+        if self.on_new is not None:
+            self.on_new(name)
         return queue
 
     def __iter__(self) -> Iterator[ConsumeQueue]:
@@ -121,12 +129,46 @@ class QueueTable:
         for queue in self:
             queue.destroy()
 
-    def delete_topic(self, topic: str) -> None:
-        """Delete the topic's queues and their files. The log keeps the records."""
-        for queue in self._topics.pop(topic, {}).values():
-            queue.destroy()
-            del self._queues[topic.encode(errors="surrogateescape"), queue.queue_id]
-        self._files.remove_directory(self._directory / topic)
+    def delete_topic(self, topic: str, before: int | None = None) -> None:
+        """Delete the topic's queues and their files. The log keeps the records.
+
+        With ``before`` only queues all of whose records lie before that physical offset: others
+        are of the life that began there.
+        """
+        for queue in list(self._topics.get(topic, {}).values()):
+            if before is None or queue.max_physical_offset <= before:
+                self._remove(queue)
+
+    def forget_unused(self, topic: bytes, queue_id: int) -> None:
+        """Forget a queue that was made for a record that takes no offset, if it has none."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is not None and not queue.next_offset:
+            self._remove(queue)
+
+    def begin_again(self, queue: ConsumeQueue) -> ConsumeQueue:
+        """Delete a queue and return a new one in its place, which begins at offset 0."""
+        self._remove(queue)
+        return self._create(queue.topic_piece[1:], queue.queue_id)
+
+    def _remove(self, queue: ConsumeQueue) -> None:
+        had_files, directory = bool(queue.files.files), queue.files.directory
+        queue.destroy()
+        if had_files:
+            self._sync_nearest(directory)
+        del self._queues[queue.topic_piece[1:], queue.queue_id]
+        of_topic = self._topics[queue.topic]
+        del of_topic[queue.queue_id]
+        self._files.remove_directory(directory)
+        if not of_topic:
+            del self._topics[queue.topic]
+            self._files.remove_directory(self._directory / queue.topic)
+
+    def _sync_nearest(self, directory: Path) -> None:
+        """Make it last that files are gone: a power loss must not bring them back."""
+        for each in (directory, *directory.parents):
+            with contextlib.suppress(FileNotFoundError):
+                self._files.sync_directory(each)
+                return
 
     def delete_expired(self, min_physical_offset: int) -> None:
         """Delete the queues whose last entry lies before a physical offset, files and all.
@@ -138,13 +180,7 @@ class QueueTable:
             if queue.is_schedule or last is None or last[0] >= min_physical_offset:
                 continue
             logger.warning("%s queue %d has expired and is deleted", queue.topic, queue.queue_id)
-            queue.destroy()
-            del self._queues[queue.topic.encode(errors="surrogateescape"), queue.queue_id]
-            of_topic = self._topics[queue.topic]
-            del of_topic[queue.queue_id]
-            if not of_topic:
-                del self._topics[queue.topic]
-                self._files.remove_directory(self._directory / queue.topic)
+            self._remove(queue)
 
     def unflushed_files(self, least_pages: int) -> list[tuple[ConsumeQueue, list[Path]]]:
         """Return queues with at least ``least_pages`` dirty pages (0: any) and their files."""

@@ -223,5 +223,10 @@ class StoreReader:
         self._dispatch_due()
         return ((queue.topic, queue.queue_id) for queue in list(self._queues))
 
+    def has_topic(self, topic: str) -> bool:
+        """Whether the topic has, or had, messages."""
+        self._dispatch_due()
+        return self._queues.has_topic(topic)
+
     def has_queue(self, topic: str, queue_id: int) -> bool:
         return self._queue(topic, queue_id) is not None

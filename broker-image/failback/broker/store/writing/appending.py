@@ -101,10 +101,12 @@ class Appender:
         properties: bytes,
         tags_code: int,
         prepared_transaction_offset: int = 0,
+        was_accepted: bool = False,
     ) -> Appended:
         """Add one record to the pending run; ``commit_pending`` writes it.
 
-        Hosts are packed (``pack_host``). ``tags_code`` is the hash of the TAGS property; the
+        One of a message that ``was_accepted`` before may be larger than the configuration allows
+        now. Hosts are packed (``pack_host``). ``tags_code`` is the hash of the TAGS property; the
         delivery time of a delayed message is worked out here, since it depends on the store's
         clock.
 
@@ -125,7 +127,7 @@ class Appender:
             body_bytes > limit
             or property_bytes > MAX_PROPERTIES_BYTES
             or size > limit + _RECORD_OVERHEAD_LIMIT
-        ):
+        ) and not (was_accepted and property_bytes <= MAX_PROPERTIES_BYTES):
             raise MessageIllegal(
                 f"body of {body_bytes}, properties of {property_bytes}, record of {size} bytes; "
                 f"the body's limit is {limit}"

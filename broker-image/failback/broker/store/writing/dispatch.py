@@ -17,6 +17,7 @@ from typing import Final, cast
 from failback.broker.native import kernels
 from failback.broker.store.index.index_keys import PackedKeys, RecordParts, pack_keys
 from failback.broker.store.log.commit_log import CommitLog
+from failback.broker.store.log.deletion import Deleted, Deletion, deletion_of
 from failback.broker.store.log.record import (
     HEAD_BYTES,
     TAGS,
@@ -30,6 +31,7 @@ from failback.broker.store.log.record import (
 )
 from failback.broker.store.log.results import MessageIllegal
 from failback.broker.store.queues.consume_queue import ENTRY, ConsumeQueue, Offered
+from failback.broker.store.queues.queue_table import QueueTable
 from failback.protocol.codes import (
     BORN_HOST_V6,
     SCHEDULE_TOPIC,
@@ -115,12 +117,13 @@ class Dispatcher:
         keyed: Where to note dispatched records for the index, which else reads them once more; of
             what a kernel dispatched, their keys.
         delays: How long each delay level waits, ms.
+        on_deletion: Called with each deletion that the log tells of, after its queues are gone.
     """
 
     def __init__(
         self,
         log: CommitLog,
-        find_queue: Callable[[bytes, int], ConsumeQueue],
+        queues: QueueTable,
         write: Callable[[Iterable[ConsumeQueue]], None],
         delays: tuple[int, ...],
     ) -> None:
@@ -129,7 +132,8 @@ class Dispatcher:
         ``write`` may raise OSError.
         """
         self._log = log
-        self._find_queue = find_queue
+        self._queues = queues
+        self._find_queue = queues.find_or_create
         self._write = write
         self.delays = delays
         self.position = 0
@@ -137,6 +141,7 @@ class Dispatcher:
         self.store_timestamp = 0
         self.touched: dict[ConsumeQueue, None] = {}
         self.keyed: list[RecordParts | PackedKeys] | None = None
+        self.on_deletion: Callable[[Deletion], None] | None = None
         self._pending_count = 0
         self._one_by_one_end = 0
 
@@ -149,6 +154,7 @@ class Dispatcher:
                 (physical_offset, record.store_timestamp, topic_piece, record.properties)
             )
         if not has_queue_entry(record.sys_flag):
+            self._take_deletion(record, physical_offset)
             return
         try:
             queue = self._find_queue(record.topic, record.queue_id)
@@ -163,12 +169,35 @@ class Dispatcher:
         ):
             # A power loss took entries whose records expired since: nothing of them is missing.
             queue.destroy()
+        elif (
+            record.queue_offset == 0
+            and queue.next_offset
+            and physical_offset >= queue.max_physical_offset
+        ):
+            # The queue was deleted and made anew where nothing in the log says so: by a Java
+            # broker, or because all it had was expired. What it has ends here.
+            logger.warning(
+                "%s queue %d begins again at physical_offset=%d",
+                queue.topic,
+                queue.queue_id,
+                physical_offset,
+            )
+            queue = self._queues.begin_again(queue)
         taken = queue.offer(physical_offset, record.size, code, record.queue_offset)
         if taken is Offered.TAKEN:
             self.touched[queue] = None
             self._pending_count += 1
             if self._pending_count >= _MOST_PENDING:
                 self.write_touched()
+
+    def _take_deletion(self, record: Record, physical_offset: int) -> None:
+        deletion = deletion_of(record)
+        if deletion is None:
+            return
+        if deletion.kind is Deleted.TOPIC:
+            self._queues.delete_topic(deletion.name, before=physical_offset)
+        if self.on_deletion is not None:
+            self.on_deletion(deletion)
 
     def enter_good(self, view: memoryview, start: int, at: int, stop: int) -> None:
         """Offer the entries of good records, bytes ``at`` to ``stop`` of a file from ``start``."""

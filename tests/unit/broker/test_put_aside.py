@@ -1,0 +1,200 @@
+"""What can't be delivered is put aside, and what waits behind it comes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from failback.broker.messaging.send_rules import FORBIDDEN_TOPICS
+from failback.protocol.codes import PUT_ASIDE_TOPIC, SCHEDULE_TOPIC, RequestCode, ResponseCode
+from failback.protocol.headers import ConsumerSendMsgBackRequestHeader
+from failback.protocol.message import (
+    MAX_PROPERTIES_BYTES,
+    PUT_ASIDE_FOR,
+    PUT_ASIDE_OFFSET,
+    PUT_ASIDE_REASON,
+)
+from failback.protocol.route import SubscriptionGroupConfig, TopicConfig
+from tests.support.brokers.broker_lab import BrokerLab, broker_lab
+from tests.support.brokers.deliveries import Deliveries, stored
+
+pytestmark = pytest.mark.foreign
+
+LONG_GROUP = "g" * 121
+TOPIC = "TopicTest"
+
+
+def waiting(topic: str, queue_id: object = 0, more: str = "") -> str:
+    """Return the properties of a message that waits at level 1 for a topic."""
+    return f"DELAY\x011\x02REAL_TOPIC\x01{topic}\x02REAL_QID\x01{queue_id}{more}"
+
+
+class Odd(NamedTuple):
+    """A waiting message, where it has to turn up, and what its reason says."""
+
+    properties: str
+    place: tuple[str, int]
+    reason: str = ""
+    body: bytes = b""
+    """The name of the case, if it is not given."""
+
+
+ODD = {
+    "name-too-long": Odd(waiting("%RETRY%" + "h" * 121), (PUT_ASIDE_TOPIC, 0), "no such topic"),
+    "retry-name-too-long": Odd(
+        waiting("%RETRY%" + LONG_GROUP), (f"%DLQ%{LONG_GROUP}", 0), "topic of 128 bytes"
+    ),
+    "name-illegal": Odd(waiting("or/ders"), (PUT_ASIDE_TOPIC, 0), "no such topic"),
+    "name-illegal-of-an-old-table": Odd(waiting("o/ld"), (PUT_ASIDE_TOPIC, 0), "can be called"),
+    "name-of-line-ends": Odd(waiting("or\nders"), (PUT_ASIDE_TOPIC, 0), "no such topic"),
+    "topic-unknown": Odd(waiting("deleted"), (PUT_ASIDE_TOPIC, 0), "no such topic"),
+    "topic-missing": Odd("DELAY\x011", (PUT_ASIDE_TOPIC, 0), "names no topic"),
+    "queue-missing": Odd("DELAY\x011\x02REAL_TOPIC\x01TopicTest", (PUT_ASIDE_TOPIC, 0), "no topic"),
+    "queue-no-number": Odd(waiting(TOPIC, "two"), (PUT_ASIDE_TOPIC, 0), "names no topic and queue"),
+    "queue-huge": Odd(waiting(TOPIC, "9" * 5000), (PUT_ASIDE_TOPIC, 0), "names no topic and queue"),
+    "queue-gone": Odd(waiting(TOPIC, 6), (TOPIC, 2)),
+    "queue-gone-of-retries": Odd(waiting("%RETRY%billing", 3), ("%RETRY%billing", 0)),
+    "retry-topic-gone": Odd(waiting("%RETRY%again", 1), ("%RETRY%again", 1)),
+    "above-the-limit-of-now": Odd(waiting(TOPIC, 3), (TOPIC, 3), body=b"x" * 5000),
+    "separator-in-a-value": Odd(waiting(TOPIC, 3, "\x02a\x01b\x01c"), (TOPIC, 3)),
+    "no-utf8": Odd(waiting(TOPIC, 3, "\x02a\x01\udcff"), (TOPIC, 3)),
+    "no-utf8-and-too-long": Odd(
+        waiting(TOPIC, 3, "\x02a\x01" + "\udcff" * 30_000),
+        (PUT_ASIDE_TOPIC, 0),
+        "properties of",
+    ),
+}
+
+
+DAMAGED = (4, 30, 84, 88, 90)
+"""Bytes of a record."""
+
+
+def put_waiting(lab: BrokerLab, body: bytes, properties: str) -> int:
+    """Append to level 1 what may be in a store of before."""
+    at = lab.controller.store.append(
+        topic=SCHEDULE_TOPIC.encode(),
+        queue_id=0,
+        flag=0,
+        sys_flag=0,
+        born_timestamp=0,
+        born_host=bytes(8),
+        reconsume_times=0,
+        body=body,
+        properties=properties.encode(errors="surrogateescape"),
+        tags_code=0,
+    )
+    lab.controller.store.commit_pending()
+    return at.physical_offset
+
+
+def set_up(lab: BrokerLab) -> None:
+    controller = lab.controller
+    controller.topics.update(TopicConfig(TOPIC, 4, 4))
+    controller.topics.table["o/ld"] = TopicConfig("o/ld", 1, 1)
+    controller.topics.update(TopicConfig("%RETRY%billing", 1, 1))
+    controller.groups.update(SubscriptionGroupConfig("billing", retry_queue_nums=1))
+    controller.groups.update(SubscriptionGroupConfig("again", retry_queue_nums=2))
+    controller.groups.update(SubscriptionGroupConfig(LONG_GROUP))
+
+
+async def test_what_cannot_be_delivered_holds_up_no_level(tmp_path: Path) -> None:
+    async with broker_lab(tmp_path) as lab:
+        set_up(lab)
+        offsets = {
+            name: put_waiting(lab, odd.body or name.encode(), odd.properties)
+            for name, odd in ODD.items()
+        }
+        put_waiting(lab, b"good", waiting(TOPIC))
+        lab.controller.store.config.max_message_bytes = 100
+        await Deliveries(lab).after(1_000)
+        assert [message.body for message in stored(lab)] == [b"good"]
+        assert lab.controller.delay_offsets.table[1] == len(ODD) + 1
+        for name, odd in ODD.items():
+            body = odd.body or name.encode()
+            (found,) = (each for each in stored(lab, *odd.place) if each.body == body)
+            assert odd.reason in found.properties.get(PUT_ASIDE_REASON, ""), name
+            assert lab.controller.topics.get(odd.place[0]) is not None
+            if odd.reason:
+                assert found.properties[PUT_ASIDE_OFFSET] == str(offsets[name])
+                assert found.properties[PUT_ASIDE_FOR].isprintable()
+
+
+async def test_damaged_records_hold_up_no_level(tmp_path: Path) -> None:
+    """One byte of each: of its magic, its place, its lengths and its body."""
+    async with broker_lab(tmp_path) as lab:
+        set_up(lab)
+        damaged = {position: put_waiting(lab, b"damaged", waiting(TOPIC)) for position in DAMAGED}
+        put_waiting(lab, b"good", waiting(TOPIC))
+        (log,) = lab.controller.store.config.commit_log_directory.iterdir()
+        with log.open("r+b") as file:
+            for position, offset in damaged.items():
+                file.seek(offset + position)
+                (byte,) = file.read(1)
+                file.seek(offset + position)
+                file.write(bytes((byte ^ 0x55,)))
+        await Deliveries(lab).after(1_000)
+        assert [message.body for message in stored(lab)] == [b"good"]
+        notes = [message.properties for message in stored(lab, PUT_ASIDE_TOPIC)]
+        assert [note.pop(PUT_ASIDE_OFFSET) for note in notes] == [
+            str(offset) for offset in damaged.values()
+        ]
+        assert notes == [{PUT_ASIDE_REASON: "its record is damaged", PUT_ASIDE_FOR: "?"}] * len(
+            damaged
+        )
+
+
+async def test_levels_that_are_configured_no_more_are_delivered_all_the_same(
+    tmp_path: Path,
+) -> None:
+    async with broker_lab(tmp_path) as lab:
+        await lab.connect().send(b"late", properties="DELAY\x013")
+        lab.controller.store._dispatcher.delays = (1_000, 5_000)
+        deliveries = Deliveries(lab)
+        await deliveries.after(9_999)
+        assert stored(lab) == []
+        await deliveries.after(10_000)
+        assert [message.body for message in stored(lab)] == [b"late"]
+
+
+async def test_a_send_back_that_does_not_fit_goes_to_the_dead_letters(tmp_path: Path) -> None:
+    """Its consumer would try it again and again, and stop where it has too many of these."""
+    async with broker_lab(tmp_path) as lab:
+        set_up(lab)
+        client = lab.connect()
+        room = MAX_PROPERTIES_BYTES - 50
+        sent = await client.send(b"full", properties="a\x01" + "b" * room)
+        offset = stored(lab)[0].physical_offset
+        assert sent.code == ResponseCode.SUCCESS
+        header = ConsumerSendMsgBackRequestHeader(
+            offset=offset, group="billing", delay_level=1, origin_msg_id="x", origin_topic=TOPIC
+        )
+        answer = await client.ask(RequestCode.CONSUMER_SEND_MSG_BACK, header)
+        assert answer.code == ResponseCode.SUCCESS, answer.remark
+        (dead,) = stored(lab, "%DLQ%billing")
+        assert dead.body == b"full"
+        assert "properties of" in dead.properties[PUT_ASIDE_REASON]
+
+
+async def test_nothing_is_put_aside_while_the_store_takes_nothing(tmp_path: Path) -> None:
+    async with broker_lab(tmp_path) as lab:
+        set_up(lab)
+        put_waiting(lab, b"odd", waiting("deleted"))
+        put_waiting(lab, b"good", waiting(TOPIC))
+        deliveries = Deliveries(lab)
+        lab.controller.store._appender.refusal = "the broker's disk is full"
+        await deliveries.after(1_000)
+        assert lab.controller.delay_offsets.table[1] == 0
+        lab.controller.store._appender.refusal = None
+        await deliveries.after(1_000)
+        assert [message.body for message in stored(lab)] == [b"good"]
+        assert len(stored(lab, PUT_ASIDE_TOPIC)) == 1
+
+
+async def test_clients_can_neither_send_there_nor_delete_it(tmp_path: Path) -> None:
+    assert PUT_ASIDE_TOPIC in FORBIDDEN_TOPICS
+    async with broker_lab(tmp_path) as lab:
+        answer = await lab.connect().send(b"mine", topic=PUT_ASIDE_TOPIC)
+        assert answer.code == ResponseCode.NO_PERMISSION
