@@ -6,6 +6,7 @@ A test compares every page with what its function returns.
 from __future__ import annotations
 
 import dataclasses
+import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,8 +24,10 @@ from failback.broker.config.config_text import to_text
 from failback.broker.config.key_meanings import MEANINGS as KEYS
 from failback.operator.engines.catalogue import class_of
 from failback.operator.schema.field_reference import reference
+from failback.operator.schema.former_rules import former_rules
 
 DOCS: Final = Path(__file__).resolve().parent.parent / "docs"
+FORMER_SPELLINGS: Final = "charts/failback/files/former-spellings.json"
 _CHANGES: Final = {
     "live": "live",
     "roll": "restart",
@@ -214,6 +217,8 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
 def main() -> int:
     for name, render in PAGES.items():
         (DOCS / name).write_text(render(), encoding="utf-8")
+    rules = json.dumps(former_rules(), indent=1, ensure_ascii=False)
+    (DOCS.parent / FORMER_SPELLINGS).write_text(f"{rules}\n", encoding="utf-8")
     return 0
 
 

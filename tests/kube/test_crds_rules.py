@@ -8,8 +8,10 @@ import pytest
 
 from failback.operator.schema.crds import plural_of
 from failback.operator.schema.decoding import validate
+from failback.protocol.words.formerly import former_of
 from tests.support.kube_lab.api import ApiError
 from tests.support.kube_lab.namespaces import Namespace
+from tests.support.operator.enumerations import ALL, document
 from tests.support.operator.rule_cases import CASES, Case
 
 Told = set[tuple[str, str]]
@@ -74,3 +76,25 @@ def test_the_word_of_the_server_names_object_path_and_rule(namespace: Namespace)
         'BrokerCluster.failback.dev "orders" is invalid: spec: Invalid value:'
         " SYNC_MASTER needs a slave"
     )
+
+
+def test_every_word_is_taken_in_both_spellings_and_in_no_other(namespace: Namespace) -> None:
+    differing = {}
+    # The schema can't say what drainMaster is: a union of a word and a truth value.
+    renamed = [each for each in ALL if former_of(each[2]) and "drainMaster" not in each[1]]
+    for kind, path, words in renamed:
+        folder = f"/apis/failback.dev/v1alpha1/namespaces/{namespace.name}/{plural_of(kind)}"
+        other = f"{str(words[0]).swapcase()}X"
+        for word in (*words, other):
+            made = document(kind, path, word)
+            made["metadata"]["namespace"] = namespace.name
+            try:
+                namespace.api.request("POST", folder, made, query={"dryRun": "All"})
+            except ApiError as refusal:
+                told = str(refusal)
+            else:
+                told = ""
+            if bool(told) != (word == other) or (told and str(words[0]) not in told):
+                differing[kind, path, word] = told
+    assert differing == {}
+    assert len(renamed) >= 30

@@ -271,6 +271,11 @@ _row("RoleSwitch", "ON1", {"targetMember": 2}, old={})
 _row("RoleSwitch", "ON1", {"ttlSecondsAfterFinished": 60}, old={})
 _row("RoleSwitch", "NM1", name="a.b")
 _row("RoleSwitch", "schema", {"pair": None})
+_row("RoleSwitch", "", {"pair": "orders-0"}, old={})
+_row("RoleSwitch", "ON1", {"pair": "orders-1"}, old={})
+_row("RoleSwitch", "ON1", {"pair": "orders-0", "mode": "Forced"}, old={})
+for _pair in (-1, 64, True, 1.5, "orders", "orders-", "0", "orders-0\n", "a b-0", "o" * 65 + "-0"):
+    _row("RoleSwitch", "schema", {"pair": _pair})
 _row("RoleSwitch", "schema", {"offsetPolicy": "Copy"})
 
 _CHAOS: Final = "ChaosExperiment"
@@ -323,6 +328,19 @@ _REPORT: Final = "ReconsumptionReport"
 _row(_REPORT, "")
 _row(_REPORT, "", {}, old={"engine": "auto"})
 _row(_REPORT, "ON1", {"engine": "local"}, old={})
+_WORDS: Final = {
+    "engine": "local",
+    "spark": {"mode": "job"},
+    "definitions": {"key": "messageId", "window": "15m"},
+}
+_NEW: Final = {
+    "engine": "Local",
+    "spark": {"mode": "Job"},
+    "definitions": {"key": "MessageID", "window": "15m"},
+}
+_row(_REPORT, "", _NEW, old=_WORDS)
+_row(_REPORT, "ON1", {**_NEW, "definitions": {"key": "MessageID", "window": "16m"}}, old=_WORDS)
+_row(_REPORT, "ON1", {**_NEW, "spark": {"mode": "SparkApplication"}}, old=_WORDS)
 _row(_REPORT, "RR1", {"experimentRef": None})
 _row(_REPORT, "RR1", {"inputs": {"claimName": "runs"}})
 _row(_REPORT, "", {"experimentRef": None, "inputs": {"uri": "s3a://b/p", "runs": ["a/b"]}})

@@ -136,7 +136,7 @@ def test_others_wait_for_the_first_kill_by_its_name() -> None:
         ),
         (
             fault("replace-offset-file", {"pair": "pair-0"}, content="old"),
-            'spec.faults[0].with.content: unknown "old", did you mean "older"',
+            'spec.faults[0].with.content: unknown "old", did you mean "Older"',
         ),
         (
             fault("slow-handler", {"group": "billing"}),

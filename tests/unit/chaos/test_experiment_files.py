@@ -125,7 +125,7 @@ def set_in(document: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
         (
             "spec/faults/0/target/role",
             "mastr",
-            'spec.faults[0].target.role: unknown "mastr", did you mean "master"',
+            'spec.faults[0].target.role: unknown "mastr", did you mean "Master"',
         ),
         (
             "spec/faults/1/target/group",
@@ -163,7 +163,7 @@ def set_in(document: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
         (
             "spec/faults/0/target/mode",
             "all",
-            "spec.faults[0].target.mode: kill takes one only (got all)",
+            "spec.faults[0].target.mode: kill takes One only (got All)",
         ),
         (
             "spec/faults/1",
@@ -172,7 +172,7 @@ def set_in(document: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
                 "fault": "unsubscribe",
                 "target": {"group": "billing", "mode": "one"},
             },
-            "spec.faults[1].target.mode: unsubscribe takes all only (got one)",
+            "spec.faults[1].target.mode: unsubscribe takes All only (got One)",
         ),
         (
             "spec/faults/0",
@@ -247,7 +247,7 @@ def test_the_file_is_named_when_it_is_no_experiment(tmp_path: Path) -> None:
 def test_a_time_scale_needs_our_own_engine() -> None:
     experiment = load_experiment(EXAMPLE).with_time_scale(0.1)
     check_engine(experiment, experiment.arms[0], "failback")
-    with pytest.raises(ConfigError, match=r"spec.timeScale: 0.1 needs engine failback"):
+    with pytest.raises(ConfigError, match=r"spec.timeScale: 0.1 needs engine Failback"):
         check_engine(experiment, experiment.arms[0], "apache")
 
 
@@ -280,7 +280,7 @@ OK = {"metric": "totals.lost", "op": "==", "value": 0}
         ({"group": "biling"}, 'spec.expect[0].group: unknown "biling", did you mean "billing"'),
         ({"value": None}, "spec.expect[0].value: must be a number for ==, got None"),
         ({"value": [1, 2]}, "spec.expect[0].value: must be a number for =="),
-        ({"op": "between"}, "spec.expect[0].value: must be two numbers [LOW, HIGH] for between"),
+        ({"op": "between"}, "spec.expect[0].value: must be two numbers [LOW, HIGH] for Between"),
         ({"op": "between", "value": [2, 1]}, "spec.expect[0].value: 2 is above 1"),
         ({"op": "within-bound"}, "spec.expect[0].value: must be left out"),
     ],

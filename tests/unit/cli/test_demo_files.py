@@ -79,7 +79,7 @@ def test_quick_scales_servers_and_experiment_alike() -> None:
 def test_engine_apache_is_apache_throughout() -> None:
     for item in demo_resources("stay", quick=False, engine="apache", rules="compat"):
         assert isinstance(item, (NameServer, BrokerCluster))
-        assert (item.spec.engine.type, item.spec.engine.version) == ("apache", "4.9.7")
+        assert (item.spec.engine.type, item.spec.engine.version) == ("Apache", "4.9.7")
 
 
 def test_the_table_shows_the_report_s_figures(

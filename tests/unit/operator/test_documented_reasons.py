@@ -31,7 +31,7 @@ operations and steps: ApplyOffsets ChooseMember CopyMetadata CreateMembers Delet
     ScaleUp SetConfig StartMember StartNewMaster StopMember StopOldMaster SyncOffsets TakeLease
     Unregister Verify VolumeResize WaitEmpty WaitReady WaitRegistered WaitReplicated WaitResized
     WipeClaim
-predicates: ClaimsSettled ClusterExists LagAcceptable LagKnown LogEndsKnown MasterAnswers
+predicates: ClaimsSettled ClusterExists LagAcceptable LagKnown LogEndsKnown MasterAgreed MasterAnswers
     MasterReady MasterUnregistered MemberAnswers MetadataEqual MinReadySeconds NamesFree
     NameServersReachable NoChaosRunning NoOtherMemberDown NoOtherOperation NoOtherPairDisrupted
     NotPaused OffsetsFresh OffsetsKnown OldMasterDown OldMasterFenced OldMasterGone OldMasterReady
@@ -46,9 +46,9 @@ events: AddressesChanged ConfigRejected ConfigUpdated Created Deleted DrainBlock
     ReportFailed ReportFinished ReportStarted Retained RoleSwitchFailed RoleSwitchFinished
     RoleSwitchBlocked RoleSwitchRolledBack RoleSwitchStarted RoleSwitchStep ScaledDown ScaledUp
     SlaveDiverged TopicUpdated TwoMastersDetected Updated VolumeResized
-fields: ConfigChanged CopyMax Delete Empty FallenBehind LoadBalancer Master ImageChanged Manual
-    NodePort OnDelete Planned
-    Retain RuntimeDefault SLAVE SlaveReadOnly TemplateChanged TooFarBehind Unconfined Under1Mi
+fields: ConfigChanged CopyMax Delete Empty Ephemeral FallenBehind LoadBalancer Master
+    ImageChanged Manual NodePort OnDelete Persistent Planned
+    Retain RuntimeDefault SLAVE SlaveReadOnly Spark TemplateChanged TooFarBehind Unconfined Under1Mi
     Under256Mi Unverified WaitSync Zero
 of RocketMQ and kubelet: TBW102 OOMKilled
 of Kubernetes and Spark: AlreadyExists Background COMPLETED Conflict ControllerResizeError

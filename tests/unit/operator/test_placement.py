@@ -25,10 +25,10 @@ def affinity(mode: Any, given: dict[str, Any]) -> Any:
 @pytest.mark.parametrize(
     ("mode", "given", "wanted"),
     [
-        ("required", {PREFERRED: [WISH]}, {REQUIRED: [OWN], PREFERRED: [WISH]}),
-        ("required", {REQUIRED: [THEIRS]}, {REQUIRED: [OWN, THEIRS]}),
+        ("Required", {PREFERRED: [WISH]}, {REQUIRED: [OWN], PREFERRED: [WISH]}),
+        ("Required", {REQUIRED: [THEIRS]}, {REQUIRED: [OWN, THEIRS]}),
         (
-            "preferred",
+            "Preferred",
             {PREFERRED: [WISH]},
             {PREFERRED: [{"weight": 100, "podAffinityTerm": OWN}, WISH]},
         ),
@@ -42,5 +42,5 @@ def test_terms_of_both_are_in_the_pod(
 
 def test_other_affinities_are_taken_as_they_are() -> None:
     node: dict[str, Any] = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": []}}}
-    assert affinity("required", node) == {**node, "podAntiAffinity": {REQUIRED: [OWN]}}
-    assert affinity("required", {"podAntiAffinity": {}}) == {"podAntiAffinity": {REQUIRED: [OWN]}}
+    assert affinity("Required", node) == {**node, "podAntiAffinity": {REQUIRED: [OWN]}}
+    assert affinity("Required", {"podAntiAffinity": {}}) == {"podAntiAffinity": {REQUIRED: [OWN]}}

@@ -90,7 +90,7 @@ def _value_problem(wish: Expectation) -> str:
             return "" if value is None else f"must be left out: the report has the bound ({value})"
         case "between":
             if not isinstance(value, tuple):
-                return f"must be two numbers [LOW, HIGH] for between, got {value!r}"
+                return f"must be two numbers [LOW, HIGH] for Between, got {value!r}"
             low, high = value
             return "" if low <= high else f"{low:g} is above {high:g}: must be [LOW, HIGH]"
         case _:

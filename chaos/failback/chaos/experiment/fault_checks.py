@@ -16,6 +16,7 @@ from failback.chaos.experiment.fault_kinds import FaultKind, FaultKinds, Paramet
 from failback.chaos.experiment.model import Fault
 from failback.chaos.experiment.reading import unknown_name
 from failback.protocol.errors import ConfigError, check_all, raise_all
+from failback.protocol.words.formerly import written
 
 _OF_A_RETURN: Final = ("accept", "registered", "slave-synced")
 
@@ -103,7 +104,7 @@ def _problem(parameter: Parameter, value: object) -> str | None:
                 return f"must be true or false (got {value!r})"
         case "choice":
             if value not in parameter.choices:
-                return unknown_name(str(value), parameter.choices)
+                return unknown_name(str(value), [written(word) for word in parameter.choices])
         case "milestone":
             try:
                 parse_milestone(str(value))
@@ -127,10 +128,13 @@ def _check_target(
         if target.group and kind.target == "broker":
             raise ConfigError(f"{path}.target.group", f"{fault.fault} hits brokers", file=file)
     if target.mode is not None and target.mode not in kind.modes:
-        problem = f"{kind.name} takes {' or '.join(kind.modes)} only (got {target.mode})"
+        modes = " or ".join(map(written, kind.modes))
+        problem = f"{kind.name} takes {modes} only (got {written(target.mode)})"
         raise ConfigError(f"{path}.target.mode", problem, file=file)
     if target.mode in ("fixed", "fixed-percent", "random-max-percent") and target.value <= 0:
-        raise ConfigError(f"{path}.target.value", f"must be above 0 for {target.mode}", file=file)
+        raise ConfigError(
+            f"{path}.target.value", f"must be above 0 for {written(target.mode)}", file=file
+        )
 
 
 def _check_waits(

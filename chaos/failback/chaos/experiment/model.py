@@ -7,10 +7,12 @@ hold; :mod:`failback.chaos.experiment.spec` checks what needs two fields or the 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
+
+from failback.protocol.words.formerly import PairName, Written, written
 
 API_VERSION = "failback.dev/v1alpha1"
 KIND = "ChaosExperiment"
@@ -27,6 +29,23 @@ def _decimal(value: object) -> object:
 
 
 Decimal = Annotated[float, BeforeValidator(_decimal)]
+
+
+_CALLED: Final = {
+    written(word): word
+    for word in ("same", "slave", "older", "delete", "empty", "truncate", "keep")
+}
+"""Words among the parameters of faults → what the faults call them."""
+
+
+def as_called(parameters: Any) -> Any:
+    """Return the parameters of a fault with their words as the fault calls them."""
+    if not isinstance(parameters, dict):
+        return parameters
+    return {
+        key: _CALLED.get(value, value) if isinstance(value, str) else value
+        for key, value in parameters.items()
+    }
 
 
 class Model(BaseModel):
@@ -100,12 +119,12 @@ class Group(Model):
     name: str = Field(min_length=1, max_length=120, pattern=r"^[%|a-zA-Z0-9_-]+$")
     topic: str
     members: int = Field(default=1, ge=1, le=64)
-    model: Literal["push"] = "push"
+    model: Annotated[Literal["push"], Written("Push")] = "push"
     message_model: Literal["CLUSTERING", "BROADCASTING"] = "CLUSTERING"
     handler: Handler = Handler()
     threads: int = Field(default=20, ge=1, le=1000)
     pull_threshold_for_queue: int = Field(default=1000, ge=1, le=65535)
-    consume_from: Literal["LAST", "FIRST"] = "FIRST"
+    consume_from: Annotated[Literal["LAST", "FIRST"], Written("Last", "First")] = "FIRST"
     max_reconsume_times: int = Field(default=-1, ge=-1, le=16)
     start: Start = Start()
 
@@ -113,7 +132,7 @@ class Group(Model):
 class LogOptions(Model):
     """The consume log. Files are sealed when the run closes; fewer and longer ones seal faster."""
 
-    mode: Literal["full"] = "full"
+    mode: Annotated[Literal["full"], Written("Full")] = "full"
     segment_bytes: int = Field(default=4 * 1024 * 1024, ge=65536, le=1 << 30)
     segment_seconds: float = Field(default=5.0, gt=0, le=3600)
 
@@ -126,8 +145,8 @@ class Workload(Model):
     send_timeout_ms: int = Field(default=3000, ge=100)
     retries: int = Field(default=2, ge=0, le=16)
     groups: tuple[Group, ...] = ()
-    clients: Literal["python"] = "python"
-    processes: Literal["separate"] = "separate"
+    clients: Annotated[Literal["python"], Written("Python")] = "python"
+    processes: Annotated[Literal["separate"], Written("Separate")] = "separate"
     log: LogOptions = LogOptions()
     switches: dict[str, bool | int | float | str] = {}
 
@@ -135,11 +154,17 @@ class Workload(Model):
 class FaultTarget(Model):
     """Who is hit: a broker by pair and role, or the members of a group."""
 
-    pair: str = ""
-    pair_selector: str = ""
+    pair: Annotated[str, PairName()] = ""
+    pair_selector: Annotated[str, PairName()] = ""
     group: str = ""
-    role: Literal["master", "slave"] | None = None
-    mode: Literal["one", "all", "fixed", "fixed-percent", "random-max-percent"] | None = None
+    role: Annotated[Literal["master", "slave"], Written("Master", "Slave")] | None = None
+    mode: (
+        Annotated[
+            Literal["one", "all", "fixed", "fixed-percent", "random-max-percent"],
+            Written("One", "All", "Fixed", "FixedPercent", "RandomMaxPercent"),
+        ]
+        | None
+    ) = None
     value: float = Field(default=0, ge=0)
 
     def in_words(self) -> str:
@@ -159,7 +184,7 @@ class Fault(Model):
     at: float = Field(default=0.0, ge=0, le=86400)
     jitter_seconds: float = Field(default=0.0, ge=0, le=3600)
     target: FaultTarget = FaultTarget()
-    with_: dict[str, Any] = Field(default={}, alias="with")
+    with_: Annotated[dict[str, Any], BeforeValidator(as_called)] = Field(default={}, alias="with")
 
 
 class SteadyState(Model):
@@ -181,7 +206,10 @@ class Expectation(Model):
     metric: str
     group: str | None = None
     arm: str | None = None
-    op: Literal["<=", ">=", "==", ">", "<", "between", "within-bound"]
+    op: Annotated[
+        Literal["<=", ">=", "==", ">", "<", "between", "within-bound"],
+        Written("Between", "WithinBound"),
+    ]
     value: int | float | tuple[float, float] | None = None
 
 
@@ -205,7 +233,7 @@ class Arm(Model):
     """
 
     name: str = Field(pattern=_NAME, max_length=40)
-    engine: Literal["failback", "apache"] | None = None
+    engine: Annotated[Literal["failback", "apache"], Written("Failback", "Apache")] | None = None
     broker_config: dict[str, str] = {}
     client_switches: dict[str, bool | int | float | str] = {}
     workload: dict[str, Any] = {}
@@ -228,13 +256,13 @@ class Spec(Model):
     expect: tuple[Expectation, ...] = ()
     thresholds: Thresholds = Thresholds()
     guard: Guard = Guard()
-    on_not_honest: Literal["stop", "continue"] = "stop"
+    on_not_honest: Annotated[Literal["stop", "continue"], Written("Stop", "Continue")] = "stop"
     recover_timeout_seconds: float = Field(default=300.0, gt=0)
     scan_timeout_seconds: float = Field(default=300.0, gt=0)
     heal_deadline_seconds: float = Field(default=300.0, gt=0)
     timeout_seconds: float | None = Field(default=None, gt=0)
     abort: bool = False
-    backend: Literal["native"] = "native"
+    backend: Annotated[Literal["native"], Written("Native")] = "native"
     job: dict[str, Any] = {}
     """How Kubernetes runs it; nothing here reads it."""
 

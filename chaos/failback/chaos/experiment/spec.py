@@ -29,7 +29,7 @@ from failback.chaos.experiment.model import (
     Spec,
     Workload,
 )
-from failback.chaos.experiment.raw_checks import raw_problems
+from failback.chaos.experiment.raw_checks import former_spellings, raw_problems
 from failback.chaos.experiment.reading import load_yaml, put_places, unknown_name, validate_fields
 from failback.protocol.errors import ConfigError, check_all, raise_all
 
@@ -60,6 +60,8 @@ class ChaosExperiment:
     arms: tuple[ResolvedArm, ...]
     source: str
     """Text of the file, kept word by word in every run folder."""
+    former: tuple[str, ...] = field(repr=False, compare=False)
+    """Sentences about what the file writes as an earlier release did."""
     kinds: FaultKinds = field(repr=False, compare=False)
     """What its faults may be."""
 
@@ -140,6 +142,7 @@ def _parsed(
         spec=spec.model_copy(update={"seed": seed}),
         arms=arms,
         source=text,
+        former=tuple(map(str, former_spellings(data))),
         kinds=kinds,
     )
 
@@ -170,8 +173,8 @@ def check_engine(experiment: ChaosExperiment, arm: ResolvedArm, engine: str) -> 
     if engine == "apache" and experiment.spec.time_scale != 1.0:
         raise ConfigError(
             "spec.timeScale",
-            f"{experiment.spec.time_scale:g} needs engine failback: the intervals of engine apache "
-            "are fixed, so the bounds would not scale",
+            f"{experiment.spec.time_scale:g} needs engine Failback: the intervals of Apache's "
+            "broker are fixed, so the bounds would not scale",
         )
     for index, fault in enumerate(arm.written):
         kind = experiment.kinds[fault.fault]

@@ -168,9 +168,9 @@ def demo_resources(arm: str, *, quick: bool, engine: str, rules: str) -> list[Re
             config = data["spec"].setdefault("config", {})
             config["failbackTimeScale"] = str(QUICK_TIME_SCALE)
         if engine == "apache":
-            data["spec"]["engine"] = {"type": "apache", "version": APACHE_VERSION}
+            data["spec"]["engine"] = {"type": "Apache", "version": APACHE_VERSION}
         elif rules != "compat":
-            data["spec"]["engine"] = {"type": "failback", "rules": rules}
+            data["spec"]["engine"] = {"type": "Failback", "rules": rules}
         items.append(decode(data))
     return items
 

@@ -90,7 +90,11 @@ def operations(state: Object) -> list[Object]:
 
 def _engine(item: Object) -> str:
     engine = (item.get("spec") or {}).get("engine") or {}
-    words = [engine.get("type") or "failback", engine.get("version"), engine.get("rules")]
+    words = [
+        str(engine.get("type") or "Failback").lower(),
+        engine.get("version"),
+        engine.get("rules"),
+    ]
     return " ".join(str(word) for word in words if word)
 
 

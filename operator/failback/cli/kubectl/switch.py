@@ -94,7 +94,7 @@ def switch(
         item = api.need("BrokerCluster", cluster)
         found = pair_at(item, pair)
         ordinal = member_at(item, found, member)
-        order = _order(cluster, int(found["index"]), ordinal)
+        order = _order(cluster, found, ordinal)
         order["metadata"]["namespace"] = api.namespace
         order["spec"] |= {
             "mode": "Forced" if forced else "Planned",
@@ -119,14 +119,14 @@ def switch(
     raise typer.Exit(_tell(last, quiet=json))
 
 
-def _order(cluster: str, pair: int, ordinal: int) -> dict[str, Any]:
+def _order(cluster: str, pair: Object, ordinal: int) -> dict[str, Any]:
     return {
         "apiVersion": "failback.dev/v1alpha1",
         "kind": "RoleSwitch",
-        "metadata": {"generateName": f"{cluster}-{pair}-to-{ordinal}-"},
+        "metadata": {"generateName": f"{cluster}-{pair['index']}-to-{ordinal}-"},
         "spec": {
             "clusterRef": {"name": cluster},
-            "pair": pair,
+            "pair": pair["name"],
             "targetMember": ordinal,
         },
     }

@@ -274,7 +274,7 @@ def _with_cluster(settings: Settings, cluster: BrokerCluster, index: int) -> Set
     values: dict[str, Any] = {
         "pairs": cluster.spec.pairs,
         "slavesPerPair": pair.slaves,
-        "brokerStartSeconds": START_SECONDS[engine.type],
+        "brokerStartSeconds": START_SECONDS[engine.program],
     }
     if engine.rules is not None:
         values["failbackRules"] = engine.rules

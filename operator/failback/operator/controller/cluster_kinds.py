@@ -169,7 +169,7 @@ class BrokerClusterKind:
         observed = self._observed.pop(where, None)
         if observed is not None:
             model = self._model(resource)
-            cluster = ClusterFigures(model.cluster_name, model.spec.engine.type == "apache")
+            cluster = ClusterFigures(model.cluster_name, model.spec.engine.program == "apache")
             self._show(where, cluster, plan.status, observed)
 
     def _show(

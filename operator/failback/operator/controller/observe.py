@@ -411,7 +411,7 @@ class Observer:
         The watch shows claims by their labels; a claim that was kept or brought from elsewhere
         need not have them. Asked only about members that have no StatefulSet, or no claim yet.
         """
-        if cluster.spec.storage.type != "persistent":
+        if cluster.spec.storage.type != "Persistent":
             return members
         found = dict(members)
         for pair in range(cluster.spec.pairs):
@@ -560,14 +560,14 @@ def _targets(
 ) -> dict[Member, Target]:
     engine = cluster.spec.engine
     version = common.engine_version(engine, context)
-    period = float(quirk("slaveSyncSeconds", engine.type, version))
+    period = float(quirk("slaveSyncSeconds", engine.program, version))
     found = {}
     for member, view in members.items():
         if view.pod is None or not view.pod.ip:
             continue
         properties = facts.properties(view.config_map)
         port = properties.get("listenPort", str(cluster.spec.networking.listen_port))
-        http = f"http://{view.pod.ip}:{HTTP_PORT}" if engine.type == "failback" else ""
+        http = f"http://{view.pod.ip}:{HTTP_PORT}" if engine.program == "failback" else ""
         found[member] = Target(
             address=f"{view.pod.ip}:{port}",
             incarnation=view.pod.uid,

@@ -17,6 +17,7 @@ from failback.operator.planning.plan.encoding import (
     operations_from_status,
     operations_to_status,
 )
+from failback.operator.planning.plan.spelling import spelling_events, with_former_words
 from failback.operator.planning.plan.stalled import with_stalled
 from failback.operator.planning.plan.types import Action, Apply, Event, Evict, Plan, SetConfig
 from failback.protocol.errors import FailbackError
@@ -64,11 +65,12 @@ class Outcome:
 
 def with_outcome(resource: Object, plan: Plan, outcome: Outcome) -> dict[str, Any]:
     """Return the status to write, with what could not be carried out."""
-    wanted = _with_failure(resource, plan, outcome)
+    now = time.time()
+    wanted = with_former_words(resource, _with_failure(resource, plan, outcome), now=now)
     return with_stalled(
         resource.get("status", {}),
         wanted,
-        now=time.time(),
+        now=now,
         generation=resource["metadata"].get("generation", 1),
     )
 
@@ -152,7 +154,7 @@ def ready_false(
 
 def failure_events(have: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[Event, ...]:
     """Return the events of refusals that this pass saw first: one per message."""
-    found = []
+    found = [*spelling_events(have, wanted)]
     for kind, reason, event in (
         ("Ready", "ApplyFailed", "ApplyFailed"),
         ("ConfigApplied", "RejectedKey", "ConfigRejected"),

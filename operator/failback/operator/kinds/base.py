@@ -21,6 +21,8 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
+from failback.protocol.words.formerly import Formerly
+
 API_VERSION: Final = "failback.dev/v1alpha1"
 FINALIZER: Final = "failback.dev/finalizer"
 PAUSE: Final = "failback.dev/pause-reconciliation"
@@ -111,7 +113,10 @@ PropertyValue = Annotated[str, Field(max_length=1024, pattern=r"^[^\\]*$")]
 r"""Without \, which begins an escape in a file of properties: at the end of a line it joins two."""
 Text = Annotated[str, Field(max_length=1024)]
 Word = Annotated[str, Field(max_length=253)]
-Spread = Literal["preferred", "required", "none"]
+Spread = Annotated[
+    Literal["Preferred", "Required", "None"], Formerly("preferred", "required", "none")
+]
+EngineType = Annotated[Literal["Failback", "Apache"], Formerly("failback", "apache")]
 
 
 class Model(BaseModel):
@@ -161,16 +166,16 @@ class Named(Model):
 class Engine(Model):
     """Which broker runs: Failback's or Apache's. Stores and wire are interchangeable.
 
-    A change restarts pods one by one; from apache 5.x back to 4.x or to failback is refused.
+    A change restarts pods one by one; from Apache 5.x back to 4.x or to Failback is refused.
     """
 
-    type: Literal["failback", "apache"] = "failback"
+    type: EngineType = "Failback"
     """Failback's own program, or Apache RocketMQ's."""
     image: str | None = Field(default=None, min_length=1, max_length=512)
     """Image of the container, one that the chart allows. Unset: the chart's image for this type and
     version."""
     version: str | None = Field(default=None, min_length=1, max_length=32)
-    """Required for apache (4.9.x or 5.x.y). Unset for failback: the release of the operator that
+    """Required for Apache (4.9.x or 5.x.y). Unset for Failback: the release of the operator that
     made the cluster; a newer operator changes nothing until a version is written here."""
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
     """When the node pulls the image."""
@@ -178,9 +183,14 @@ class Engine(Model):
     """Secrets of this namespace with the credentials of the registry, such as the chart allows."""
     rules: Literal["compat", "guarded"] | None = None
     """Unset means compat: exactly RocketMQ 4.9.8, flaws included. guarded adds the
-    counter-measures against re-consumption. Only for failback."""
+    counter-measures against re-consumption. Only for Failback."""
     java_options: str | None = Field(default=None, max_length=1024)
-    """Options put last on the JVM's command line. Only for apache."""
+    """Options put last on the JVM's command line. Only for Apache."""
+
+    @property
+    def program(self) -> str:
+        """What images, catalogue and records call the type: ``failback`` or ``apache``."""
+        return self.type.lower()
 
 
 class Resources(Model):

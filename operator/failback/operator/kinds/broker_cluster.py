@@ -6,7 +6,7 @@ process of a pair; its ordinal is its identity for ever, its role is configurati
 
 from __future__ import annotations
 
-from typing import ClassVar, Final, Literal, TypeVar
+from typing import Annotated, ClassVar, Final, Literal, TypeVar
 
 from pydantic import Field
 
@@ -29,6 +29,7 @@ from failback.operator.kinds.base import (
 )
 from failback.operator.kinds.broker_cluster_status import BrokerClusterStatus
 from failback.operator.kinds.external import PORTS_OF_MEMBER, PORTS_OF_PAIR, TEMPLATE, External
+from failback.protocol.words.formerly import Formerly
 
 _ROCKETMQ_NAME = r"^[A-Za-z0-9_-]{1,64}$"
 
@@ -49,16 +50,18 @@ class Sync(Model):
 
     in_sync_replicas: int | None = Field(default=None, ge=1, le=4)
     """Members that hold a message before SYNC_MASTER acknowledges it, the master among them.
-    Unset: 2. Engine apache 5.x only, else a warning."""
+    Unset: 2. Engine Apache 5.x only, else a warning."""
 
 
 class Storage(Model):
     """The volume of each member."""
 
-    type: Literal["persistent", "ephemeral"] = "persistent"
-    """persistent: a volume claim per member. ephemeral: gone with the pod. Immutable."""
+    type: Annotated[Literal["Persistent", "Ephemeral"], Formerly("persistent", "ephemeral")] = (
+        "Persistent"
+    )
+    """Persistent: a volume claim per member. Ephemeral: gone with the pod. Immutable."""
     size: Size = "20Gi"
-    """At least 4Gi when persistent: one commit log file of 1 GiB is pre-allocated ahead. Grows
+    """At least 4Gi when Persistent: one commit log file of 1 GiB is pre-allocated ahead. Grows
     live where the storage class allows it, never shrinks."""
     storage_class_name: str | None = Field(default=None, max_length=253)
     """StorageClass of the claims. Unset: the cluster's default class. Immutable."""
@@ -69,10 +72,10 @@ class Storage(Model):
 class AntiAffinity(Model):
     """Which brokers may share a node."""
 
-    scope: Literal["pair", "cluster"] = "pair"
-    """pair: members of one pair keep apart. cluster: all brokers do."""
-    mode: Spread = "preferred"
-    """preferred: if possible. required: else the pod stays pending. none: anywhere."""
+    scope: Annotated[Literal["Pair", "Cluster"], Formerly("pair", "cluster")] = "Pair"
+    """Pair: members of one pair keep apart. Cluster: all brokers do."""
+    mode: Spread = "Preferred"
+    """Preferred: if possible. Required: else the pod stays pending. None: anywhere."""
     topology_key: str = Field(default="kubernetes.io/hostname", min_length=1, max_length=317)
     """Label of nodes that fail together, such as kubernetes.io/hostname or
     topology.kubernetes.io/zone."""
@@ -114,10 +117,10 @@ class UpdateStrategy(Model):
     """How long a replaced member must be ready before the next goes."""
     pair_timeout_seconds: int = Field(default=600, ge=60, le=7200)
     """How long one pair may take before OperationTimedOut is reported."""
-    drain_master: bool | Literal["auto"] = Field(
-        default="auto", json_schema_extra={"x-kubernetes-preserve-unknown-fields": True}
+    drain_master: bool | Annotated[Literal["Auto"], Formerly("auto")] = Field(
+        default="Auto", json_schema_extra={"x-kubernetes-preserve-unknown-fields": True}
     )
-    """Whether a master stops taking messages before it is replaced. auto: where another open pair
+    """Whether a master stops taking messages before it is replaced. Auto: where another open pair
     has all its topics; else that would only make the outage longer. true means the same; false:
     never."""
 
@@ -138,7 +141,7 @@ class Lifecycle(Model):
     drain_seconds: int = Field(default=45, ge=0, le=3590)
     """How long a stopping master waits for its slaves; at most the grace period less 10."""
     liveness_probe: bool | None = None
-    """Unset: on for failback, off for apache. Turn it off to freeze a broker."""
+    """Unset: on for Failback, off for Apache. Turn it off to freeze a broker."""
     verify_seconds: int = Field(default=60, ge=0, le=600)
     """How long a slave's start waits for its master to compare logs; 0 = no check."""
 
@@ -146,13 +149,15 @@ class Lifecycle(Model):
 class Networking(Model):
     """Under which address brokers announce themselves."""
 
-    broker_address: Literal["dns", "podIP", "external"] = "dns"
-    """dns: the member's stable name. podIP: changes with every pod. external: the template;
+    broker_address: Annotated[
+        Literal["DNS", "PodIP", "External"], Formerly("dns", "podIP", "external")
+    ] = "DNS"
+    """DNS: the member's stable name. PodIP: changes with every pod. External: the template;
     spec.external does the same and more."""
     external_template: str | None = Field(
         default=None, min_length=1, max_length=253, pattern=TEMPLATE
     )
-    """Host name for brokerAddress external, another one for each member. {cluster} {pair} {ordinal}
+    """Host name for brokerAddress External, another one for each member. {cluster} {pair} {ordinal}
     {namespace} are filled in; there are no other words."""
     listen_port: int = Field(default=10911, ge=1026, le=65534)
     """Immutable. The fast port is 2 below, the HA port 1 above."""
@@ -166,7 +171,7 @@ class BrokerClusterSpec(Model):
     broker_name_prefix: str | None = Field(default=None, pattern=_ROCKETMQ_NAME, max_length=64)
     """Pair i has the broker name PREFIX-i. Unset: metadata.name. Immutable."""
     engine: Engine = Field(default_factory=Engine)
-    """Which broker program runs: failback's or apache's, its version and image. A change restarts
+    """Which broker program runs: Failback's or Apache's, its version and image. A change restarts
     the pods one by one."""
     name_server_ref: Named | None = None
     """The NameServer of this namespace. Exactly one of this and nameServerAddresses."""
@@ -179,7 +184,7 @@ class BrokerClusterSpec(Model):
     master_role: MasterRole = "ASYNC_MASTER"
     """SYNC_MASTER acknowledges a message only when a slave has it. Restarts masters."""
     sync: Sync = Field(default_factory=Sync)
-    """How many members must hold a message (engine apache 5.x only)."""
+    """How many members must hold a message (engine Apache 5.x only)."""
     flush_disk_type: FlushDiskType = "ASYNC_FLUSH"
     """SYNC_FLUSH acknowledges a message only when it is on the disk. Restarts brokers."""
     slave_flush_disk_type: FlushDiskType | None = None

@@ -6,13 +6,14 @@ whether two faults hit one victim at once, is for the harness to say, which read
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from failback.operator.kinds.base import (
     CommonStatus,
     DecimalText,
+    EngineType,
     Model,
     Named,
     PropertyValue,
@@ -23,6 +24,7 @@ from failback.operator.kinds.base import (
 )
 from failback.operator.kinds.permits import EXPERIMENT_ACCOUNT
 from failback.operator.kinds.workload import Workload
+from failback.protocol.words.formerly import Formerly, PairName
 
 _NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 
@@ -31,19 +33,25 @@ class FaultTarget(Model):
     """The target of a fault: brokers, chosen by pair and role, or the members of a consumer
     group."""
 
-    pair: str | None = Field(default=None, max_length=128)
-    """Name of the pair: pair-0, or its broker name, such as demo-0."""
-    pair_selector: str | None = Field(default=None, max_length=253)
-    """Chooses pairs by a shell pattern over their names, such as pair-*."""
+    pair: Annotated[str, PairName()] | None = Field(default=None, max_length=128)
+    """Broker name of the pair, such as demo-0."""
+    pair_selector: Annotated[str, PairName()] | None = Field(default=None, max_length=253)
+    """Chooses pairs by a shell pattern over their broker names, such as demo-*."""
     group: str | None = Field(default=None, max_length=120)
     """Consumer group whose members are hit."""
-    role: Literal["master", "slave"] | None = None
+    role: Annotated[Literal["Master", "Slave"], Formerly("master", "slave")] | None = None
     """Role of the broker at the moment of the fault."""
-    mode: Literal["one", "all", "fixed", "fixed-percent", "random-max-percent"] | None = None
-    """How many of the matching brokers or members are hit. one and all need no value; fixed takes
-    value of them, fixed-percent and random-max-percent take value as per cent."""
+    mode: (
+        Annotated[
+            Literal["One", "All", "Fixed", "FixedPercent", "RandomMaxPercent"],
+            Formerly("one", "all", "fixed", "fixed-percent", "random-max-percent"),
+        ]
+        | None
+    ) = None
+    """How many of the matching brokers or members are hit. One and All need no value; Fixed takes
+    value of them, FixedPercent and RandomMaxPercent take value as per cent."""
     value: float | None = Field(default=None, ge=0)
-    """A number for mode fixed, per cent for fixed-percent and random-max-percent."""
+    """A number for mode Fixed, per cent for FixedPercent and RandomMaxPercent."""
 
 
 class FaultParameters(Model):
@@ -84,16 +92,22 @@ class FaultParameters(Model):
     """Time between the broker's return and the start of new consumers."""
     gap_seconds: float | None = Field(default=None, ge=0, le=86400)
     """Time between the broker's return and its next kill."""
-    second: Literal["same", "slave"] | None = None
+    second: Annotated[Literal["Same", "Slave"], Formerly("same", "slave")] | None = None
     """Which broker the next kill hits: the same one, or the pair's other one."""
     times: int | None = Field(default=None, ge=1, le=16)
     """How many kills."""
-    content: Literal["older", "delete", "empty", "truncate"] | None = None
+    content: (
+        Annotated[
+            Literal["Older", "Delete", "Empty", "Truncate"],
+            Formerly("older", "delete", "empty", "truncate"),
+        ]
+        | None
+    ) = None
     """What is done to the offset file of the killed broker: an older copy of it, deleted, empty or
     cut off."""
     age_seconds: float | None = Field(default=None, ge=0, le=86400)
-    """How old the offsets of an older file are."""
-    bak: Literal["same", "keep"] | None = None
+    """How old the offsets of an Older file are."""
+    bak: Annotated[Literal["Same", "Keep"], Formerly("same", "keep")] | None = None
     """Whether the backup of the offset file is treated the same way, or kept."""
     delay_ms: float | None = Field(default=None, ge=0, le=86400000)
     """Time by which every handler call is made slower."""
@@ -154,12 +168,15 @@ class Expectation(Model):
     """Only this consumer group."""
     arm: str | None = Field(default=None, max_length=40)
     """Only this arm."""
-    op: Literal["<=", ">=", "==", ">", "<", "between", "within-bound"]
-    """Comparison; within-bound takes the predicted bound as its value."""
+    op: Annotated[
+        Literal["<=", ">=", "==", ">", "<", "Between", "WithinBound"],
+        Formerly("between", "within-bound"),
+    ]
+    """Comparison; WithinBound takes the predicted bound as its value."""
     value: int | float | list[float] | None = Field(
         default=None, json_schema_extra={"x-kubernetes-preserve-unknown-fields": True}
     )
-    """A number; two numbers for between; nothing for within-bound."""
+    """A number; two numbers for Between; nothing for WithinBound."""
 
 
 class Thresholds(Model):
@@ -191,8 +208,8 @@ class Arm(Model):
 
     name: str = Field(pattern=_NAME, max_length=40)
     """Name of the arm."""
-    engine: Literal["failback", "apache"] | None = None
-    """Which broker program runs in this arm: failback's or apache's."""
+    engine: EngineType | None = None
+    """Which broker program runs in this arm: Failback's or Apache's."""
     broker_config: dict[str, PropertyValue] = Field(default={}, max_length=128)
     """Keys of broker.conf, laid over the cluster's while the arm runs."""
     client_switches: dict[str, bool | int | float | str] = Field(default={}, max_length=64)
@@ -266,14 +283,14 @@ class ChaosExperimentSpec(Model):
     """The last phase of a run: producers are stopped and consumers catch up."""
     time_scale: DecimalText = "1.0"
     """Scales every interval of broker, client and harness together, from 0.05 to 1.0, a decimal in
-    quotes. Only engine failback."""
+    quotes. Only engine Failback."""
     expect: list[Expectation] = Field(default=[], max_length=32)
     """Checks on figures of the report."""
     thresholds: Thresholds = Field(default_factory=Thresholds)
     """Limits that a run must keep for the verdict Pass."""
     guard: Guard = Field(default_factory=Guard)
     """Safety checks before any fault is injected."""
-    on_not_honest: Literal["stop", "continue"] = "stop"
+    on_not_honest: Annotated[Literal["Stop", "Continue"], Formerly("stop", "continue")] = "Stop"
     """Whether the experiment stops or goes on when a fault could not be proved."""
     recover_timeout_seconds: float = Field(default=300.0, gt=0, le=86400)
     """How long recovery may take."""
@@ -285,8 +302,8 @@ class ChaosExperimentSpec(Model):
     """How long one run may take. Unset: twice the sum of its phases."""
     abort: bool = False
     """Set to true to stop and heal. It cannot be set back to false."""
-    backend: Literal["native"] = "native"
-    """What injects the faults. native, the only one, is failback itself."""
+    backend: Annotated[Literal["Native"], Formerly("native")] = "Native"
+    """What injects the faults. Native, the only one, is failback itself."""
     job: JobSettings = Field(default_factory=JobSettings)
     """The Job that runs the experiment."""
 

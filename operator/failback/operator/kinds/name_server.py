@@ -43,7 +43,7 @@ class NameServerSpec(Model):
     """Requests and limits of the container. A change restarts the pods one by one."""
     pod_template: PodTemplate = Field(default_factory=PodTemplate)
     """Additions to the pods. A change restarts them one by one."""
-    anti_affinity: Spread = "preferred"
+    anti_affinity: Spread = "Preferred"
     """Whether two name servers may share a node (kubernetes.io/hostname)."""
     pod_disruption_budget: Switch = Field(default_factory=Switch)
     """A budget that lets evictions take one name server at a time."""

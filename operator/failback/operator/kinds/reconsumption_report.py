@@ -17,6 +17,7 @@ from failback.operator.kinds.base import (
     Word,
 )
 from failback.operator.kinds.permits import REPORT_ACCOUNT
+from failback.protocol.words.formerly import Formerly
 
 _MASTER = r"^(local\[([1-9][0-9]*|\*)\]|k8s://\S+)$"
 _URI = r"^(s3a|hdfs|file)://[^\s-]\S*$"
@@ -50,10 +51,10 @@ class SparkExecutor(Model):
 
 
 class Spark(Model):
-    """How Spark runs. Only for engine spark."""
+    """How Spark runs. Only for engine Spark."""
 
-    mode: Literal["job", "sparkApplication"] = "job"
-    """job: a Job with the driver in its pod. sparkApplication: an object for the Spark operator."""
+    mode: Annotated[Literal["Job", "SparkApplication"], Formerly("job", "sparkApplication")] = "Job"
+    """Job: a Job with the driver in its pod. SparkApplication: an object for the Spark operator."""
     master: str = Field(default="local[*]", max_length=253, pattern=_MASTER)
     """local[N], local[*] or k8s://ADDRESS, one that the chart allows."""
     image: str | None = Field(default=None, min_length=1, max_length=512)
@@ -72,8 +73,10 @@ class Spark(Model):
 class Definitions(Model):
     """How two deliveries are recognised as the same message."""
 
-    key: Literal["lid", "messageId", "businessKey"] = "lid"
-    """lid: the identity that the workload writes. messageId: RocketMQ's. businessKey: KEYS."""
+    key: Annotated[
+        Literal["LID", "MessageID", "BusinessKey"], Formerly("lid", "messageId", "businessKey")
+    ] = "LID"
+    """LID: the identity that the workload writes. MessageID: RocketMQ's. BusinessKey: KEYS."""
     window: str | None = Field(default=None, max_length=32, pattern=r"^[0-9]+(ms|s|m|h)$")
     """The greatest distance in time between two deliveries that count as a duplicate, such as 15m.
     Unset: no limit."""
@@ -96,9 +99,9 @@ class ReportJob(Model):
     """The Job that counts."""
 
     image: str | None = Field(default=None, min_length=1, max_length=512)
-    """Image of the Job for engine local, one that the chart allows. Unset: the chart's."""
+    """Image of the Job for engine Local, one that the chart allows. Unset: the chart's."""
     resources: Resources | None = None
-    """Requests and limits of the Job for engine local. Unset: the chart's."""
+    """Requests and limits of the Job for engine Local. Unset: the chart's."""
 
 
 class ReconsumptionReportSpec(Model):
@@ -108,8 +111,10 @@ class ReconsumptionReportSpec(Model):
     """The ChaosExperiment of this namespace. Exactly one of this and inputs."""
     inputs: ReportInputs | None = None
     """Run folders that no experiment of this namespace made."""
-    engine: Literal["auto", "spark", "local"] = "auto"
-    """Engine that counts: local in one process, spark, or auto, which chooses by the size of the
+    engine: Annotated[Literal["Auto", "Spark", "Local"], Formerly("auto", "spark", "local")] = (
+        "Auto"
+    )
+    """Engine that counts: Local in one process, Spark, or Auto, which chooses by the size of the
     input. Results are equal."""
     spark: Spark = Field(default_factory=Spark)
     """How Spark runs."""

@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+import json
+import re
+from typing import Annotated, Any, ClassVar, Final, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from failback.operator.kinds.base import CommonStatus, Model, Named, Resource, Status
+from failback.operator.kinds.broker_cluster import BrokerCluster
+from failback.protocol.words.formerly import PairName
+
+_BROKER_NAME: Final = r"^[A-Za-z0-9_-]{1,64}-[0-9]{1,2}$"
+MAX_PAIR: Final = 63
+
+
+def _check_pair(value: object) -> object:
+    if isinstance(value, int) and not isinstance(value, bool):
+        if not 0 <= value <= MAX_PAIR:
+            limit = "at least 0" if value < 0 else f"at most {MAX_PAIR}"
+            raise ValueError(f"must be {limit}, got {value}")
+    elif not isinstance(value, str) or not re.match(_BROKER_NAME, value) or value.endswith("\n"):
+        text = json.dumps(value, default=str)
+        raise ValueError(f"must be the broker name of a pair, such as orders-1, got {text}")
+    return value
 
 
 class RoleSwitchSpec(Model):
@@ -14,8 +32,23 @@ class RoleSwitchSpec(Model):
 
     cluster_ref: Named
     """The BrokerCluster of this namespace."""
-    pair: int = Field(ge=0, le=63)
-    """Index of the pair, from 0: pair 1 of the cluster orders has the broker name orders-1."""
+    pair_: Annotated[
+        str | int,
+        PairName(),
+        BeforeValidator(_check_pair),
+        WithJsonSchema(
+            {
+                "anyOf": [{"type": "integer"}, {"type": "string"}],
+                "pattern": _BROKER_NAME,
+                "maxLength": 67,
+                "minimum": 0,
+                "maximum": MAX_PAIR,
+                "x-kubernetes-int-or-string": True,
+            }
+        ),
+    ] = Field(alias="pair")
+    """Broker name of the pair, as the status shows it: orders-1 is the second of the cluster
+    orders."""
     target_member: int = Field(ge=0, le=3)
     """Ordinal of the member that becomes master. It must not be master already."""
     mode: Literal["Planned", "Forced"] = "Planned"
@@ -33,6 +66,16 @@ class RoleSwitchSpec(Model):
     """Rollback gives the roles back while that is still possible, Fail stops where it is."""
     ttl_seconds_after_finished: int | None = Field(default=None, ge=60)
     """Seconds after its end at which this object is deleted. Unset: it stays."""
+
+    @property
+    def pair(self) -> int:
+        """Index of the pair, if the name is one of the cluster's."""
+        return int(str(self.pair_).rpartition("-")[2])
+
+    def names_pair_of(self, cluster: BrokerCluster) -> bool:
+        """Tell whether the cluster has the pair."""
+        known = self.pair < cluster.spec.pairs
+        return known and self.pair_ in (self.pair, cluster.broker_name(self.pair))
 
 
 class RoleSwitchStep(Status):

@@ -32,7 +32,7 @@ class TopicSpec(Model):
     order: bool = False
     """Whether name servers announce the topic as ordered (ORDER_TOPIC_CONFIG)."""
     attributes: dict[str, Word] = Field(default={}, max_length=64)
-    """Topic attributes; engine apache 5.x only, else a warning."""
+    """Topic attributes; engine Apache 5.x only, else a warning."""
     pairs: list[Word] = Field(default=["*"], max_length=64)
     """The pairs that hold the topic: broker names, or * for all."""
     deletion_policy: Literal["Retain", "Delete"] = "Retain"

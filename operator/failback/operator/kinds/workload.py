@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from failback.operator.kinds.base import Model
+from failback.protocol.words.formerly import Formerly
 
 _NAME = r"^[%|a-zA-Z0-9_-]+$"
 
@@ -74,8 +75,8 @@ class WorkloadGroup(Model):
     """The topic that it consumes, one of workload.topics."""
     members: int = Field(default=1, ge=1, le=64)
     """How many consumers it has."""
-    model: Literal["push"] = "push"
-    """Kind of consumer; push is the only one."""
+    model: Annotated[Literal["Push"], Formerly("push")] = "Push"
+    """Kind of consumer; Push is the only one."""
     message_model: Literal["CLUSTERING", "BROADCASTING"] = "CLUSTERING"
     """Whether members share the messages or each gets all."""
     handler: Handler = Field(default_factory=Handler)
@@ -84,7 +85,7 @@ class WorkloadGroup(Model):
     """Handlers that run at once in one member."""
     pull_threshold_for_queue: int = Field(default=1000, ge=1, le=65535)
     """Messages that a member caches per queue."""
-    consume_from: Literal["LAST", "FIRST"] = "FIRST"
+    consume_from: Annotated[Literal["Last", "First"], Formerly("LAST", "FIRST")] = "First"
     """Where a group that has no offsets yet begins: at the last or the first message."""
     max_reconsume_times: int = Field(default=-1, ge=-1, le=16)
     """Retries of a message; -1 leaves it to the broker."""
@@ -95,8 +96,8 @@ class WorkloadGroup(Model):
 class LogOptions(Model):
     """The consume log."""
 
-    mode: Literal["full"] = "full"
-    """full: one row per delivery."""
+    mode: Annotated[Literal["Full"], Formerly("full")] = "Full"
+    """Full: one row per delivery."""
     segment_bytes: int = Field(default=4 * 1024 * 1024, ge=65536, le=1 << 30)
     """Size at which a file is sealed."""
     segment_seconds: float = Field(default=5.0, gt=0, le=3600)
@@ -130,10 +131,10 @@ class Workload(Model):
         },
     )
     """The consumer groups that read."""
-    clients: Literal["python"] = "python"
+    clients: Annotated[Literal["Python"], Formerly("python")] = "Python"
     """Which client library runs the workload."""
-    processes: Literal["separate"] = "separate"
-    """separate: each member is a process of its own."""
+    processes: Annotated[Literal["Separate"], Formerly("separate")] = "Separate"
+    """Separate: each member is a process of its own."""
     log: LogOptions = Field(default_factory=LogOptions)
     """The consume log."""
     switches: dict[str, bool | int | float | str] = Field(default={}, max_length=64)

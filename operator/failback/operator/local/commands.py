@@ -108,7 +108,7 @@ def find_apache(version: str) -> Apache:
             f"no Apache RocketMQ {version} in {folder}:"
             " run python tools/setup_java.py, or set FAILBACK_APACHE_HOME"
         )
-        raise ConfigError("spec.engine.type: apache", problem)
+        raise ConfigError("spec.engine.type: Apache", problem)
     return Apache(java, folder / "lib", folder / "home")
 
 

@@ -32,7 +32,7 @@ def masters_of(items: Sequence[Resource], root: Root) -> Masters:
     statuses: Mapping[str, Any] = read_json(root.status_file) or {}
     found: Masters = {}
     for cluster in items:
-        if not isinstance(cluster, BrokerCluster) or cluster.spec.storage.type != "persistent":
+        if not isinstance(cluster, BrokerCluster) or cluster.spec.storage.type != "Persistent":
             continue
         rows = statuses.get(cluster.label, {}).get("pairs") or ()
         for pair in range(cluster.spec.pairs):

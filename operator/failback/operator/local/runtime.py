@@ -350,7 +350,7 @@ def refuse_what_cannot_run(items: Sequence[Resource]) -> None:
         named = " and ".join(sorted(namespaces))
         raise ConfigError("local", f"one runtime has one namespace, the files have {named}")
     for item in items:
-        if isinstance(item, BrokerCluster) and item.spec.networking.broker_address == "external":
+        if isinstance(item, BrokerCluster) and item.spec.networking.broker_address == "External":
             raise ConfigError(
                 f"local: {item.label}: spec.networking.brokerAddress",
                 "external is not supported by the local runtime",
@@ -367,7 +367,7 @@ def _find_apache(items: Sequence[Resource]) -> Apache | None:
     versions = {
         item.spec.engine.version
         for item in items
-        if isinstance(item, (NameServer, BrokerCluster)) and item.spec.engine.type == "apache"
+        if isinstance(item, (NameServer, BrokerCluster)) and item.spec.engine.program == "apache"
     }
     if len(versions) > 1:
         raise ConfigError("spec.engine.version", "one root runs one version of Apache RocketMQ")

@@ -46,7 +46,7 @@ class View:
                     f"{statefulset_name(item)}-{index}",
                     kind="namesrv",
                     ordinal=index,
-                    engine=item.spec.engine.type,
+                    engine=item.spec.engine.program,
                 )
                 for item in self._items
                 if isinstance(item, NameServer)
@@ -107,14 +107,14 @@ class View:
                     ordinal=ordinal,
                     pair=pair.broker_name,
                     broker_name=pair.broker_name,
-                    engine=cluster.spec.engine.type,
+                    engine=cluster.spec.engine.program,
                 )
                 for ordinal in pair.ordinals
             ]
             pairs.append({"name": pair.broker_name, "index": index, "members": members})
         return {
             "name": cluster.name,
-            "engine": cluster.spec.engine.type,
+            "engine": cluster.spec.engine.program,
             "version": common.engine_version(cluster.spec.engine, self._context),
             "nameservers": name_servers_of(cluster, self._items, self._context),
             "pairs": pairs,

@@ -84,7 +84,7 @@ def statefulset(
             },
         },
     }
-    if spec.storage.type == "persistent":
+    if spec.storage.type == "Persistent":
         found["spec"]["volumeClaimTemplates"] = [_claim(cluster, pair)]
     return found
 
@@ -118,7 +118,7 @@ def _pod(cluster: BrokerCluster, pair: Pair, ordinal: int, context: Context) -> 
         "volumeMounts": common.mounts(home, run_dir, data=True),
     }
     scope = pair_selector(cluster, pair.index)
-    if spec.anti_affinity.scope == "cluster":
+    if spec.anti_affinity.scope == "Cluster":
         scope = {"failback.dev/cluster": cluster.name}
     found: Object = {
         "terminationGracePeriodSeconds": spec.lifecycle.termination_grace_period_seconds,
@@ -136,9 +136,9 @@ def _pod(cluster: BrokerCluster, pair: Pair, ordinal: int, context: Context) -> 
         found["nodeSelector"] = dict(pair.node_selector)
     if engine.image_pull_secrets:
         found["imagePullSecrets"] = [{"name": secret.name} for secret in engine.image_pull_secrets]
-    if spec.storage.type == "ephemeral":
+    if spec.storage.type == "Ephemeral":
         found["volumes"].append({"name": "data", "emptyDir": {"sizeLimit": pair.storage_size}})
-    if engine.type == "apache":
+    if engine.program == "apache":
         found["shareProcessNamespace"] = True
         found["readinessGates"] = [{"conditionType": REGISTERED_GATE}]
     return found
@@ -173,15 +173,15 @@ def _container(
     )
     liveness = spec.lifecycle.liveness_probe
     if liveness is None:
-        liveness = engine.type == "failback"
+        liveness = engine.program == "failback"
     ports = {"remoting": listen_port, "fast": listen_port - 2, "ha": listen_port + 1}
     conf = f"{home}/conf/broker.conf"
     found: Object = {
         "name": "broker",
-        "image": engine.image or context.image(engine.type, version),
+        "image": engine.image or context.image(engine.program, version),
         "imagePullPolicy": engine.image_pull_policy,
     }
-    if engine.type == "apache":
+    if engine.program == "apache":
         found["command"] = ["sh", "-c", WHEN_RELEASED, f"{run_dir}/hold"]
         found["args"] = ["./mqbroker", "-c", conf]
         # The start scripts run java as a child of a shell that passes no SIGTERM on.

@@ -90,7 +90,7 @@ def container_security() -> Object:
 
 def pod_security(engine: Engine, template: PodTemplate) -> Object:
     """Return the pod's security context, the user's merged over ours field by field."""
-    user = _USERS[engine.type]
+    user = _USERS[engine.program]
     return {
         "runAsNonRoot": True,
         "runAsUser": user,
@@ -118,7 +118,7 @@ def environment(
     values["FAILBACK_HTTP_PORT"] = str(http_port)
     if engine.rules == "guarded":
         values["FAILBACK_RULES"] = "guarded"
-    if engine.type == "apache":
+    if engine.program == "apache":
         options = f"-Duser.home={home} -Djava.io.tmpdir={home}/scratch"
         values["JAVA_OPT_EXT"] = " ".join(filter(None, (options, engine.java_options)))
     ours += [{"name": name, "value": value} for name, value in values.items()]
@@ -182,7 +182,7 @@ def verify_container(home: str, seconds: str, context: Context, shared: Object) 
 
 def probes(engine: Engine, remoting_port: int, http_port: int, *, liveness: bool) -> Object:
     """Return the probes: HTTP for engine failback, the remoting port for apache."""
-    if engine.type == "apache":
+    if engine.program == "apache":
         ready: Object = {"tcpSocket": {"port": remoting_port}}
         alive = ready
     else:
@@ -204,12 +204,12 @@ def placement(
     """Return the scheduling fields of the pod: our anti-affinity and the user's wishes."""
     term = {"topologyKey": topology_key, "labelSelector": {"matchLabels": dict(selector)}}
     affinity: Object = {}
-    if mode == "preferred":
+    if mode == "Preferred":
         preferred = [{"weight": 100, "podAffinityTerm": term}]
         affinity = {
             "podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}
         }
-    elif mode == "required":
+    elif mode == "Required":
         affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     affinity = _joined(affinity, template.affinity or {})
     wishes: dict[str, Any] = {

@@ -69,15 +69,15 @@ def broker_properties(
         "storePathRootDir": f"{home}/store",
         "storePathCommitLog": f"{home}/store/commitlog",
     }
-    if engine.type == "failback" and announced not in (replicated, "${POD_IP}"):
+    if engine.program == "failback" and announced not in (replicated, "${POD_IP}"):
         # What is announced is an address of something in front of the pod.
         managed["failbackBindAddress"] = "${POD_IP}"
     version = common.engine_version(engine, context)
-    if quirk("haListenPort", engine.type, version) == "configurable":
+    if quirk("haListenPort", engine.program, version) == "configurable":
         managed["haListenPort"] = str(listen_port + 1)
-    if quirk("pairMembers", engine.type, version) and _gives_offsets_back(cluster, pair):
+    if quirk("pairMembers", engine.program, version) and _gives_offsets_back(cluster, pair):
         managed["failbackMembers"] = _members(cluster, pair, context)
-    if quirk("ackRule", engine.type, version) == "inSyncReplicas":
+    if quirk("ackRule", engine.program, version) == "inSyncReplicas":
         wanted = cluster.spec.sync.in_sync_replicas
         needed = wanted or (2 if pair.master_role == "SYNC_MASTER" else 1)
         managed["totalReplicas"] = str(1 + pair.slaves)
@@ -112,7 +112,7 @@ def _addresses(
     """Return brokerIP1 (what clients receive) and brokerIP2 (what slaves connect to)."""
     own = context.address_of(pod_name(cluster, pair, ordinal), service_name(cluster))
     networking, external = cluster.spec.networking, cluster.spec.external
-    if networking.broker_address == "podIP":
+    if networking.broker_address == "PodIP":
         return "${POD_IP}", "${POD_IP}"
     template = networking.external_template if external is None else external.template
     if template:
@@ -140,7 +140,7 @@ def name_server_properties(name_server: NameServer, context: Context) -> dict[st
     """Return the properties of every replica of a NameServer."""
     port = context.port_of(f"{name_server.name}-ns", "remoting", name_server.spec.port)
     managed = {"listenPort": str(port), "kvConfigPath": "${HOME}/conf/kvConfig.json"}
-    if name_server.spec.engine.type == "failback":
+    if name_server.spec.engine.program == "failback":
         http_port = context.port_of(f"{name_server.name}-ns", "http", common.HTTP_PORT)
         managed |= {"bindAddress": "${POD_IP}", "failbackHttpPort": str(http_port)}
     return {**name_server.spec.config, **managed}

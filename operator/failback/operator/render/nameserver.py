@@ -99,7 +99,7 @@ def _pod(name_server: NameServer, context: Context) -> Object:
         found["nodeSelector"] = dict(spec.pod_template.node_selector)
     if engine.image_pull_secrets:
         found["imagePullSecrets"] = [{"name": secret.name} for secret in engine.image_pull_secrets]
-    if engine.type == "apache":
+    if engine.program == "apache":
         found["shareProcessNamespace"] = True
     return found
 
@@ -115,10 +115,10 @@ def _container(
     found: Object = {
         "name": "namesrv",
         "image": engine.image
-        or context.image("namesrv" if engine.type == "failback" else engine.type, version),
+        or context.image("namesrv" if engine.program == "failback" else engine.program, version),
         "imagePullPolicy": engine.image_pull_policy,
     }
-    if engine.type == "apache":
+    if engine.program == "apache":
         found["args"] = ["./mqnamesrv", "-c", conf]
     else:
         found["command"] = list(common.INIT)
@@ -126,5 +126,5 @@ def _container(
         ports["http"] = http_port
     found["ports"] = [{"name": label, "containerPort": number} for label, number in ports.items()]
     found["resources"] = common.resources_of(spec.resources)
-    found |= common.probes(engine, port, http_port, liveness=engine.type == "failback")
+    found |= common.probes(engine, port, http_port, liveness=engine.program == "failback")
     return found | shared

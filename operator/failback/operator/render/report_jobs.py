@@ -14,6 +14,8 @@ from failback.operator.render.jobs import RUNS, JobContext, Work, job, metadata,
 
 REPORT_SECONDS: Final = 3600
 _GRACE_SECONDS: Final = 30
+_KEYS: Final = {"MessageID": "messageId", "BusinessKey": "businessKey"}
+"""Words of ``failback report --key``."""
 _MIB: Final = 1 << 20
 _SPARK_MAIN: Final = "local:///opt/failback/bin/spark_main.py"
 """In the analytics image: the command line of failback, as a file that Spark starts."""
@@ -35,7 +37,7 @@ def report_arguments(report: ReconsumptionReport, runs: Sequence[str], engine: s
 def _definition_words(report: ReconsumptionReport) -> list[str]:
     """What differs from the default definitions."""
     wanted = report.spec.definitions
-    found = [] if wanted.key == "lid" else ["--key", wanted.key]
+    found = [] if wanted.key == "LID" else ["--key", _KEYS[wanted.key]]
     found += [] if wanted.window is None else ["--window", wanted.window]
     return [*found, "--ignore-retry-topics"] if wanted.ignore_retry_topics else found
 
@@ -119,7 +121,7 @@ def report_job(
     account: str | None = None
     resources: Resources | None = spec.job.resources
     variables: dict[str, str] = {}
-    if spec.engine == "spark":
+    if spec.engine == "Spark":
         image, resources = spec.spark.image or image, spec.spark.driver
         variables["FAILBACK_SPARK_MASTER"] = spec.spark.master
         variables["PYSPARK_SUBMIT_ARGS"] = shlex.join(spark_submit_arguments(report, image, claim))
@@ -129,7 +131,7 @@ def report_job(
         image = spec.job.image or image
     work = Work(
         image=image,
-        args=report_arguments(report, runs, spec.engine),
+        args=report_arguments(report, runs, spec.engine.lower()),
         claim=claim,
         seconds=REPORT_SECONDS,
         grace_seconds=_GRACE_SECONDS,

@@ -82,7 +82,7 @@ def live_values(
 
 def _engine(engine: Engine, over: Mapping[str, Any]) -> Engine:
     fields = engine.model_dump(by_alias=True, exclude_none=True)
-    if over.get("type", engine.type) != engine.type:
+    if over.get("type", engine.program) != engine.program:
         kept = engine.model_dump(by_alias=True, include=set(_OF_ANY_ENGINE))
         return Engine.model_validate({**kept, **over})
     return Engine.model_validate({**fields, **over})

@@ -11,7 +11,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from failback.operator.kinds.base import Model
 from failback.operator.kinds.chaos_experiment import ChaosExperimentSpec
+from failback.operator.kinds.reconsumption_report import (
+    Definitions,
+    ReconsumptionReportSpec,
+    Spark,
+)
+from failback.operator.kinds.role_switch import RoleSwitchSpec
 from failback.operator.schema import rule_texts
 
 
@@ -39,11 +46,25 @@ def _literal(text: str) -> str:
     return "'" + text.replace("\\", "\\\\") + "'"
 
 
+def _is(field: str, word: str) -> str:
+    """Return the test for a word of an enumeration, which 0.1 wrote in small letters."""
+    return f"{field} in ['{word}','{word.lower()}']"
+
+
 def _unchanged(field: str) -> str:
     return (
         f"has(self.{field}) == has(oldSelf.{field})"
         f" && (!has(self.{field}) || self.{field} == oldSelf.{field})"
     )
+
+
+def _respelled(field: str) -> str:
+    return f"self.{field}.lowerAscii() == oldSelf.{field}.lowerAscii()"
+
+
+def _same_fields(model: type[Model], prefix: str, *, but: str) -> str:
+    fields = [info.alias or name for name, info in model.model_fields.items()]
+    return " && ".join(f"({_unchanged(prefix + field)})" for field in fields if field != but)
 
 
 def _config_rules(kind: str, path: str) -> tuple[Rule, ...]:
@@ -64,7 +85,7 @@ def _properties() -> str:
 
 def _engine_rule(kind: str) -> Rule:
     text = (
-        "self.type == 'failback' ? !has(self.javaOptions)"
+        f"{_is('self.type', 'Failback')} ? !has(self.javaOptions)"
         " : (!has(self.rules) || self.rules == 'compat') && has(self.version)"
         f" && self.version.matches({_literal(rule_texts.APACHE_VERSION)})"
     )
@@ -169,14 +190,16 @@ _BROKER_CLUSTER: Final = (
         "BC4",
         "BrokerCluster",
         "spec.storage",
-        f"self.type == oldSelf.type && {_unchanged('storageClassName')}",
+        f"({_is('self.type', 'Ephemeral')}) == ({_is('oldSelf.type', 'Ephemeral')})"
+        f" && {_unchanged('storageClassName')}",
         rule_texts.STORAGE_FIXED,
     ),
     Rule(
         "BC5",
         "BrokerCluster",
         "spec.storage",
-        "self.type == 'ephemeral' || quantity(self.size).compareTo(quantity(oldSelf.size)) >= 0",
+        f"{_is('self.type', 'Ephemeral')}"
+        " || quantity(self.size).compareTo(quantity(oldSelf.size)) >= 0",
         rule_texts.NO_SHRINKING,
     ),
     Rule(
@@ -216,7 +239,7 @@ _BROKER_CLUSTER: Final = (
         "BC12",
         "BrokerCluster",
         "spec.networking",
-        "(self.brokerAddress == 'external') == has(self.externalTemplate)",
+        f"({_is('self.brokerAddress', 'External')}) == has(self.externalTemplate)",
         rule_texts.EXTERNAL_TEMPLATE,
     ),
     Rule(
@@ -237,7 +260,7 @@ _BROKER_CLUSTER: Final = (
         "BC14",
         "BrokerCluster",
         "spec",
-        "self.storage.type == 'ephemeral' || ("
+        f"{_is('self.storage.type', 'Ephemeral')} || ("
         f"quantity(self.storage.size).compareTo(quantity('{rule_texts.SMALLEST_STORE}')) >= 0"
         " && (!has(self.pairOverrides) || self.pairOverrides.all(p, !has(p.storageSize)"
         f" || quantity(p.storageSize).compareTo(quantity('{rule_texts.SMALLEST_STORE}')) >= 0)))",
@@ -257,7 +280,7 @@ _BROKER_CLUSTER: Final = (
         "BC18",
         "BrokerCluster",
         "spec",
-        "!has(self.external) || self.networking.brokerAddress == 'dns'",
+        f"!has(self.external) || {_is('self.networking.brokerAddress', 'DNS')}",
         rule_texts.EXTERNAL_TWICE,
     ),
     Rule(
@@ -378,22 +401,45 @@ _OFFSET_SNAPSHOT: Final = (
         rule_texts.CLUSTER_REF_FIXED,
     ),
 )
+_RESPELLED: Final = {
+    "engine": _respelled("engine"),
+    "onNotHonest": _respelled("onNotHonest"),
+    "backend": _respelled("backend"),
+    "spark": f"{_same_fields(Spark, 'spark.', but='mode')} && {_respelled('spark.mode')}",
+    "definitions": (
+        f"{_same_fields(Definitions, 'definitions.', but='key')} && {_respelled('definitions.key')}"
+    ),
+    "pair": (
+        "self.pair == oldSelf.pair || (type(oldSelf.pair) == int && type(self.pair) == string"
+        " && self.pair.endsWith('-' + string(oldSelf.pair)))"
+    ),
+}
+"""Fields of what never changes that may still be written as this release does."""
+
+
+def _same_spec(model: type[Model], *, but: str = "") -> str:
+    """Return the test that nothing of a spec changed but the spelling of its words."""
+    fields = [info.alias or name for name, info in model.model_fields.items()]
+    return " && ".join(
+        f"({_RESPELLED.get(field) or _unchanged(field)})" for field in fields if field != but
+    )
+
+
 _ROLE_SWITCH: Final = (
     _no_dot("RoleSwitch"),
-    Rule("ON1", "RoleSwitch", "spec", "self == oldSelf", rule_texts.ONE_SHOT),
+    Rule("ON1", "RoleSwitch", "spec", _same_spec(RoleSwitchSpec), rule_texts.ONE_SHOT),
 )
 
 
 def _only_abort_changes() -> str:
-    fields = [info.alias or name for name, info in ChaosExperimentSpec.model_fields.items()]
-    same = [f"({_unchanged(field)})" for field in fields if field != "abort"]
-    return " && ".join([*same, "(!oldSelf.abort || self.abort)"])
+    return f"{_same_spec(ChaosExperimentSpec, but='abort')} && (!oldSelf.abort || self.abort)"
 
 
 def _target_rules() -> tuple[Rule, ...]:
     text = (
         "!(has(self.pair) && has(self.pairSelector))"
-        " && (!has(self.mode) || !(self.mode in ['fixed','fixed-percent','random-max-percent'])"
+        " && (!has(self.mode) || !(self.mode in ['Fixed','fixed','FixedPercent','fixed-percent',"
+        "'RandomMaxPercent','random-max-percent'])"
         " || has(self.value))"
     )
     return tuple(
@@ -439,7 +485,13 @@ _CHAOS_EXPERIMENT: Final = (
 )
 _REPORT: Final = (
     _no_dot("ReconsumptionReport"),
-    Rule("ON1", "ReconsumptionReport", "spec", "self == oldSelf", rule_texts.ONE_SHOT),
+    Rule(
+        "ON1",
+        "ReconsumptionReport",
+        "spec",
+        _same_spec(ReconsumptionReportSpec),
+        rule_texts.ONE_SHOT,
+    ),
     Rule(
         "RR1",
         "ReconsumptionReport",

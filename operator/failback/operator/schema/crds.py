@@ -127,7 +127,7 @@ DEFINITIONS: Final[dict[str, Definition]] = {
         "fbs",
         (
             Column("Cluster", ".spec.clusterRef.name"),
-            Column("Pair", ".spec.pair", "integer"),
+            Column("Pair", ".spec.pair"),
             Column("From", ".status.fromMember"),
             Column("To", ".status.toMember"),
             Column("Phase", ".status.phase"),

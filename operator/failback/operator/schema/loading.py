@@ -31,6 +31,7 @@ from failback.operator.schema.decoding import (
     path_text,
 )
 from failback.protocol.errors import ConfigError, raise_all
+from failback.protocol.words.formerly import former_words
 from failback.protocol.words.reasons import why
 from failback.protocol.words.spelling import did_you_mean
 
@@ -128,7 +129,10 @@ def load_resources(paths: Sequence[Path | str], *, namespace: str | None = None)
     return Resources(
         items=tuple(resource for _, resource in ours),
         others=tuple(others),
-        warnings=tuple(warning for _, resource in ours for warning in warnings_of(resource)),
+        warnings=(
+            *(told for each in (*(one for one, _ in ours), *others) for told in _former(each)),
+            *(warning for _, resource in ours for warning in warnings_of(resource)),
+        ),
     )
 
 
@@ -181,10 +185,15 @@ def warnings_of(resource: Resource) -> Iterator[str]:
             )
     for path, config in configs:
         for unknown in config:
-            if hint := unknown_key_hint(unknown, spec.engine.type, spec.engine.version):
+            if hint := unknown_key_hint(unknown, spec.engine.program, spec.engine.version):
                 yield f"{resource.label}: {path}: {hint}"
     if spec.slave_read_enable and spec.slaves_per_pair == 0:
         yield f"{resource.label}: spec.slaveReadEnable: there is no slave to read from"
+
+
+def _former(document: Document) -> Iterator[str]:
+    for each in former_words(KINDS[document.data["kind"]], document.data):
+        yield f"{document.label}: {each}"
 
 
 def _plain(node: Any, path: _Path, places: dict[_Path, tuple[int, int]]) -> Any:

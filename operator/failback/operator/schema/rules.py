@@ -33,7 +33,7 @@ _NAME: Final = re.compile(rule_texts.NAME_CHARACTERS)
 _OPERATOR_ACCOUNTS: Final = re.compile(rule_texts.OPERATOR_ACCOUNTS)
 _SPARK_NEVER: Final = re.compile(rule_texts.SPARK_NEVER)
 _DNS_LABEL: Final = re.compile(r"^[a-z]([-a-z0-9]*[a-z0-9])?$")
-_SOME: Final = ("fixed", "fixed-percent", "random-max-percent")
+_SOME: Final = ("Fixed", "FixedPercent", "RandomMaxPercent")
 _OneShot = RoleSwitch | ReconsumptionReport | ChaosExperiment
 MAX_TOPIC_NAME: Final = 127
 MAX_GROUP_NAME: Final = 120
@@ -99,7 +99,7 @@ def _broker_cluster(cluster: BrokerCluster) -> Iterator[Violation]:
     yield from _pod_template(spec.pod_template)
     yield from _storage(spec)
     networking = spec.networking
-    if (networking.broker_address == "external") == (networking.external_template is None):
+    if (networking.broker_address == "External") == (networking.external_template is None):
         yield Violation("BC12", "spec.networking", rule_texts.EXTERNAL_TEMPLATE)
     yield from _external(spec)
     if spec.lifecycle.drain_seconds > spec.lifecycle.termination_grace_period_seconds - 10:
@@ -126,7 +126,7 @@ def _external(spec: BrokerClusterSpec) -> Iterator[Violation]:
         or node_port != (external.first_node_port is not None)
     ):
         yield Violation("BC17", "spec.external", rule_texts.EXTERNAL_TYPE)
-    if spec.networking.broker_address != "dns":
+    if spec.networking.broker_address != "DNS":
         yield Violation("BC18", "spec", rule_texts.EXTERNAL_TWICE, "spec.external")
 
 
@@ -193,7 +193,7 @@ def _pair_overrides(spec: BrokerClusterSpec) -> Iterator[Violation]:
 
 def _engine(engine: Engine) -> Iterator[Violation]:
     path = "spec.engine"
-    if engine.type == "failback":
+    if engine.program == "failback":
         if engine.java_options is not None:
             detail = "javaOptions is for engine apache"
             yield Violation("EN1", path, rule_texts.ENGINE, f"{path}.javaOptions", detail)
@@ -228,7 +228,7 @@ def _pod_template(template: PodTemplate) -> Iterator[Violation]:
 
 
 def _storage(spec: BrokerClusterSpec) -> Iterator[Violation]:
-    if spec.storage.type != "persistent":
+    if spec.storage.type != "Persistent":
         return
     smallest = parse_quantity(rule_texts.SMALLEST_STORE)
     sizes = [("spec.storage.size", spec.storage.size)]
@@ -250,7 +250,7 @@ def _cluster_change(new: BrokerCluster, old: BrokerCluster) -> Iterator[Violatio
     after, before = new.spec.storage, old.spec.storage
     if (after.type, after.storage_class_name) != (before.type, before.storage_class_name):
         yield Violation("BC4", "spec.storage", rule_texts.STORAGE_FIXED)
-    if after.type == "persistent" and parse_quantity(after.size) < parse_quantity(before.size):
+    if after.type == "Persistent" and parse_quantity(after.size) < parse_quantity(before.size):
         yield Violation("BC5", "spec.storage", rule_texts.NO_SHRINKING, "spec.storage.size")
     if _first_node_port(new) != _first_node_port(old):
         field = "spec.external.firstNodePort"
@@ -356,6 +356,8 @@ def _offset_snapshot_change(new: OffsetSnapshot, old: OffsetSnapshot) -> Iterato
 def _as_json(resource: _OneShot) -> dict[str, str]:
     """Return each field of the spec as JSON, where 1 and true are not the same."""
     spec = resource.spec.model_dump(mode="json", by_alias=True)
+    if isinstance(resource, RoleSwitch):
+        spec["pair"] = resource.spec.pair
     return {field: json.dumps(value, sort_keys=True) for field, value in spec.items()}
 
 

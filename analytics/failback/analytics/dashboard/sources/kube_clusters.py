@@ -66,8 +66,9 @@ def _cluster(
     status = item.get("status") or {}
     reference = (spec.get("nameServerRef") or {}).get("name", "")
     engine = spec.get("engine") or {}
-    kind = str(engine.get("type") or "failback")
-    own = kind == "failback" and (spec.get("networking") or {}).get("brokerAddress") != "external"
+    kind = str(engine.get("type") or "Failback").lower()
+    announced = str((spec.get("networking") or {}).get("brokerAddress") or "")
+    own = kind == "failback" and announced.lower() != "external"
     pairs = tuple(
         PairRef(
             str(pair["name"]),

@@ -71,8 +71,8 @@ def _address(
     if "firstNodePort" in external:
         port = external["firstNodePort"] + 16 * index + 4 * ordinal
     host = f"{pod}.{name}-brokers.{namespace}.svc.{domain}"
-    match networking.get("brokerAddress", "dns"):
-        case "podIP":
+    match networking.get("brokerAddress", "DNS").lower():
+        case "podip":
             host = (manifest or {}).get("status", {}).get("podIP") or host
         case "external":
             host = str(networking["externalTemplate"])

@@ -333,7 +333,7 @@ class KubernetesTarget:
         if len(engines) > 1:
             what = f"view of {self._cluster}"
             raise TargetError(what, f"its pods run {' and '.join(sorted(engines))}")
-        given = str((cluster["spec"].get("engine") or {}).get("type", "failback"))
+        given = str((cluster["spec"].get("engine") or {}).get("type", "Failback")).lower()
         return engines.pop() if engines else given
 
     def _require_cluster(self) -> Mapping[str, Any]:

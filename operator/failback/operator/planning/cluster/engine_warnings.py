@@ -49,7 +49,7 @@ def _refused_change(view: ClusterView, version: str) -> str | None:
     if held is None:
         return None
     running = EngineVersion(held["type"], held["version"])
-    return store_compatible(running, EngineVersion(wanted.type, version))
+    return store_compatible(running, EngineVersion(wanted.program, version))
 
 
 def _makes_no_topics(broker: Any) -> bool:

@@ -26,7 +26,7 @@ def left_out(cluster: BrokerCluster, observed: ObservedCluster, version: str) ->
     """
     spec = cluster.spec
     keys = {*spec.config, *(key for each in spec.pair_overrides for key in each.config)}
-    unknown = keys - known_keys(spec.engine.type, version).keys()
+    unknown = keys - known_keys(spec.engine.program, version).keys()
     if not unknown:
         return frozenset()
     accepted = cluster.metadata.annotations.get(ACCEPT, "").replace(" ", "").split(",")

@@ -122,10 +122,12 @@ def _keys_and_quirks(view: ClusterView, version: str) -> Iterator[tuple[str, str
     keys = set(cluster.spec.config)
     for override in cluster.spec.pair_overrides:
         keys |= set(override.config)
-    hints = [hint for key in sorted(keys) if (hint := unknown_key_hint(key, engine.type, version))]
+    hints = [
+        hint for key in sorted(keys) if (hint := unknown_key_hint(key, engine.program, version))
+    ]
     if hints:
         yield "UnknownConfigKey", names(hints, 3)
-    by_replicas = quirk("ackRule", engine.type, version) == "inSyncReplicas"
+    by_replicas = quirk("ackRule", engine.program, version) == "inSyncReplicas"
     wanted = cluster.spec.sync.in_sync_replicas
     synchronous = any(
         cluster.pair(pair).master_role == "SYNC_MASTER" for pair in range(cluster.spec.pairs)
@@ -136,9 +138,9 @@ def _keys_and_quirks(view: ClusterView, version: str) -> Iterator[tuple[str, str
         yield "InSyncReplicasIgnored", f"this engine waits for one slave, not for {wanted - 1}"
     accepted = cluster.metadata.annotations.get("failback.dev/accept-quirk", "").split(",")
     reads = any(cluster.pair(pair).slave_read_enable for pair in range(cluster.spec.pairs))
-    if reads and _drops_topics(engine.type, version):
+    if reads and _drops_topics(engine.program, version):
         added = " (accepted)" if "dropsTopicsOnSync" in accepted else ""
-        yield "EngineQuirk", f"dropsTopicsOnSync of {engine.type} {version}{added}"
+        yield "EngineQuirk", f"dropsTopicsOnSync of {engine.program} {version}{added}"
 
 
 def _drops_topics(engine: str, version: str) -> bool:

@@ -27,7 +27,7 @@ def missing(arm: Arm, observed: ObservedExperiment) -> str:
                 return f"ConfigMap {name} has no {line}"
     if arm.engine is not None:
         for pod in observed.broker_pods:
-            if _engine_of(pod) != arm.engine:
+            if _engine_of(pod) != arm.engine.lower():
                 return f"pod {pod['metadata']['name']} does not run {arm.engine}"
     if wanted or arm.engine is not None:
         found_condition = find_condition(cluster.get("status") or {}, "ConfigApplied")

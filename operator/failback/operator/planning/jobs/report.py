@@ -94,7 +94,7 @@ def _input(report: ReconsumptionReport, observed: ObservedReport, context: JobCo
 
 
 def _needs_spark_operator(report: ReconsumptionReport) -> bool:
-    return report.spec.engine == "spark" and report.spec.spark.mode == "sparkApplication"
+    return report.spec.engine == "Spark" and report.spec.spark.mode == "SparkApplication"
 
 
 def _from_experiment(report: ReconsumptionReport, observed: ObservedReport) -> _Input:

@@ -198,7 +198,7 @@ def _warnings(
 def why_ignored(cluster: BrokerCluster) -> str:
     """Say why fields that only RocketMQ 5 has are without effect."""
     engine = cluster.spec.engine
-    if engine.type == "apache" and (engine.version or "").startswith("5."):
+    if engine.program == "apache" and (engine.version or "").startswith("5."):
         return "not sent to brokers of 5.x yet, set them with mqadmin"
     return "only engine apache 5.x knows them"
 

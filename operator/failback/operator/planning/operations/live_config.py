@@ -184,7 +184,7 @@ def _may_enable(
     accepted = {
         item.strip() for item in state.cluster.metadata.annotations.get(ACCEPT, "").split(",")
     }
-    drops = quirk("dropsTopicsOnSync", engine.type, engine.version or "")
+    drops = quirk("dropsTopicsOnSync", engine.program, engine.version or "")
     if drops and "dropsTopicsOnSync" not in accepted:
         return (*found_false, "EngineQuirk")
     return found_false

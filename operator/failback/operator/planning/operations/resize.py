@@ -40,7 +40,7 @@ SENT_SECONDS: Final = 60.0
 def causes(state: ClusterState) -> Iterator[Operation]:
     """Yield a VolumeResize of each pair whose claims or templates are too small."""
     cluster = state.cluster
-    if cluster.spec.storage.type != "persistent" or was_refused(cluster, state.status):
+    if cluster.spec.storage.type != "Persistent" or was_refused(cluster, state.status):
         return
     begun = any(item.type == TYPE for item in state.operations)
     if begun and predicates.evaluate(_BEFORE, state):

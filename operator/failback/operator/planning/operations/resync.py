@@ -100,7 +100,7 @@ def _named(state: ClusterState) -> MemberView | None:
 
 def _store_uid(cluster: BrokerCluster, view: MemberView) -> str | None:
     """Return the uid of what holds a member's store: its claim, or the pod when ephemeral."""
-    if cluster.spec.storage.type == "persistent":
+    if cluster.spec.storage.type == "Persistent":
         return view.claim.uid if view.claim else None
     return view.pod.uid if view.pod else None
 
@@ -109,7 +109,7 @@ def reshape(shape: Shape, cluster: BrokerCluster, operation: Operation) -> Shape
     """Keep the member stopped until its claim is gone."""
     if operation.pair is None or operation.member is None:
         return shape
-    if operation.step != "WipeClaim" or cluster.spec.storage.type == "ephemeral":
+    if operation.step != "WipeClaim" or cluster.spec.storage.type == "Ephemeral":
         return shape
     stopped = shape.stopped | {(operation.pair, operation.member)}
     return dataclasses.replace(shape, stopped=stopped)
@@ -169,7 +169,7 @@ def _wipe(step: StepContext) -> Advance:
         return dataclasses.replace(moved, events=(Event("PodRestart", f"Resync: {label}"),))
     if _named(step.state) is None or refusal(step.state) is not None:
         return step.go("StartMember")  # taken back, or its log has turned out to be the longer one
-    if step.cluster.spec.storage.type == "ephemeral":
+    if step.cluster.spec.storage.type == "Ephemeral":
         pod = view.pod
         gone = pod is None or pod.deleting
         actions: tuple[Action, ...] = () if gone or pod is None else (DeletePod(pod.name, pod.uid),)

@@ -53,7 +53,7 @@ def mastership(
         row: What the status says of the pair.
     """
     case = _Case(cluster, pair, views, row)
-    if cluster.spec.storage.type != "persistent":
+    if cluster.spec.storage.type != "Persistent":
         return Mastership(case.first if case.told is None else case.told)
     return case.of_new_claims() if not case.followed else case.of_claims()
 

@@ -31,10 +31,10 @@ def running_arm(observed: ObservedCluster) -> Mapping[str, Any] | None:
 
 def arm_engine(cluster: BrokerCluster, arm: Mapping[str, Any] | None) -> dict[str, str]:
     """Return what an arm changes of the cluster's engine: an arm names a type, never a version."""
-    kind = str((arm or {}).get("engine") or "")
+    kind = str((arm or {}).get("engine") or "").lower()
     if not kind:
         return {}
-    if kind == "apache" and cluster.spec.engine.type != kind:
+    if kind == "apache" and cluster.spec.engine.program != kind:
         return {"type": kind, "version": APACHE_OF_ARMS}
     return {"type": kind}
 
@@ -61,7 +61,7 @@ def held_engine(
 
     A store that 5.x wrote may hold records, timer logs and reset state that 4.x does not read.
     """
-    kind = str(over.get("type") or cluster.spec.engine.type)
+    kind = str(over.get("type") or cluster.spec.engine.program)
     version = str(over.get("version") or cluster.spec.engine.version or "")
     if _family(kind, version) != "v4":
         return None

@@ -124,7 +124,7 @@ class PairView(StepContext):
     def sync_seconds(self) -> float:
         """How often a slave copies its master's tables."""
         engine = self.cluster.spec.engine
-        return float(quirk("slaveSyncSeconds", engine.type, engine.version or "0"))
+        return float(quirk("slaveSyncSeconds", engine.program, engine.version or "0"))
 
     # --- what routes say ---
 

@@ -77,10 +77,10 @@ def _asking(request: Request) -> Operation:
 
 def _refused(cluster: BrokerCluster, observed: ObservedCluster, request: Request, old: int) -> str:
     spec = request.spec
-    if spec.pair >= cluster.spec.pairs:
-        return f"cluster {cluster.name} has no pair {spec.pair}"
+    if not spec.names_pair_of(cluster):
+        return f"cluster {cluster.name} has no pair {spec.pair_}"
     if spec.target_member not in cluster.pair(spec.pair).ordinals:
-        return f"pair {spec.pair} has no member {spec.target_member}"
+        return f"pair {spec.pair_} has no member {spec.target_member}"
     if spec.target_member == old:
         return f"member {old} is already master of pair {spec.pair}"
     if spec.mode == "Planned":
