@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from failback.analytics.collector.page_sizes import pages
 from failback.analytics.collector.settings import Limits
 from failback.analytics.collector.stream_sizes import BadStream, StreamSizes, stream_sizes
 from failback.analytics.lake.lake import plain_type, schema_major
@@ -20,6 +21,7 @@ from failback.client.consumelog.upload.lake_files import ARROW_STREAM
 from failback.client.consumelog.upload.segments import SEGMENT_KEY
 
 _BATCH_ROWS: Final = 1 << 16
+_WIDTHS: Final = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "FLOAT": 4, "DOUBLE": 8, "BYTE_ARRAY": 4}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +68,33 @@ _stream = stream_sizes
 
 
 def _footer(body: bytes) -> StreamSizes:
+    """Sizes as the heads of the pages say; the footer only tells where they are."""
     footer = pq.read_metadata(pa.BufferReader(body))
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
-    chunks = [group.column(number) for group in groups for number in range(group.num_columns)]
-    unpacked = sum(max(0, chunk.total_uncompressed_size) for chunk in chunks)
+    widths = [_width(footer.schema.column(number)) for number in range(footer.num_columns)]
+    unpacked = sum(
+        _chunk_bytes(body, group.column(number), width)
+        for group in groups
+        for number, width in enumerate(widths)
+    )
     return StreamSizes(footer.num_rows, 0, unpacked, len(groups))
+
+
+def _width(column: pq.ColumnSchema) -> int:
+    """Bytes of a value in memory; of a text, those of its number in a dictionary."""
+    if column.physical_type == "FIXED_LEN_BYTE_ARRAY":
+        return max(1, int(column.length))
+    return _WIDTHS.get(column.physical_type, 16)
+
+
+def _chunk_bytes(body: bytes, chunk: pq.ColumnChunkMetaData, width: int) -> int:
+    starts = (chunk.dictionary_page_offset, chunk.data_page_offset)
+    start = min(at for at in starts if at is not None)
+    found = list(pages(body, start, chunk.total_compressed_size))
+    said, is_so = chunk.total_uncompressed_size, sum(page.unpacked_bytes for page in found)
+    if is_so > said:
+        raise BadStream(f"pages of {is_so} bytes in a column chunk of {said}")
+    return max(is_so, width * sum(page.values for page in found))
 
 
 def _check_sizes(sizes: StreamSizes, limits: Limits) -> None:
@@ -90,10 +114,10 @@ def _from_stream(body: bytes, limits: Limits) -> pa.Table:
 
 
 def _from_parquet(body: bytes, limits: Limits) -> pa.Table:
-    """In pieces, because what a footer says about sizes binds nobody."""
+    """In pieces, because a value of a dictionary is spelled out with every row that has it."""
     _check_sizes(_footer(body), limits)
     with pq.ParquetFile(pa.BufferReader(body)) as file:
-        names = [field.name for field in file.schema_arrow if pa.types.is_string(field.type)]
+        names = [field.name for field in file.schema_arrow if _is_text(field.type)]
     pieces, total = [], 0
     with pq.ParquetFile(pa.BufferReader(body), read_dictionary=names) as file:
         metadata, empty = file.schema_arrow.metadata, file.schema_arrow.empty_table()
@@ -104,6 +128,10 @@ def _from_parquet(body: bytes, limits: Limits) -> pa.Table:
                 raise Problem("too-large", what)
             pieces.append(pa.table(batch))
     return pa.concat_tables(pieces or [empty]).replace_schema_metadata(metadata)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_binary(kind)
 
 
 def _needed(metadata: dict[bytes, bytes], key: str) -> bytes:

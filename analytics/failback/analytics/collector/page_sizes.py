@@ -1,0 +1,136 @@
+"""How large the pages of a Parquet file become when unpacked, without unpacking them. Pure.
+
+What a footer says about sizes binds nobody; a reader allocates what the head of each page says. So
+the heads of the pages of each column chunk are walked first. A head is Thrift's compact form of
+``PageHeader``, of which the first three fields are needed, and the number of values:
+
+    1 type i32, 2 uncompressed size i32, 3 compressed size i32, 5 or 8 data page, 7 dictionary page
+
+Encodings whose values grow out of other values are refused: a page of a few bytes can hold a long
+text with every row. Layout: Parquet's parquet.thrift; Thrift's compact protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from failback.analytics.collector.stream_sizes import BadStream
+
+_DICTIONARY_PAGE: Final = 7
+_ENCODING_OF: Final = {5: 2, _DICTIONARY_PAGE: 2, 8: 4}
+"""Field of a head that describes a page, and where its encoding stands there."""
+_TAKEN_ENCODINGS: Final = frozenset({0, 2, 3, 5, 8, 9})
+"""PLAIN, PLAIN_DICTIONARY, RLE, DELTA_BINARY_PACKED, RLE_DICTIONARY, BYTE_STREAM_SPLIT."""
+_MAX_PAGES: Final = 100_000
+_MAX_DEPTH: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page as its head describes it; ``values`` is 0 for a dictionary's."""
+
+    unpacked_bytes: int
+    values: int
+
+
+def pages(data: bytes, start: int, length: int) -> Iterator[Page]:
+    """Walk the pages of a column chunk at ``data[start : start + length]``.
+
+    Raises:
+        BadStream: It is cut, says something that cannot be, or has an encoding that is not taken.
+    """
+    end = start + length
+    if start < 0 or length < 0 or end > len(data):
+        raise BadStream("a column chunk lies outside its file")
+    number = 0
+    while start < end:
+        number += 1
+        if number > _MAX_PAGES:
+            raise BadStream(f"more than {_MAX_PAGES} pages in a column chunk")
+        head = _Compact(data, start, end)
+        fields = head.struct()
+        unpacked, packed = fields.get(2, 0), fields.get(3, 0)
+        if not isinstance(unpacked, int) or not isinstance(packed, int):
+            raise BadStream("a page without sizes")
+        start = head.position + packed
+        if unpacked < 0 or packed < 0 or start > end:
+            raise BadStream("a page lies outside its column chunk")
+        yield Page(unpacked, _values(fields))
+
+
+def _values(fields: dict[int, object]) -> int:
+    """Return how many values a page holds, after a look at its encoding."""
+    for number, at in _ENCODING_OF.items():
+        described = fields.get(number)
+        if not isinstance(described, dict):
+            continue
+        encoding = described.get(at)
+        if encoding not in _TAKEN_ENCODINGS:
+            raise BadStream(f"a page has encoding {encoding}, which is not taken")
+        count = described.get(1, 0)
+        if not isinstance(count, int) or count < 0:
+            raise BadStream("a page has a negative number of values")
+        return 0 if number == _DICTIONARY_PAGE else count
+    return 0
+
+
+class _Compact:
+    """A reader of Thrift's compact protocol."""
+
+    def __init__(self, data: bytes, position: int, end: int) -> None:
+        self._data = data
+        self._end = end
+        self.position = position
+
+    def struct(self, depth: int = 0) -> dict[int, object]:
+        """Take a struct; return its numbers and structs by field."""
+        if depth > _MAX_DEPTH:
+            raise BadStream("the head of a page is nested too deep")
+        found: dict[int, object] = {}
+        field = 0
+        while (byte := self._byte()) != 0:
+            delta, kind = byte >> 4, byte & 0x0F
+            field = field + delta if delta else self._integer()
+            found[field] = self._value(kind, depth)
+        return found
+
+    def _value(self, kind: int, depth: int) -> object:
+        if kind in (1, 2):  # a boolean, in its type
+            return kind == 1
+        if kind == 3:
+            return self._byte()
+        if kind in (4, 5, 6):
+            return self._integer()
+        if kind == 7:
+            return self._skip(8)
+        if kind == 8:
+            return self._skip(self._varint())
+        if kind == 12:
+            return self.struct(depth + 1)
+        raise BadStream(f"the head of a page has a field of type {kind}")
+
+    def _byte(self) -> int:
+        if self.position >= self._end:
+            raise BadStream("the head of a page is cut")
+        self.position += 1
+        return self._data[self.position - 1]
+
+    def _skip(self, count: int) -> None:
+        self.position += count
+        if self.position > self._end:
+            raise BadStream("the head of a page is cut")
+
+    def _varint(self) -> int:
+        value = shift = 0
+        while (byte := self._byte()) & 0x80:
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if shift > 63:
+                raise BadStream("the head of a page has a number of too many bytes")
+        return value | byte << shift
+
+    def _integer(self) -> int:
+        value = self._varint()
+        return (value >> 1) ^ -(value & 1)
