@@ -31,7 +31,8 @@ operations and steps: ApplyOffsets ChooseMember CopyMetadata CreateMembers Delet
     ScaleUp SetConfig StartMember StartNewMaster StopMember StopOldMaster SyncOffsets TakeLease
     Unregister Verify VolumeResize WaitEmpty WaitReady WaitRegistered WaitReplicated WaitResized
     WipeClaim
-predicates: ClaimsSettled ClusterExists LagAcceptable LagKnown LogEndsKnown MasterAgreed MasterAnswers
+predicates: ClaimsSettled ClusterExists LagAcceptable LagKnown LogEndsKnown MasterAgreed
+    MasterAnswers
     MasterReady MasterUnregistered MemberAnswers MetadataEqual MinReadySeconds NamesFree
     NameServersReachable NoChaosRunning NoOtherMemberDown NoOtherOperation NoOtherPairDisrupted
     NotPaused OffsetsFresh OffsetsKnown OldMasterDown OldMasterFenced OldMasterGone OldMasterReady
