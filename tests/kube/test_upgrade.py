@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from failback.operator.render.nameserver import ROUTES_SECONDS
 from failback.operator.settings import MANAGER
 from tests.kube.previous_release import NAMESPACE, PREVIOUS, SPEC, previous_objects
 from tests.support.kube_lab.control_plane import ControlPlane
@@ -26,11 +27,12 @@ ALLOWED = {
     "events",
     "nameservers/status",
     "persistentvolumeclaims",
+    "statefulsets",
     "subscriptiongroups/status",
     "topics/status",
 }
-"""What the first pass may write: what it sees and says, whose log claims have, and a note of the
-spec that is in force."""
+"""What the first pass may write: what it sees and says, whose log claims have, a note of the
+spec that is in force, and how long the next roll of name servers waits."""
 
 
 @pytest.fixture
@@ -109,7 +111,9 @@ def test_a_newer_operator_changes_the_version_in_the_status_and_nothing_else(
         found = canonical(namespace)
         for name in ("orders-last-valid-spec", "main-last-valid-namesrv-spec"):
             assert found.pop(f"ConfigMap/{name}")
+        objects["StatefulSet/main-ns"]["spec"]["minReadySeconds"] = ROUTES_SECONDS
         assert found == objects
+        generations["main-ns"] += 1
         assert (started(namespace), templates(namespace)) == (lives, generations)
         release = settled["status"]["operatorVersion"]
         servers = namespace.api.get("NameServer", "main")

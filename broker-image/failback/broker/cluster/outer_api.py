@@ -78,18 +78,7 @@ class BrokerOuterApi:
 
         The results are in the order of :attr:`name_servers`; one-way calls have none.
         """
-        listing = RegisterBrokerBody(topic_config_serialize_wrapper=topics)
-        body = listing.to_compressed() if compressed else listing.to_json()
-        header = RegisterBrokerRequestHeader(
-            broker_name=identity.broker_name,
-            broker_addr=identity.address,
-            cluster_name=identity.cluster_name,
-            ha_server_addr=identity.ha_address,
-            broker_id=identity.broker_id,
-            compressed=compressed,
-            body_crc32=zlib.crc32(body) & _CRC_MASK,
-        )
-        call = any_request(RequestCode.REGISTER_BROKER, header, body)
+        call = _registration(identity, topics, compressed)
         answers = await asyncio.gather(
             *(
                 self._register(name_server, call, oneway, timeout_ms)
@@ -97,6 +86,30 @@ class BrokerOuterApi:
             )
         )
         return [answer for answer in answers if answer is not None]
+
+    async def register_with(
+        self,
+        name_server: str,
+        identity: BrokerIdentity,
+        topics: TopicConfigSerializeWrapper,
+        *,
+        compressed: bool = False,
+        timeout_ms: float = 6_000,
+    ) -> RegisterResult | None:
+        """Register with one name server; a failure is logged and gives ``None``."""
+        call = _registration(identity, topics, compressed)
+        return await self._register(name_server, call, False, timeout_ms)
+
+    async def answers(self, name_server: str) -> bool:
+        """Tell whether a name server answers, on a connection that nothing else waits for."""
+        async with RemotingClient(settings=self._client.settings) as client:
+            try:
+                await client.call(name_server, calls.get_kv("failback", "alive"), self._timeout_ms)
+            except BrokerError:  # it has no such key
+                return True
+            except (RemotingError, ProtocolError):
+                return False
+        return True
 
     async def unregister_all(self, identity: BrokerIdentity) -> None:
         """Take this broker off every name server's tables; failures are logged."""
@@ -188,3 +201,20 @@ class BrokerOuterApi:
             await self._ask(name_server, call)
         except (RemotingError, BrokerError) as error:
             logger.warning("leaving name server %s failed: %s", name_server, error)
+
+
+def _registration(
+    identity: BrokerIdentity, topics: TopicConfigSerializeWrapper, compressed: bool
+) -> Call[RemotingCommand]:
+    listing = RegisterBrokerBody(topic_config_serialize_wrapper=topics)
+    body = listing.to_compressed() if compressed else listing.to_json()
+    header = RegisterBrokerRequestHeader(
+        broker_name=identity.broker_name,
+        broker_addr=identity.address,
+        cluster_name=identity.cluster_name,
+        ha_server_addr=identity.ha_address,
+        broker_id=identity.broker_id,
+        compressed=compressed,
+        body_crc32=zlib.crc32(body) & _CRC_MASK,
+    )
+    return any_request(RequestCode.REGISTER_BROKER, header, body)

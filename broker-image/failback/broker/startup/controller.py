@@ -97,7 +97,10 @@ class BrokerController:
         if self.ha.config.is_guarded and identity.is_slave:
             self._guard_replication()
         remoting = RemotingSettings(time_scale=config.failback_time_scale)
-        self.client = RemotingClient(settings=remoting)
+        self.client = RemotingClient(
+            settings=remoting,
+            on_close=lambda address, _: self.registration.name_server_lost(address),
+        )
         self.outer = BrokerOuterApi(
             self.client, config.name_servers, timeout_ms=self._scale.ms(3000)
         )

@@ -19,6 +19,7 @@ _SET: Final = {
     "replicas",
     "serviceName",
     "podManagementPolicy",
+    "minReadySeconds",
     "updateStrategy",
     "revisionHistoryLimit",
     "persistentVolumeClaimRetentionPolicy",

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from failback.operator.kinds.name_server import NameServer
 from failback.operator.render import common
 from failback.operator.render.config import name_server_properties, restart_hash
 from failback.operator.render.context import POD_NAME, Context, Object
+
+ROUTES_SECONDS: Final = 35
+"""How long a name server must be ready before the next one goes in a roll. Its routes are in memory
+only: brokers of 4.x register every 30 s, ours as soon as it answers."""
 
 
 def statefulset_name(name_server: NameServer) -> str:
@@ -55,6 +61,7 @@ def statefulset(name_server: NameServer, context: Context) -> Object:
             "replicas": spec.replicas,
             "serviceName": name,
             "podManagementPolicy": "Parallel",
+            "minReadySeconds": ROUTES_SECONDS,
             "updateStrategy": {"type": "RollingUpdate"},
             "revisionHistoryLimit": 3,
             "selector": {"matchLabels": selector(name_server)},
