@@ -26,9 +26,12 @@ def kill(request: Kill, directory: RunDirectory) -> int:
         return _fail(REFUSED, refusal)
     if processes.state_of(child) in (None, *DEAD_STATES):
         return _fail(NO_SUCH_CHILD, f"process {child.pid} has ended")
-    if request.hold:
-        directory.hold(request.by or "failback-init kill")
-    directory.signal_sent(child, request.signum, {"by": request.by or "failback-init kill"})
+    try:
+        if request.hold:
+            directory.hold(request.by or "failback-init kill")
+        directory.signal_sent(child, request.signum, {"by": request.by or "failback-init kill"})
+    except OSError as error:  # a death whose cause is nowhere would be taken for another's
+        return _fail(REFUSED, f"{directory.path}: {error.strerror}; no signal was sent")
     _announce(child, request.signum)
     try:
         issued, returned = processes.send(child, request.signum)

@@ -17,6 +17,7 @@ import json
 import os
 from typing import Any, Final
 
+from failback.init.lines import append_line
 from failback.init.processes import Identity, Stamp
 
 DEFAULT_RUN_DIR: Final = "/run/failback"
@@ -142,14 +143,8 @@ class RunDirectory:
     # --- files -------------------------------------------------------------------------------
 
     def _append(self, name: str, record: Record) -> None:
-        line = (json.dumps(record, separators=(",", ":")) + "\n").encode()
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-        descriptor = os.open(os.path.join(self.path, name), flags, 0o644)
-        try:
-            os.write(descriptor, line)  # one write: lines of two writers never mix
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        line = json.dumps(record, separators=(",", ":")).encode()
+        append_line(os.path.join(self.path, name), line)
 
     def _write(self, path: str, record: Record) -> None:
         """Replace a file whole: a reader sees the old one or the new one."""

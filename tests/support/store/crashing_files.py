@@ -28,7 +28,8 @@ class Change:
     """One step of the journal.
 
     create, write, delete, sync, sync_directory, small, rewrite, rename (``target``) or note. A
-    ``small`` is atomic and durable; a ``rewrite`` empties the file and writes it anew.
+    ``small`` is atomic and durable; a ``rewrite`` empties the file and writes it anew. An allocate
+    is only asked for, never kept: it changes nothing that can be read.
     """
 
     kind: str
@@ -50,8 +51,14 @@ class CrashingHandle:
     def write_at(self, position: int, data: bytes | memoryview) -> None:
         self._files.record(Change("write", self._path, position, bytes(data)))
 
+    def allocate(self, position: int, length: int) -> None:
+        self._files.fail(Change("allocate", self._path, position, size=length))
+
+    def duplicate(self) -> CrashingHandle:
+        return self
+
     def reserve(self, length: int) -> None:
-        pass
+        self.allocate(0, length)
 
     def write_words(self, words: Mapping[int, int]) -> None:
         for position, value in words.items():
@@ -289,8 +296,10 @@ class CrashingConfigFiles(ConfigFiles):
     def read(self, path: Path) -> bytes | None:
         return self._files.read_small(path)
 
-    def write(self, path: Path, content: bytes) -> None:
+    def write(self, path: Path, content: bytes, *, sync: bool = False) -> None:
         self._files.record(Change("rewrite", path, data=content))
+        if sync:
+            self._files.record_sync(path)
 
     def delete(self, path: Path) -> None:
         self._files.delete(path)
@@ -298,8 +307,5 @@ class CrashingConfigFiles(ConfigFiles):
     def rename(self, source: Path, target: Path) -> None:
         self._files.record(Change("rename", source, target=target))
 
-    def sync(self, path: Path) -> None:
-        if path in self._files.content:
-            self._files.record_sync(path)
-        else:
-            self._files.sync_directory(path)
+    def sync_folder(self, path: Path) -> None:
+        self._files.sync_directory(path)

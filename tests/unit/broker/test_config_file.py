@@ -123,3 +123,48 @@ def test_a_broker_with_a_bad_setting_says_so_in_one_line_and_exits(tmp_path: Pat
     assert done.returncode == 2
     choices = "must be one of ASYNC_FLUSH, SYNC_FLUSH, is 'SOMETIMES'"
     assert done.stderr == f"failback broker: {file}:2: flushDiskType: {choices}\n"
+
+
+# --- what a kill or a machine that stopped leaves -------------------------------------------------
+
+TEXT = "brokerIP1=127.0.0.1\nbrokerName=kept\n"
+
+
+@pytest.mark.foreign
+@pytest.mark.parametrize(
+    ("left", "source"),
+    [
+        ({".bak": TEXT, ".tmp": TEXT}, ".bak"),
+        ({".bak": TEXT}, ".bak"),
+        ({".tmp": TEXT}, ".tmp"),
+        ({".bak": "", ".tmp": TEXT}, ".tmp"),
+        ({"": "", ".bak": TEXT}, ".bak"),
+        ({"": "\0" * 512, ".bak": TEXT, ".tmp": ""}, ".bak"),
+    ],
+)
+def test_a_file_that_was_lost_between_two_steps_is_found(
+    tmp_path: Path, left: dict[str, str], source: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "broker.conf"
+    for ending, text in left.items():
+        file.with_name(file.name + ending).write_text(text)
+    config = BrokerConfig.load(file, {})
+    assert (config.broker_name, config.file) == ("kept", file)
+    assert f"read from broker.conf{source}" in caplog.text
+
+
+@pytest.mark.foreign
+def test_a_file_that_says_something_is_read_whatever_lies_beside_it(tmp_path: Path) -> None:
+    file = write(tmp_path, "brokerName=new", "brokerIP1=127.0.0.1")
+    for ending in (".bak", ".tmp"):
+        file.with_name(file.name + ending).write_text(TEXT)
+    assert BrokerConfig.load(file, {}).broker_name == "new"
+
+
+def test_an_empty_file_alone_means_all_defaults(tmp_path: Path) -> None:
+    assert BrokerConfig.load(write(tmp_path), {"HOME": "/home/rocketmq"}).listen_port == 10911
+
+
+def test_a_file_that_is_nowhere_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"broker\.conf"):
+        BrokerConfig.load(tmp_path / "broker.conf", {})

@@ -332,7 +332,7 @@ async def test_a_stop_keeps_the_offsets_though_another_file_can_t_be_written(
 ) -> None:
     async with broker_lab(tmp_path) as lab:
         lab.controller.delay_offsets.table = {3: 7}
-        config = lab.controller.delay_offsets._path.parent
+        config = lab.controller.delay_offsets.file.path.parent
         (config / "consumerFilter.json.tmp").mkdir(parents=True)
         await lab.controller._leave()
     assert "could not be written" in caplog.text

@@ -257,7 +257,7 @@ async def test_keys_are_entered_soon_and_not_while_messages_are_stored() -> None
     assert bodies(store, "u600") == [b"600"]
 
 
-async def test_a_disk_that_refuses_the_index_stops_the_store() -> None:
+async def test_a_disk_that_refuses_the_index_is_asked_again() -> None:
     files = CrashingFiles()
     store = open_store(ROOT, files)
     stop = asyncio.Event()
@@ -273,12 +273,17 @@ async def test_a_disk_that_refuses_the_index_stops_the_store() -> None:
     await until(lambda: not store.is_writable, "the refusal")
     with pytest.raises(ServiceNotAvailable, match="no space left"):
         put(store)
+    store.look_at_disk()
+    assert not store.is_writable
+    files.fail = lambda change: None
+    store.look_at_disk()
+    put_keyed(store, 2)
     stop.set()
     await running
+    assert_complete(store, [1, 2])
     store.close()
-    assert ROOT / "abort" in files.content
-    files.fail = lambda change: None
-    assert_complete(open_store(ROOT, files), [1])
+    assert ROOT / "abort" not in files.content
+    assert_complete(open_store(ROOT, files), [1, 2])
 
 
 def test_a_clean_stop_leaves_a_complete_index() -> None:

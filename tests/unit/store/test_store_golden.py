@@ -116,9 +116,11 @@ def test_the_root_holds_what_java_expects(tmp_path: Path) -> None:
         "abort",
         "checkpoint",
         "lock",
+        "reserve",  # nothing that a Java broker looks at
         "commitlog/00000000000000000000",
         "consumequeue/%RETRY%group/0/00000000000000000000",
     }
     assert (tmp_path / "lock").read_bytes() == b"lock"
     store.close()
-    assert not (tmp_path / "abort").exists()
+    for gone in ("abort", "reserve"):
+        assert not (tmp_path / gone).exists()

@@ -63,6 +63,9 @@ class WatchedHandle(OsFileHandle):
         self._files.synced[self._name] += 1
         super().sync()
 
+    def duplicate(self) -> OsFileHandle:
+        return WatchedHandle(self._path, self._files)
+
 
 def fill(store: MessageStore, clock: Clock, files: int, queues: int = 2) -> None:
     """Append ``files`` log files full of messages, one second apart."""

@@ -7,7 +7,6 @@ itself, and is found again by its run folders. Who started and aborted what is i
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import threading
@@ -20,6 +19,7 @@ from typing import Any, Final
 from failback.analytics.dashboard.problems import DashboardProblem
 from failback.analytics.dashboard.settings import Scenario
 from failback.analytics.dashboard.sources.runs import RunEntry, rfc3339
+from failback.init.lines import append_line
 from failback.protocol.errors import ConfigError
 
 Json = dict[str, Any]
@@ -195,10 +195,7 @@ class Experiments:
         """One synced line of the audit log; a disk that refuses it refuses what it tells."""
         row = {"at": rfc3339(time.time_ns()), "what": what, "experiment": name, "by": who, **more}
         try:
-            with self._audit.open("ab") as file:
-                file.write(json.dumps(row).encode() + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
+            append_line(self._audit, json.dumps(row).encode())
         except OSError as error:
             raise DashboardProblem("failed", f"the audit log: {error}") from error
 

@@ -10,7 +10,6 @@ that a crash cut is ended by the next one and skipped by every reader. Marks sta
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +18,8 @@ from typing import Final
 import msgspec
 
 from failback.client.consumelog.gaps import missing_ranges
-from failback.client.files import place, sync_folder
+from failback.client.files import place
+from failback.init.lines import append_line
 
 FOLDER: Final = "_segments"
 CLOSED: Final = "closed"
@@ -178,8 +178,7 @@ class Catalogue:
         """Note a duplicate segment with other content; durable when this returns."""
         path = self.mark(run, CHANGED)
         note = {"id": segment_id, "sha256": sha256, "kept": kept}
-        append_line(path, msgspec.json.encode(note), sync=True)
-        sync_folder(self.folder)
+        append_line(path, msgspec.json.encode(note))
 
     def missing(self, run: str, last_seqs: dict[int, int]) -> list[dict[str, int]]:
         """Holes of every process that is stored or named: ``proc_no, from_seq, to_seq``."""
@@ -198,22 +197,6 @@ class Catalogue:
             for number in sorted(last)
             for first, end in missing_ranges(last[number], records[number], ranges[number].values())
         ]
-
-
-def append_line(path: Path, line: bytes, *, sync: bool = False) -> None:
-    """Append one line in one write, after ending one that a crash or a full disk cut."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-    try:
-        size = os.fstat(fd).st_size
-        whole = size == 0 or os.pread(fd, 1, size - 1) == b"\n"
-        data = (b"" if whole else b"\n") + line + b"\n"
-        written = os.write(fd, data)
-        if written < len(data):  # a full disk takes a part first, and says so at the next write
-            os.write(fd, data[written:])
-        if sync:
-            os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 class _Changed(msgspec.Struct):

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from failback.broker.config.config_checks import check_together, refuse_dangerous, refuse_late
-from failback.broker.config.config_file import in_one_line, without_effect
+from failback.broker.config.config_file import in_one_line, present_copy, without_effect
 from failback.broker.config.config_text import means_default, parse, to_text
 from failback.broker.config.local_address import address_to_bind, first_local_address
 from failback.broker.config.time_scale import TimeScale
@@ -258,7 +258,7 @@ class BrokerConfig:
             ConfigError: The file can't be read, or a value does not fit its key: names its line.
         """
         try:
-            read = properties_of(file.read_bytes(), file)
+            read = properties_of(present_copy(file).read_bytes(), file)
         except OSError as error:
             raise ConfigError(str(file), why(error)) from error
         try:

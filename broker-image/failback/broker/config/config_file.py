@@ -1,12 +1,16 @@
-"""What a broker.conf says that has no effect here, in one line for whoever wrote it."""
+"""A broker.conf as a file: which copy of it is read, and what it says that has no effect here."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from failback.broker.config.config_checks import is_true
 from failback.broker.config.config_keys import NOT_OFFERED, SHOWN_ONLY
 from failback.protocol.words.spelling import nearest
+
+logger = logging.getLogger(__name__)
 
 _NEAR = 0.85
 
@@ -46,3 +50,29 @@ def in_one_line(keys: Mapping[str, str], lines: Mapping[str, int]) -> str:
         f"{key} ({'; '.join(filter(None, (f'line {lines[key]}', word)))})"
         for key, word in keys.items()
     )
+
+
+def present_copy(file: Path) -> Path:
+    """Return ``file``, or what lies beside it after a kill in the middle of its replacement.
+
+    4.9.8 deletes ``file`` before it renames ``file.tmp``, and before both it copies what was in
+    force to ``file.bak``. A machine that stops may leave a name without a byte.
+    """
+    if not _has_text(file):
+        for ending in (".bak", ".tmp"):
+            beside = file.with_name(file.name + ending)
+            if _has_text(beside):
+                problem = "is empty" if file.exists() else "is not there"
+                logger.warning("%s %s: read from %s beside it", file, problem, beside.name)
+                return beside
+    return file
+
+
+def _has_text(file: Path) -> bool:
+    """Whether the file is there and says anything; the zeros of an unwritten block do not."""
+    try:
+        return bool(file.read_bytes().strip(b"\0 \t\r\n"))
+    except FileNotFoundError:
+        return False
+    except OSError:  # whoever reads it says why it can't be read
+        return True

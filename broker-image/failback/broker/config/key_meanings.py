@@ -57,7 +57,10 @@ MEANINGS: Final[dict[str, str]] = {
         "A refused creation leaves the default topic's inherit bit as it is."
     ),
     "failbackGuardConsumerList": "No member list before all members could have sent a heartbeat.",
-    "failbackGuardOffsetFile": "`consumerOffset.json` is synced to disk and replaced in one step.",
+    "failbackGuardOffsetFile": (
+        "Each table (`consumerOffset.json`, `topics.json`, ...) is synced and replaced in one step;"
+        " an empty one is refused at the start."
+    ),
     "failbackGuardReplication": (
         "A slave whose log is not the beginning of its master's does not replicate."
     ),

@@ -16,7 +16,7 @@ from typing import Final
 
 from failback.broker.filters.filter_bits import BIT_COUNT, BITS_EACH, bits_of
 from failback.broker.filters.subscription import Subscription
-from failback.broker.metadata.json_config import load_json_config, persist_json_config
+from failback.broker.metadata.json_config import TableFile
 from failback.protocol.body import Body
 
 logger = logging.getLogger(__name__)
@@ -67,8 +67,15 @@ class ConsumerFilterTable(Body):
 class ConsumerFilterManager:
     """Keeps the table. Changes reach the file with the next :meth:`persist`."""
 
-    def __init__(self, path: Path, clock_ms: Callable[[], int]) -> None:
-        self._path = path
+    def __init__(
+        self,
+        path: Path,
+        clock_ms: Callable[[], int],
+        *,
+        is_atomic: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """``is_atomic`` tells for each persist whether the file is replaced in one, synced step."""
+        self.file = TableFile(path, is_atomic)
         self._clock_ms = clock_ms
         self._written: str | None = None
         self.table: dict[str, FiltersOfTopic] = {}
@@ -135,16 +142,16 @@ class ConsumerFilterManager:
         bit maps that this broker's successor would read.
 
         Raises:
-            CorruptStore: Both are there and unreadable.
+            CorruptStore: It is there, can't be read, and its ``.bak`` is no help.
         """
-        table = load_json_config(self._path, ConsumerFilterTable.from_json)
+        table = self.file.load(ConsumerFilterTable.from_json)
         if table is None:
             return
         latest = self._clock_ms() - _DEAD_BEFORE_START_MS
         for of_topic in table.filter_data_by_topic.values():
             for known in of_topic.group_filter_data.values():
                 if not _fits(known.bloom_filter_data):
-                    logger.warning("%s has bits of another kind: it begins again", self._path)
+                    logger.warning("%s has bits of another kind: it begins again", self.file.path)
                     return
                 if known.dead_time == 0:
                     known.dead_time = max(latest, known.born_time)
@@ -154,12 +161,12 @@ class ConsumerFilterManager:
         """Forget what has been dead for a day and write the table if it changed.
 
         Raises:
-            OSError: The file could not be written.
+            OSError: The disk is broken or read-only.
         """
         self._forget()
         text = ConsumerFilterTable(self.table).to_json(pretty=True).decode()
         if text != self._written:
-            persist_json_config(self._path, text)
+            self.file.keep(lambda: text)
             self._written = text
 
     def _forget(self) -> None:

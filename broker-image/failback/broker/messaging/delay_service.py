@@ -67,6 +67,8 @@ class DelayService:
 
     def deliver_due(self) -> bool:
         """Deliver what is due now; tell whether more is."""
+        if not self.store.is_writable:  # the disk is full, and the log says so
+            return False
         turns = {level: self._deliver_level(level, delay) for level, delay in self._levels()}
         if any(delivered for _, delivered in turns.values()):
             try:

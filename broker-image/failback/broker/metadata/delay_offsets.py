@@ -7,17 +7,19 @@ SlaveSynchronize, apache/rocketmq 4.9.8.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
-from failback.broker.metadata.json_config import load_json_config, persist_json_config
+from failback.broker.metadata.json_config import TableFile
 from failback.protocol.route import DelayOffsetTable
 
 
 class DelayOffsets:
     """Next queue offset of SCHEDULE_TOPIC_XXXX per delay level (level n is queue n - 1)."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, *, is_atomic: Callable[[], bool] = lambda: False) -> None:
+        """``is_atomic`` tells for each persist whether the file is replaced in one, synced step."""
+        self.file = TableFile(path, is_atomic)
         self.table: dict[int, int] = {}
 
     def to_json(self) -> bytes:
@@ -29,27 +31,27 @@ class DelayOffsets:
 
         Raises:
             ProtocolError: ``body`` is no delay offset table.
-            OSError: The file could not be written.
+            OSError: The disk is broken or read-only.
         """
         DelayOffsetTable.from_json(body)
-        persist_json_config(self._path, body.decode())
+        text = body.decode()
+        self.file.keep(lambda: text)
 
     def load(self) -> None:
         """Read the file, or its ``.bak``; with neither the table is empty.
 
         Raises:
-            CorruptStore: Both are there and unreadable.
+            CorruptStore: It is there, can't be read, and its ``.bak`` is no help.
         """
-        self.table = load_json_config(self._path, _decode) or {}
+        self.table = self.file.load(_decode) or {}
 
     def persist(self) -> None:
         """Write the table in memory.
 
         Raises:
-            OSError: The file could not be written.
+            OSError: The disk is broken or read-only.
         """
-        text = DelayOffsetTable(self.table).to_json(pretty=True).decode()
-        persist_json_config(self._path, text)
+        self.file.keep(lambda: DelayOffsetTable(self.table).to_json(pretty=True).decode())
 
 
 def _decode(text: str) -> dict[int, int]:

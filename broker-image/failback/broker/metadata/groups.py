@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from failback.broker.config.config import BrokerConfig
-from failback.broker.metadata.json_config import load_json_config, persist_json_config
+from failback.broker.metadata.json_config import TableFile
 from failback.protocol.codes import SYSTEM_GROUPS
 from failback.protocol.names import check_group, check_room
 from failback.protocol.route import (
@@ -36,7 +36,8 @@ def system_groups() -> list[SubscriptionGroupConfig]:
 class SubscriptionGroupManager:
     """The group table with its version. SubscriptionGroupManager of apache/rocketmq 4.9.8.
 
-    Every change bumps :attr:`data_version` and is persisted before the call returns.
+    Every change bumps :attr:`data_version` and is persisted before the call returns; where the disk
+    has no room, soon after it has some again.
     """
 
     def __init__(
@@ -46,7 +47,7 @@ class SubscriptionGroupManager:
         *,
         clock_ms: Callable[[], int] = _now_ms,
     ) -> None:
-        self._path = path
+        self.file = TableFile(path, lambda: config.failback_guard_offset_file)
         self._config = config
         self._clock_ms = clock_ms
         self.table: dict[str, SubscriptionGroupConfig] = {
@@ -108,16 +109,16 @@ class SubscriptionGroupManager:
             return False
         self.data_version = wrapper.data_version
         self.table = dict(wrapper.subscription_group_table)
-        self.persist()
+        self.file.keep(self._to_text)
         return True
 
     def load(self) -> None:
         """Put the file's groups over the built-in ones and take its version.
 
         Raises:
-            CorruptStore: The file and its ``.bak`` are there and unreadable.
+            CorruptStore: It is there, can't be read, and its ``.bak`` is no help.
         """
-        wrapper = load_json_config(self._path, SubscriptionGroupWrapper.from_json)
+        wrapper = self.file.load(SubscriptionGroupWrapper.from_json)
         if wrapper is not None:
             self.table.update(wrapper.subscription_group_table)
             self.data_version = wrapper.data_version
@@ -128,8 +129,11 @@ class SubscriptionGroupManager:
         Raises:
             OSError: The file could not be written.
         """
-        persist_json_config(self._path, self.to_wrapper().to_json(pretty=True).decode())
+        self.file.write(self._to_text())
+
+    def _to_text(self) -> str:
+        return self.to_wrapper().to_json(pretty=True).decode()
 
     def _changed(self) -> None:
         self.data_version = self.data_version.next(self._clock_ms())
-        self.persist()
+        self.file.keep(self._to_text)

@@ -2,22 +2,29 @@
 
 Persisting writes ``X.tmp``, copies what ``X`` holds to ``X.bak``, deletes ``X`` and renames
 ``X.tmp`` to ``X``. A kill between the last two leaves the ``.bak`` of one persist earlier, which
-loading then takes. That window, the missing fsync, and an empty table without a word when both
-files are gone belong to what a failover costs, so they are kept as they are.
+loading then takes. That window, the missing fsync, and an empty table where both files are gone or
+hold no byte belong to what a failover costs, so they are kept as they are.
 :func:`persist_json_config_atomically` is the guarded way: at every instant, power loss included,
 ``X`` is whole and is one of the last two contents. Both ways leave the same files.
+
+What is there and is no table is refused under all rules, a file without a byte under the guarded
+ones: whoever takes it for an empty table writes that over what could still be mended.
 Source: MixAll.string2File and ConfigManager, apache/rocketmq 4.9.8.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from failback.broker.disk_errors import is_fatal
 from failback.protocol.errors import CorruptStore, ProtocolError
+from failback.protocol.words.reasons import where_and_why, why
 
 logger = logging.getLogger(__name__)
 
@@ -34,10 +41,18 @@ class ConfigFiles:
         except FileNotFoundError:
             return None
 
-    def write(self, path: Path, content: bytes) -> None:
-        """Replace the content in place, creating the folder when missing."""
+    def write(self, path: Path, content: bytes, *, sync: bool = False) -> None:
+        """Replace the content in place, creating the folder when missing.
+
+        ``sync``: return when it is on the disk. The descriptor that wrote is the one that is
+        synced: another one may not hear of an error.
+        """
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
+        with path.open("wb") as file:
+            file.write(content)
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
 
     def delete(self, path: Path) -> None:
         """Remove the file if it exists."""
@@ -47,9 +62,9 @@ class ConfigFiles:
         """Give ``source`` the name ``target``; what had it is gone."""
         source.rename(target)
 
-    def sync(self, path: Path) -> None:
-        """Wait until a file's content, or a folder's names, are on the disk."""
-        descriptor = os.open(path, os.O_RDONLY)
+    def sync_folder(self, path: Path) -> None:
+        """Wait until a folder's names are on the disk."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)
         finally:
@@ -64,14 +79,19 @@ def backup_of(path: Path) -> Path:
     return path.with_name(path.name + ".bak")
 
 
+def temporary_of(path: Path) -> Path:
+    """Return where a content is written before it takes the name."""
+    return path.with_name(path.name + ".tmp")
+
+
 def persist_json_config(path: Path, text: str, files: ConfigFiles = _FILES) -> None:
     """Replace ``path`` by ``text``, step by step as 4.9.8 does.
 
     Raises:
         OSError: A step failed; the steps before it have happened.
     """
-    new = path.with_name(path.name + ".tmp")
-    files.write(new, text.encode())
+    new = temporary_of(path)
+    _write_new(new, text, files, sync=False)
     previous = files.read(path)
     if previous is not None:  # an empty one too: that is how a .bak becomes empty
         files.write(backup_of(path), previous)
@@ -85,41 +105,157 @@ def persist_json_config_atomically(path: Path, text: str, files: ConfigFiles = _
     Raises:
         OSError: A step failed; ``path`` is what it was.
     """
-    new = path.with_name(path.name + ".tmp")
-    files.write(new, text.encode())
-    files.sync(new)
+    new = temporary_of(path)
+    _write_new(new, text, files, sync=True)
     previous = files.read(path)
     if previous:
         files.write(backup_of(path), previous)
     files.rename(new, path)
-    files.sync(path.parent)
+    files.sync_folder(path.parent)
+
+
+def _write_new(new: Path, text: str, files: ConfigFiles, *, sync: bool) -> None:
+    """Write the whole of ``new``, or leave nothing of it: a full disk has other uses for it."""
+    try:
+        files.write(new, text.encode(), sync=sync)
+    except OSError:
+        with contextlib.suppress(OSError):
+            files.delete(new)
+        raise
 
 
 def load_json_config(
-    path: Path, decode: Callable[[str], Decoded], files: ConfigFiles = _FILES
+    path: Path,
+    decode: Callable[[str], Decoded],
+    files: ConfigFiles = _FILES,
+    *,
+    is_guarded: bool = False,
 ) -> Decoded | None:
     """Return what ``path``, or else its ``.bak``, decodes to; ``None`` when neither holds any.
 
     ``decode`` says with :class:`ProtocolError` or :class:`ValueError` that a text is no good.
 
     Raises:
-        CorruptStore: There is a ``.bak`` with content, and it can't be decoded either.
+        CorruptStore: A file with content can't be decoded, and the other is no help; under the
+            guarded rules also one without a byte.
     """
-    try:
-        content = files.read(path)
-        if content:
-            return decode(content.decode())
-        problem = "is missing" if content is None else "is empty"
-    except (ProtocolError, ValueError) as error:
-        problem = f"cannot be read: {error}"
-    backup = backup_of(path)
-    spare = files.read(backup)
-    if not spare:
-        if content or spare is not None:
-            logger.warning("%s %s and %s holds nothing: starting empty", path, problem, backup)
+    problems: list[str] = []
+    damaged: Path | None = None
+    for each in (path, backup_of(path)):
+        content = files.read(each)
+        if content is None:
+            continue
+        # Zeros are what delayed allocation leaves of a file whose size the disk knew already.
+        if not content.strip(b"\0 \t\r\n"):
+            problems.append(f"{each.name} is empty ({len(content)} bytes of nothing)")
+            continue
+        try:
+            decoded = decode(content.decode())
+        except (ProtocolError, ValueError) as error:
+            damaged = damaged or each
+            problems.append(f"{each.name} is no table: {error}")
+            continue
+        if each is not path:
+            missing = f"{path.name} is missing"
+            logger.warning("%s: falling back to %s", (problems or [missing])[0], each)
+        return decoded
+    if not problems:
         return None
-    logger.warning("%s %s: falling back to %s", path, problem, backup)
-    try:
-        return decode(spare.decode())
-    except (ProtocolError, ValueError) as error:
-        raise CorruptStore(backup, 0, f"{error}; and {path} {problem}") from error
+    if damaged is not None or is_guarded:
+        raise DamagedTable(damaged or path, "; ".join(problems))
+    logger.warning("%s: %s: starting empty", path, "; ".join(problems))
+    return None
+
+
+class DamagedTable(CorruptStore):
+    """A table that is there, can't be read, and has no usable copy beside it."""
+
+    def __init__(self, path: Path, what: str) -> None:
+        super().__init__(path, 0, what)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: {self.what}. Mend it or put a copy in its place; "
+            "delete it and its .bak to begin with an empty table"
+        )
+
+
+class TableFile:
+    """One table's file: which way it is written, what waits to be written, which text is newer.
+
+    Attributes:
+        path: The file.
+        is_waiting: Whether the disk refused the last text and :meth:`retry` has to write it.
+    """
+
+    def __init__(self, path: Path, is_guarded: Callable[[], bool]) -> None:
+        """``is_guarded`` tells for each write whether it is made in one, synced step."""
+        self.path = path
+        self.is_guarded = is_guarded
+        self._writing = threading.Lock()
+        self._made = 0
+        self._written = 0
+        self._waiting: Callable[[], str] | None = None
+
+    @property
+    def is_waiting(self) -> bool:
+        return self._waiting is not None
+
+    def load(self, decode: Callable[[str], Decoded]) -> Decoded | None:
+        """Return what the file, or else its ``.bak``, decodes to; ``None`` without either.
+
+        Raises:
+            CorruptStore: It is there and can't be read: see :func:`load_json_config`.
+        """
+        return load_json_config(self.path, decode, is_guarded=self.is_guarded())
+
+    def next_generation(self) -> int:
+        """Return the number of a text that is made now; a later text has a larger one."""
+        self._made += 1
+        return self._made
+
+    def write(self, text: str, generation: int | None = None) -> None:
+        """Write ``text``, unless a newer one is written already. From any thread.
+
+        Raises:
+            OSError: The file could not be written.
+        """
+        number = self.next_generation() if generation is None else generation
+        with self._writing:
+            if number <= self._written:
+                return
+            way = persist_json_config_atomically if self.is_guarded() else persist_json_config
+            way(self.path, text)
+            self._written = number
+        if number == self._made:
+            self._waiting = None
+
+    def keep(self, make_text: Callable[[], str]) -> None:
+        """Write what ``make_text`` gives; where the disk has no room, :meth:`retry` does it later.
+
+        Raises:
+            OSError: The disk is broken or read-only.
+        """
+        try:
+            self.write(make_text())
+        except OSError as error:
+            self.wait(make_text, error)
+
+    def wait(self, make_text: Callable[[], str], error: OSError) -> None:
+        """Let :meth:`retry` write what the disk refused with ``error``, if that can pass."""
+        if is_fatal(error):
+            raise error
+        if self._waiting is None:
+            logger.error("%s is not written now, and will be: %s", self.path, why(error))
+        self._waiting = make_text
+
+    def retry(self) -> None:
+        """Write what the disk refused; it waits on if the disk refuses it again."""
+        if self._waiting is None:
+            return
+        try:
+            self.write(self._waiting())
+        except OSError as error:
+            logger.debug("not yet: %s", where_and_why(error))
+        else:
+            logger.info("%s is written", self.path)

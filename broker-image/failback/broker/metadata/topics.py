@@ -11,7 +11,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from failback.broker.config.config import BrokerConfig
-from failback.broker.metadata.json_config import load_json_config, persist_json_config
+from failback.broker.metadata.json_config import TableFile
 from failback.protocol.codes import (
     PERM_INHERIT,
     PERM_READ,
@@ -92,7 +92,8 @@ class TopicConfigManager:
     """The topic table with its version. TopicConfigManager of apache/rocketmq 4.9.8.
 
     Every change bumps :attr:`data_version` (a name server that sees the same version ignores a
-    registration) and is persisted before the call returns. ``on_change`` is called after a topic
+    registration) and is persisted before the call returns; where the disk has no room, soon after
+    it has some again. ``on_change`` is called after a topic
     was created by use, so that the controller registers the full table, one-way.
     """
 
@@ -104,7 +105,7 @@ class TopicConfigManager:
         clock_ms: Callable[[], int] = _now_ms,
         on_change: Callable[[], None] | None = None,
     ) -> None:
-        self._path = path
+        self.file = TableFile(path, lambda: config.failback_guard_offset_file)
         self._config = config
         self._clock_ms = clock_ms
         self.on_change = on_change
@@ -260,16 +261,16 @@ class TopicConfigManager:
             return False
         self.data_version = wrapper.data_version
         self.table = dict(wrapper.topic_config_table)
-        self.persist()
+        self.file.keep(self._to_text)
         return True
 
     def load(self) -> None:
         """Put the file's topics over the system topics and take its version.
 
         Raises:
-            CorruptStore: The file and its ``.bak`` are there and unreadable.
+            CorruptStore: It is there, can't be read, and its ``.bak`` is no help.
         """
-        wrapper = load_json_config(self._path, TopicConfigSerializeWrapper.from_json)
+        wrapper = self.file.load(TopicConfigSerializeWrapper.from_json)
         if wrapper is not None:
             self.table.update(wrapper.topic_config_table)
             self.data_version = wrapper.data_version
@@ -280,7 +281,10 @@ class TopicConfigManager:
         Raises:
             OSError: The file could not be written.
         """
-        persist_json_config(self._path, self.to_wrapper().to_json(pretty=True).decode())
+        self.file.write(self._to_text())
+
+    def _to_text(self) -> str:
+        return self.to_wrapper().to_json(pretty=True).decode()
 
     def _created(self, topic: TopicConfig) -> TopicConfig:
         self.table[topic.topic_name] = topic
@@ -291,4 +295,4 @@ class TopicConfigManager:
 
     def _changed(self) -> None:
         self.data_version = self.data_version.next(self._clock_ms())
-        self.persist()
+        self.file.keep(self._to_text)

@@ -53,16 +53,20 @@ from failback.broker.remoting.limits import PeerLimits
 from failback.broker.remoting.server import RemotingServer
 from failback.broker.startup.scheduler import Scheduler
 from failback.broker.startup.store_settings import apply_live, store_config
+from failback.broker.store.log.results import WriteRefused
 from failback.broker.store.message_store import MessageStore
 from failback.client.remoting.connection import RemotingClient, RemotingSettings
 from failback.client.remoting.http_server import HttpServer
 from failback.client.remoting.port_owner import bind_error
-from failback.protocol.words.reasons import why
+from failback.protocol.words.reasons import where_and_why, why
 
 logger = logging.getLogger(__name__)
 
 PERSIST_FIRST_DELAY_MS: Final = 10_000
 EXPIRE_FIRST_DELAY_MS: Final = 60_000
+LOOK_AT_DISK_MS: Final = 1_000
+"""How soon a disk that is nearly full refuses messages, and one that has room again takes them.
+4.9.8 looks every 10 s."""
 EXPIRE_WAITING_MS: Final = 100
 UNREAD_PERIOD_MS: Final = 1000
 DRAIN_POLL_MS: Final = 20
@@ -160,8 +164,13 @@ class BrokerController:
             is_topic=lambda topic: topic in self.topics.table,
             is_group=lambda group: group in self.groups.table,
         )
-        self.delay_offsets = DelayOffsets(folder / "delayOffset.json")
-        self.filters = ConsumerFilterManager(folder / "consumerFilter.json", wall_ms)
+        is_atomic = self.offsets.file.is_guarded
+        self.delay_offsets = DelayOffsets(folder / "delayOffset.json", is_atomic=is_atomic)
+        self.filters = ConsumerFilterManager(
+            folder / "consumerFilter.json", wall_ms, is_atomic=is_atomic
+        )
+        tables = (self.topics, self.groups, self.offsets, self.delay_offsets, self.filters)
+        self._table_files = [table.file for table in tables]
 
     def _compose_processors(self, clock: Callable[[], float]) -> None:
         config, identity, server, store = self.config, self.identity, self.server, self.store
@@ -352,6 +361,7 @@ class BrokerController:
         every("persist filters", FILTERS_MS, FILTERS_MS, self.filters.persist)
         clean_ms = config.clean_resource_interval
         self.cleaning.every("expire", EXPIRE_FIRST_DELAY_MS, clean_ms, self.store.expire)
+        every("disk", LOOK_AT_DISK_MS, LOOK_AT_DISK_MS, self._look_at_disk)
         hold_ms = HOLD_PASS_MS if config.long_polling_enable else config.short_polling_time_mills
         every("held pulls", hold_ms, hold_ms, self.pull.hold_pass)
         every("clients", SCAN_PERIOD_MS, SCAN_PERIOD_MS, self._scan_clients)
@@ -372,7 +382,10 @@ class BrokerController:
                 self.delay_offsets.persist()
             self.filters.persist()  # last: the least that could be missing
         except OSError as error:  # the rest of the stop must go on
-            logger.error("a table could not be written: %s", error)
+            logger.error("a table could not be written: %s", where_and_why(error))
+        for file in self._table_files:
+            if file.is_waiting:
+                logger.error("%s could not be written: its newest content is lost", file.path)
 
     async def _drain(self) -> None:
         """Wait until the connected slaves hold the log and all answers are out."""
@@ -394,6 +407,8 @@ class BrokerController:
 
     def _fail(self, error: Exception) -> None:
         """The store can't go on: stop the broker, report ``error`` at the end."""
+        if isinstance(error, WriteRefused):
+            return  # the senders of that run lost their connections; there may be room again
         if self.phase.fatal is None:
             self.phase.fatal = error
         self._shutdown.set()
@@ -438,8 +453,15 @@ class BrokerController:
             arrived = self.pull.hold.arrived
             self.store.on_arrive = arrived if self.config.long_polling_enable else None
 
+    def _look_at_disk(self) -> None:
+        self.store.look_at_disk()
+        for file in self._table_files:
+            file.retry()
+
     async def _persist_offsets(self) -> None:
         await self.offsets.persist_aside()
+        if self.offsets.file.is_waiting:
+            return
         self._persisted_at = asyncio.get_running_loop().time()
 
     async def _synchronise(self) -> None:

@@ -28,29 +28,31 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from failback.broker.disk_errors import is_fatal
 from failback.broker.store.config import StoreConfig
 from failback.broker.store.index.index_service import IndexService
 from failback.broker.store.log.checkpoint import StoreCheckpoint
 from failback.broker.store.log.commit_log import CommitLog
 from failback.broker.store.log.files import Files, OsFiles
 from failback.broker.store.log.mapped_file import MappedFileQueue, OpenFiles
-from failback.broker.store.log.results import ServiceNotAvailable, WriteFailed
+from failback.broker.store.log.results import ServiceNotAvailable, WriteFailed, WriteRefused
 from failback.broker.store.queues.entry_writer import EntryWriter
 from failback.broker.store.queues.queue_table import QueueTable
 from failback.broker.store.reading.store_reader import StoreReader
+from failback.broker.store.upkeep.disk_room import DISK_FULL, DiskRoom
 from failback.broker.store.upkeep.expiry import Expiry
 from failback.broker.store.upkeep.flush import FlushService
 from failback.broker.store.upkeep.opening import StoreOpening
 from failback.broker.store.upkeep.recovery import RecoveryReport
+from failback.broker.store.upkeep.reserve import Reserve
 from failback.broker.store.writing.appending import Appender
 from failback.broker.store.writing.deletions import Deletions
 from failback.broker.store.writing.dispatch import Dispatcher, delay_table
 from failback.broker.store.writing.late_work import LateWork
+from failback.protocol.errors import StoreError
+from failback.protocol.words.reasons import where_and_why
 
 logger = logging.getLogger(__name__)
-
-DISK_FULL: Final = "the broker's disk is full"
-"""Refuses messages; a slave goes on copying its master's log, as it does in 4.9.8."""
 
 _GATHER_SECONDS: Final = 0.01
 """How long a slave leaves records that came, to dispatch them together with later ones."""
@@ -92,6 +94,7 @@ class MessageStore(StoreReader):
             durable=True,
         )
         log, queues = CommitLog(log_files), QueueTable(files, config)
+        log.refused = self._refused
         delays = delay_table(config.message_delay_level, config.delay_scale)
         writer = EntryWriter(self._late_failure)
         dispatcher = Dispatcher(log, queues, writer.add, delays)
@@ -113,7 +116,7 @@ class MessageStore(StoreReader):
             self._checkpoint,
             dispatched=lambda: dispatcher.position,
             clock_ms=clock_ms,
-            on_failure=self._fail,
+            on_failure=self._late_failure,
         )
         super().__init__(config, log, queues, dispatcher, writer, index)
         self._expiry = Expiry(files, config, log, queues, clock_ms=clock_ms)
@@ -136,6 +139,14 @@ class MessageStore(StoreReader):
         self._append_listeners: list[Callable[[], None]] = []
         self._unlock: Callable[[], None] | None = None
         self._failed = False
+        self._room = DiskRoom(
+            reserve=Reserve(files, config.root / "reserve"),
+            expiry=self._expiry,
+            log=log,
+            writer=writer,
+            index=index,
+            changed=self._set_refusal,
+        )
 
     # --- life cycle -------------------------------------------------------------------------
 
@@ -155,7 +166,8 @@ class MessageStore(StoreReader):
             self._release()
             raise
         report.seconds = time.monotonic() - began
-        self._closed = self._appender.refusal = None
+        self._closed = None
+        self._set_refusal()
         logger.info(
             "store loaded: root=%s last_stop=%s log=%d..%d records=%d scanned_bytes=%d "
             "dispatched=%d queues=%d seconds=%.3f",
@@ -184,6 +196,7 @@ class MessageStore(StoreReader):
         )
         report = opening.recover()
         self._appender.store_timestamp = self._dispatcher.store_timestamp
+        self._room.begin()
         return report
 
     async def run(self, shutdown: asyncio.Event) -> None:
@@ -206,7 +219,8 @@ class MessageStore(StoreReader):
     def close(self) -> None:
         """Stop in order: everything is made durable and ``abort`` goes away. Safe to repeat.
 
-        After a failed write or sync ``abort`` stays, so the next start recovers.
+        After a failed write or sync, and where the disk had no room for queue entries, ``abort``
+        stays, so the next start recovers.
 
         Raises:
             OSError: The disk failed; ``abort`` stays.
@@ -219,7 +233,9 @@ class MessageStore(StoreReader):
                 self._index.finish()
                 self._flush.flush_log()
                 self._flush.flush_queues()
-                self._files.delete(self.config.root / "abort")
+                if not self._writer.is_waiting:
+                    self._room.end()
+                    self._files.delete(self.config.root / "abort")
         finally:
             self._release()
 
@@ -241,11 +257,37 @@ class MessageStore(StoreReader):
         if self._unlock is None or self._failed:
             return
         self._write_entries()
-        was_full = self._expiry.is_full
         stuck = self._dispatcher.stuck_at is not None
         await self._expiry.run_round(self._log.tail if stuck else self._dispatcher.position)
-        if self._expiry.is_full != was_full and not self._failed and self._unlock is not None:
-            self._appender.refusal = DISK_FULL if self._expiry.is_full else None
+        self._set_refusal()
+
+    def look_at_disk(self) -> None:
+        """See whether the disk is full, and ask it again for what it refused. Often and cheap."""
+        if self._unlock is None or self._failed:
+            return
+        try:
+            has_given = self._room.look()
+        except OSError as error:
+            self._late_failure(error)
+            return
+        if has_given and self.config.is_slave:
+            self._late.ask()  # a share of it may have been refused
+
+    def _set_refusal(self) -> None:
+        if self._closed is None and not self._failed:
+            self._appender.refusal = self._room.refusal
+
+    @property
+    def is_out_of_room(self) -> bool:
+        """Whether messages are refused because the disk is full, or nearly."""
+        return self._room.refusal is not None
+
+    def _refused(self, error: OSError) -> StoreError:
+        """Take note that the disk refused room for a record; return what its sender is told."""
+        self._late_failure(error)
+        if self._failed:
+            return WriteFailed(f"the disk refused a write: {where_and_why(error)}")
+        return ServiceNotAvailable(self._room.lack)
 
     def _fail(self, error: Exception) -> None:
         """Take no more writes. What is on the disk stays readable."""
@@ -263,8 +305,10 @@ class MessageStore(StoreReader):
         """Write the pending run, make it readable, tell who waits for messages.
 
         Raises:
-            WriteFailed: The disk refused. The run is dropped (its end may be on the disk all the
-                same, as with a lost answer) and the store takes no more writes.
+            WriteRefused: The disk had no room. The run is dropped; its end may be on the disk all
+                the same, as with a lost answer. File systems that keep their word about allocated
+                room refuse before, when a message gets its place.
+            WriteFailed: The disk is broken: likewise, and the store takes no more writes.
         """
         log = self._log
         if log.pending_tail == log.tail:
@@ -277,16 +321,15 @@ class MessageStore(StoreReader):
             self._appender.take_keyed()
             for queue in touched:
                 queue.drop_pending()
-            raise self._write_failed(error) from error
+            self._late_failure(error)
+            kind = WriteFailed if self._failed else WriteRefused
+            raise kind(f"the disk refused a write: {where_and_why(error)}") from error
         start, keyed = log.tail, self._appender.take_keyed()
         log.publish()
         self._dispatcher.position = log.tail
         self._dispatcher.store_timestamp = self._appender.store_timestamp
         arrivals = [(queue, queue.commit()) for queue in touched]
-        try:
-            self._writer.add(touched)
-        except OSError as error:
-            raise self._write_failed(error) from error
+        self._writer.add(touched)
         self._index.stored(start, log.tail, keyed)
         self._flush.appended()
         self._index.appended()
@@ -297,14 +340,13 @@ class MessageStore(StoreReader):
                 for code in set(codes):
                     arrive(queue.topic, queue.queue_id, queue.committed_offset, code)
 
-    def _write_failed(self, error: OSError) -> WriteFailed:
-        logger.critical("write failed, the store takes no more: %s", error)
-        self._fail(error)
-        return WriteFailed(f"the disk refused a write: {error}")
-
-    def _late_failure(self, error: OSError) -> None:
-        """Stop the store, as after a failed sync: the disk refused what no answer waits for."""
-        self._write_failed(error)
+    def _late_failure(self, error: Exception) -> None:
+        """Stop the store, as after a failed sync, if the disk is broken; wait if it has no room."""
+        if isinstance(error, OSError) and not is_fatal(error):
+            self._room.note(error)
+            return
+        said = where_and_why(error) if isinstance(error, OSError) else error
+        logger.critical("write failed, the store takes no more: %s", said)
         self._flush.fail(error)
 
     def append_raw(self, physical_offset: int, data: bytes | memoryview) -> None:
@@ -321,10 +363,17 @@ class MessageStore(StoreReader):
         log = self._log
         if not log.files.files or log.tail == 0:
             self._dispatcher.position = physical_offset
+        before = log.tail
         try:
             log.append_raw(physical_offset, data)
         except OSError as error:
-            raise self._write_failed(error) from error
+            raise self._refused(error) from error
+        finally:
+            if log.tail > before:
+                self._appended_raw()
+
+    def _appended_raw(self) -> None:
+        log = self._log
         self._late.ask()
         # While a slave copies its master's log, copying goes first. What it has to dispatch later
         # is at most one file, which the page cache still holds.
@@ -355,9 +404,10 @@ class MessageStore(StoreReader):
     def _dispatch_all(self) -> None:
         self._late.settle()
 
-    def _write_entries(self) -> None:
+    def _write_entries(self) -> bool:
         self._dispatch_due()
         self._writer.write_all()
+        return not self._writer.is_waiting
 
     def add_append_listener(self, listener: Callable[[], None]) -> None:
         """Call ``listener`` after every commit and every raw append."""

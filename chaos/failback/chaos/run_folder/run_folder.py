@@ -20,6 +20,7 @@ from failback.chaos.cluster import processes
 from failback.chaos.errors import GuardRefused, NotHealed, RunFolderError
 from failback.chaos.run_folder.undo_ledger import read_ledger
 from failback.client.files import replace_file
+from failback.init.lines import append_line
 from failback.init.processes import process_space
 from failback.protocol.errors import ConfigError
 
@@ -196,12 +197,12 @@ class RunFolder:
         replace_file(target, data)
 
     def append_line(self, name: str, record: Mapping[str, Any]) -> None:
-        """Append one synced JSON line."""
-        line = json.dumps(record, separators=(",", ":")).encode() + b"\n"
-        with (self.path / name).open("ab") as file:
-            file.write(line)
-            file.flush()
-            os.fsync(file.fileno())
+        """Append one synced JSON line, all of it or nothing.
+
+        Raises:
+            OSError: The disk refused.
+        """
+        append_line(self.path / name, json.dumps(record, separators=(",", ":")).encode())
 
     def write_manifest(self, rows: Mapping[str, int] | None = None) -> str:
         """List and hash every file but the manifest and the report; return ``run_sha256``.

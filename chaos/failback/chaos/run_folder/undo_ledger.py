@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from failback.chaos.cluster.clock import now
+from failback.init.lines import append_line
 
 FILE_NAME: Final = "undo.jsonl"
 STOP_WORKLOAD: Final = "stop-workload"
@@ -55,7 +56,11 @@ class UndoLedger:
         _cut_torn_line(self.path)
 
     def add(self, call: str, args: Mapping[str, Any], fid: str = "") -> str:
-        """Record what will be done; do it only after this returned. Returns the entry's id."""
+        """Record what will be done; do it only after this returned. Returns the entry's id.
+
+        Raises:
+            OSError: The disk refused; nothing of the entry is in the file.
+        """
         with self._lock:
             name = f"u{len(self._entries) + 1:04d}"
             entry = UndoEntry(name, call, dict(args), fid)
@@ -93,13 +98,7 @@ class UndoLedger:
         return entries[::-1]
 
     def _write(self, record: Mapping[str, Any]) -> None:
-        line = json.dumps(record, separators=(",", ":")).encode() + b"\n"
-        descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        try:
-            os.write(descriptor, line)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        append_line(self.path, json.dumps(record, separators=(",", ":")).encode())
 
 
 def read_ledger(path: Path) -> list[UndoEntry]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -145,12 +144,11 @@ def token(
     It is shown only now.
     """
     from failback.analytics.web.tokens import check_scope, digest_of, new_token
+    from failback.init.lines import append_line
 
     scopes = ",".join(check_scope(each) for each in scope)
     made = new_token()
     words = name.split() or ["unnamed"]
-    fd = os.open(tokens, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    with os.fdopen(fd, "a", encoding="utf-8") as file:
-        file.write(f"{digest_of(made)} {scopes} {'-'.join(words)}\n")
+    append_line(tokens, f"{digest_of(made)} {scopes} {'-'.join(words)}".encode(), mode=0o600)
     note(f"added to {tokens}; the line on stdout is the token, and it is stored nowhere:")
     print(made)

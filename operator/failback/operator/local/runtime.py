@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
+from failback.init.lines import append_line
 from failback.operator.kinds.base import Resource
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.kinds.name_server import NameServer
@@ -247,8 +248,7 @@ class LocalRuntime:
             "mono_ns": death.mono_ns,
         }
         self._deaths.append(record)
-        with self.root.deaths_file.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
+        append_line(self.root.deaths_file, json.dumps(record).encode())
         self._log(f"{pod.spec.name} ended: {death.text}")
 
     def _record(self) -> None:

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from failback.broker.metadata.json_config import (
-    load_json_config,
-    persist_json_config,
-    persist_json_config_atomically,
-)
+from failback.broker.metadata.json_config import TableFile
 from failback.broker.metadata.offsets.offset_deletions import (
     OffsetDeletions,
     of_group,
@@ -58,11 +53,9 @@ class ConsumerOffsetManager:
         ``most_rows`` tells how many offsets are kept before a new queue of a group is refused.
         ``is_topic`` and ``is_group`` tell what this broker has: that may be called as it is.
         """
-        self._path = path
-        self._is_atomic = is_atomic
+        self.file = TableFile(path, is_atomic)
         self._most_rows = most_rows
         self._is_topic, self._is_group = is_topic, is_group
-        self._writing = threading.Lock()
         self.table: OffsetTable = {}
         self.deletions = OffsetDeletions()
         self._rows = 0
@@ -197,9 +190,9 @@ class ConsumerOffsetManager:
         """Read the file, or its ``.bak``; with neither the table is empty.
 
         Raises:
-            CorruptStore: Both are there and unreadable.
+            CorruptStore: It is there, can't be read, and its ``.bak`` is no help.
         """
-        loaded = load_json_config(self._path, ConsumerOffsetTable.from_json)
+        loaded = self.file.load(ConsumerOffsetTable.from_json)
         loaded = loaded or ConsumerOffsetTable()
         self.table = loaded.offset_table
         self.deletions = OffsetDeletions(loaded.deletions)
@@ -211,26 +204,28 @@ class ConsumerOffsetManager:
         Raises:
             OSError: The file could not be written.
         """
-        self._write(self._to_text())
+        self.file.write(self._to_text())
 
     async def persist_aside(self) -> None:
         """Write the table as it is now; a sync to disk holds up a thread and not the event loop.
 
+        What is written meanwhile is newer, and stays. Where the disk has no room, the file is
+        written soon after it has some again.
+
         Raises:
-            OSError: The file could not be written.
+            OSError: The disk is broken or read-only.
         """
-        if self._is_atomic():
-            await asyncio.to_thread(self._write, self._to_text())
+        if self.file.is_guarded():
+            generation = self.file.next_generation()
+            try:
+                await asyncio.to_thread(self.file.write, self._to_text(), generation)
+            except OSError as error:
+                self.file.wait(self._to_text, error)
         else:
-            self.persist()
+            self.file.keep(self._to_text)
 
     def _to_text(self) -> str:
         return self._to_body().to_json(pretty=True).decode()
-
-    def _write(self, text: str) -> None:
-        persist = persist_json_config_atomically if self._is_atomic() else persist_json_config
-        with self._writing:
-            persist(self._path, text)
 
     def _keys(self) -> Iterator[tuple[str, str]]:
         for key in self.table:

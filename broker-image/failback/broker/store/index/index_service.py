@@ -21,6 +21,7 @@ from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, cast
 
+from failback.broker.disk_errors import is_fatal
 from failback.broker.store.config import StoreConfig
 from failback.broker.store.index.index_file import IndexFile
 from failback.broker.store.index.index_keys import (
@@ -39,7 +40,7 @@ from failback.broker.store.log.checkpoint import StoreCheckpoint
 from failback.broker.store.log.commit_log import CommitLog
 from failback.broker.store.log.files import TEMPORARY_PREFIX, FileHandle, Files
 from failback.broker.store.log.mapped_file import OpenFiles
-from failback.broker.store.log.syncing import sync_files
+from failback.broker.store.log.syncing import ToSync, sync_files
 
 logger = logging.getLogger(__name__)
 
@@ -89,7 +90,11 @@ class IndexService:
         clock_ms: Callable[[], int],
         on_failure: Callable[[Exception], None],
     ) -> None:
-        """``dispatched`` tells up to where the log's records are known to be whole."""
+        """``dispatched`` tells up to where the log's records are known to be whole.
+
+        ``on_failure`` hears that the disk refused entries, or a sync. Entries that it may take
+        later wait: :meth:`retry` tries again.
+        """
         self._files = files
         self._config = config
         self._directory = config.index_directory
@@ -107,6 +112,8 @@ class IndexService:
         self._stored_bytes = 0
         self._entered: tuple[int, frozenset[int]] = (-1, frozenset())
         """A record that may be in the index already, and the hashes of its keys that are."""
+        self._refused: tuple[list[NewEntry] | PackedKeys, int] | None = None
+        """Entries that the disk had no room for, and where the log's part ends that they are of."""
         self._prepared: FileHandle | None = None
         """What the last entries were written through."""
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -197,13 +204,17 @@ class IndexService:
             OSError: The disk failed.
         """
         until = time.monotonic() + _STOP_SECONDS
-        while self.build():
-            if time.monotonic() > until:
-                behind = self._dispatched() - self.position
-                logger.warning("index: stopped %d bytes behind the log, goes on there", behind)
-                break
+        try:
+            while self.build() and time.monotonic() < until:
+                pass
+        except OSError as error:
+            if is_fatal(error):
+                raise
+        behind = self._dispatched() - self.position
+        if behind and self._enabled:
+            logger.warning("index: stopped %d bytes behind the log, goes on there", behind)
         unsynced = [file for file in self._row if file.unsynced]
-        sync_files(self._files, [file.path for file in unsynced])
+        sync_files(self._files, [self._open.to_sync(file.mapped) for file in unsynced])
         if unsynced:
             self._files.sync_directory(self._directory)
         for file in unsynced:
@@ -253,9 +264,18 @@ class IndexService:
         try:
             return self.build()
         except OSError as error:
-            logger.critical("index could not be written, the store takes no more: %s", error)
             self._on_failure(error)
             return False
+
+    def retry(self) -> None:
+        """Enter what the disk refused; the rest follows in the background.
+
+        Raises:
+            OSError: It refuses still.
+        """
+        if self._refused is not None:
+            self.build()
+            self.appended()
 
     def catch_up(self, seconds: float) -> Generator[None, None, None]:
         """Enter what came before, as far as ``seconds`` go. Yields after each slice."""
@@ -267,20 +287,21 @@ class IndexService:
         """Enter the keys of the next records; return whether there are more.
 
         Raises:
-            OSError: The disk did not take them; nothing is entered from now on.
+            OSError: The disk did not take them. If it is broken, nothing is entered from now on.
         """
         if not self._enabled:
             return False
         limit = self._dispatched()
-        if self._stored:
-            end = self._enter_stored(most_records)
+        if self._refused is not None:
+            entries, end = self._refused
+            self._enter(entries, end)
+        elif self._stored:
+            self._enter_stored(most_records)
         else:
-            end = self._enter_from_log(limit, most_records)
-        self.position = end
-        return end < limit
+            self._enter_from_log(limit, most_records)
+        return self.position < limit
 
-    def _enter_stored(self, most_records: int) -> int:
-        """Return the end of what was entered."""
+    def _enter_stored(self, most_records: int) -> None:
         found: list[RecordParts | PackedKeys] = []
         runs, room, end = self._stored, most_records, self.position
         while runs and room > 0:
@@ -296,8 +317,7 @@ class IndexService:
                 runs.appendleft((end, run_end, rest))
             self._stored_bytes -= bytes_of(taken)
             room -= count_of(taken)
-        self._enter(self._keys_of(found))
-        return end
+        self._enter(self._keys_of(found), end)
 
     def _keys_of(self, records: list[RecordParts | PackedKeys]) -> list[NewEntry] | PackedKeys:
         if pack_keys is not None:
@@ -306,12 +326,12 @@ class IndexService:
         self._scan.stored(cast("list[RecordParts]", records), found)
         return found
 
-    def _enter_from_log(self, limit: int, most_records: int) -> int:
-        """Return the end of what was entered."""
+    def _enter_from_log(self, limit: int, most_records: int) -> None:
         position = self.position = max(self.position, self._log.min_offset, 0)
         view = self._log.read(position, limit - position)
         if not len(view):
-            return max(position, limit)
+            self.position = max(position, limit)
+            return
         found: list[NewEntry] | PackedKeys
         if pack_keys is not None:
             found, read = packed_run(view, position, most_records)
@@ -322,14 +342,15 @@ class IndexService:
         if position == self._entered[0]:
             each = PACKED.iter_unpack(found) if isinstance(found, bytes) else found
             found = [(key, at, time) for key, at, time in each if not self._is_entered(key, at)]
-        self._enter(found)
-        return position + read
+        self._enter(found, position + read)
 
     def _is_entered(self, hashed: int, physical_offset: int) -> bool:
         return physical_offset == self._entered[0] and hashed in self._entered[1]
 
-    def _enter(self, found: list[NewEntry] | PackedKeys) -> None:
+    def _enter(self, found: list[NewEntry] | PackedKeys, end: int) -> None:
+        """Enter ``found`` and let :attr:`position` be ``end``."""
         done, count = 0, count_of(found)
+        self._refused = None
         try:
             while done < count:
                 file = self._file_for_writing()
@@ -338,10 +359,16 @@ class IndexService:
                     file.prepare(handle)
                     self._prepared = handle
                 done += file.add(handle, found, done)
-        except OSError:
-            self._enabled = False
-            self._forget_stored()
+        except OSError as error:
+            self._prepared = None
+            if is_fatal(error):
+                self._enabled = False
+                self._forget_stored()
+            else:
+                rest = found[done * PACKED.size :] if isinstance(found, bytes) else found[done:]
+                self._refused = rest, end
             raise
+        self.position = end
 
     def _file_for_writing(self) -> IndexFile:
         last = self._row[-1] if self._row else None
@@ -350,28 +377,34 @@ class IndexService:
         file = self._new_file(file_name(self._clock_ms(), last.path.name if last else ""))
         self._files.create(file.path, file.mapped.end, durable=False)
         if last is not None:
-            file.begin_after(self._open.handle(file.mapped), last)
+            try:
+                file.begin_after(self._open.handle(file.mapped), last)
+            except OSError:
+                self._open.close(file.mapped)
+                self._files.delete(file.path)
+                raise
             self._begin_sync(last)
         self._row.append(file)
         return file
 
     def _begin_sync(self, file: IndexFile) -> None:
         """Make a full file durable, then let the checkpoint say so."""
+        written = [self._open.to_sync(file.mapped)]
         if self._loop is None:
-            self._sync(file)
+            self._sync(file, written)
             return
-        task = self._loop.create_task(self._sync_aside(file))
+        task = self._loop.create_task(self._sync_aside(file, written))
         self._syncs.add(task)
         task.add_done_callback(self._syncs.discard)
 
-    async def _sync_aside(self, file: IndexFile) -> None:
+    async def _sync_aside(self, file: IndexFile, written: list[ToSync]) -> None:
         try:
-            await asyncio.to_thread(self._sync, file)
+            await asyncio.to_thread(self._sync, file, written)
         except OSError as error:
             self._on_failure(error)
 
-    def _sync(self, file: IndexFile) -> None:
-        sync_files(self._files, [file.path])
+    def _sync(self, file: IndexFile, written: list[ToSync]) -> None:
+        sync_files(self._files, written)
         if self._files.size(file.path) < 0:
             return  # expired meanwhile
         self._files.sync_directory(self._directory)

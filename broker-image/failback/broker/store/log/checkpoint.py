@@ -10,12 +10,17 @@ first two. Source: StoreCheckpoint, apache/rocketmq 4.9.8.
 
 from __future__ import annotations
 
+import logging
 import struct
 from pathlib import Path
 from threading import Lock
 from typing import Final
 
+from failback.broker.disk_errors import is_fatal
 from failback.broker.store.log.files import Files
+from failback.protocol.words.reasons import why
+
+logger = logging.getLogger(__name__)
 
 CHECKPOINT_BYTES: Final = 4096
 _LAYOUT: Final = struct.Struct(">qqq")
@@ -40,6 +45,7 @@ class StoreCheckpoint:
             self._files.delete(self._path)
             self._files.create(self._path, CHECKPOINT_BYTES, durable=True)
             data = bytes(CHECKPOINT_BYTES)
+        self._write_at_start(data)
         times = _LAYOUT.unpack_from(data)
         self.physic_msg_timestamp, self.logics_msg_timestamp, self.index_msg_timestamp = times
 
@@ -59,3 +65,15 @@ class StoreCheckpoint:
                 handle.sync()
             finally:
                 handle.close()
+
+    def _write_at_start(self, data: bytes) -> None:
+        """Write what is there: whatever the disk does later, these bytes have their place."""
+        handle = self._files.open(self._path)
+        try:
+            handle.write_at(0, data)
+        except OSError as error:
+            if is_fatal(error):
+                raise
+            logger.warning("%s has no place on the disk yet: %s", self._path, why(error))
+        finally:
+            handle.close()

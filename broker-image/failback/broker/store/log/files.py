@@ -5,7 +5,8 @@ directory that holds a file of any other size, or any other file. The other name
 the directory's parent. Data go in by ``pwrite``: writing through a mapping stalls when the kernel
 writes the page back. They come out through a read-only mapping of the whole file; on Linux the two
 agree. Only the slots of index files are written through a mapping: they lie all over the file, and
-no answer waits for them.
+no answer waits for them. A file's holes have no room on the disk: whoever must not be refused later
+takes it first (:meth:`FileHandle.allocate`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, Protocol
 
+from failback.broker.disk_errors import sync_failed
 from failback.broker.native import kernels
 from failback.protocol.errors import StoreError
 
@@ -29,6 +31,8 @@ _write_words: Callable[[mmap.mmap, dict[int, int]], None] | None = (
     kernels.write_words if kernels is not None else None
 )
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_NO_ALLOCATION: Final = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
+"""What a file system answers that allocates nothing before it is written."""
 _FLOCK: Final = struct.Struct("hhqqi4x")
 """struct flock of 64-bit Linux: type, whence, start, length, pid."""
 
@@ -78,8 +82,14 @@ class FileHandle(Protocol):
     def view(self) -> memoryview:
         """Return the whole file, read-only. Valid as long as it is referenced."""
 
+    def allocate(self, position: int, length: int) -> None:
+        """Take disk space for bytes of the file: writing them can't fail for the want of it.
+
+        OSError if there is not enough. What was written stays.
+        """
+
     def reserve(self, length: int) -> None:
-        """Take disk space for the first ``length`` bytes: :meth:`write_words` can't fail there."""
+        """Allocate the first ``length`` bytes and let :meth:`write_words` write there."""
 
     def write_words(self, words: Mapping[int, int]) -> None:
         """Write int32 values, big-endian, at their positions in what is reserved.
@@ -88,7 +98,13 @@ class FileHandle(Protocol):
         """
 
     def sync(self) -> None:
-        """Return when everything written before the call is durable."""
+        """Return when everything written before the call is durable; else SyncFailed."""
+
+    def duplicate(self) -> FileHandle:
+        """Return a handle for another thread to sync with.
+
+        It hears of all errors that this one's writes met, which a newly opened one may not.
+        """
 
     def data_after(self, position: int) -> tuple[int, int] | None:
         """Return start and end of the next range that was ever written, None if there is none.
@@ -145,20 +161,25 @@ class Files(Protocol):
 class OsFileHandle:
     """A file of the real file system."""
 
-    __slots__ = ("_fd", "_map", "_view")
+    __slots__ = ("_fd", "_map", "_path", "_view")
 
-    def __init__(self, path: Path) -> None:
-        self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    def __init__(self, path: Path, fd: int | None = None) -> None:
+        self._path = path
+        self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC) if fd is None else fd
         self._map: mmap.mmap | None = None
         """The whole file for writing; only where words are written."""
         self._view: memoryview | None = None
 
     def write_at(self, position: int, data: bytes | memoryview) -> None:
-        written = os.pwrite(self._fd, data, position)
-        if written != len(data):  # a full disk or a signal; the next call says which
-            rest = memoryview(data)
-            while written < len(data):
-                written += os.pwrite(self._fd, rest[written:], position + written)
+        try:
+            written = os.pwrite(self._fd, data, position)
+            if written != len(data):  # a full disk or a signal; the next call says which
+                rest = memoryview(data)
+                while written < len(data):
+                    written += os.pwrite(self._fd, rest[written:], position + written)
+        except OSError as error:
+            error.filename = str(self._path)
+            raise
 
     def view(self) -> memoryview:
         if self._view is None:
@@ -166,9 +187,18 @@ class OsFileHandle:
             self._view = memoryview(mapped).toreadonly()
         return self._view
 
+    def allocate(self, position: int, length: int) -> None:
+        try:
+            os.posix_fallocate(self._fd, position, length)
+        except OSError as error:
+            if error.errno in _NO_ALLOCATION:  # the write itself has to tell
+                return
+            error.filename = str(self._path)
+            raise
+
     def reserve(self, length: int) -> None:
         # Where a mapped page finds no room on the disk, writing to it kills the process.
-        os.posix_fallocate(self._fd, 0, length)
+        self.allocate(0, length)
         self._map, self._view = mmap.mmap(self._fd, 0), None
 
     def write_words(self, words: Mapping[int, int]) -> None:
@@ -181,7 +211,13 @@ class OsFileHandle:
             write(mapped, position, value)
 
     def sync(self) -> None:
-        os.fdatasync(self._fd)
+        try:
+            os.fdatasync(self._fd)
+        except OSError as error:
+            raise sync_failed(error, self._path) from error
+
+    def duplicate(self) -> OsFileHandle:
+        return OsFileHandle(self._path, os.dup(self._fd))
 
     def data_after(self, position: int) -> tuple[int, int] | None:
         try:
@@ -239,7 +275,7 @@ class OsFiles:
             try:
                 os.ftruncate(fd, size)
                 if durable:
-                    os.fsync(fd)
+                    os.fsync(fd)  # of nothing but zeros: where it fails, nothing is lost
             finally:
                 os.close(fd)
             os.rename(temporary, path)
@@ -267,6 +303,8 @@ class OsFiles:
             fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
                 os.fsync(fd)
+            except OSError as error:
+                raise sync_failed(error, directory) from error
             finally:
                 os.close(fd)
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from failback.broker.store.log.files import TEMPORARY_PREFIX, FileHandle, Files
+from failback.broker.store.log.syncing import ToSync
 from failback.protocol.errors import CorruptStore, StoreError
 
 _PIECE_BYTES: Final = 1 << 20  # larger copies would hold the interpreter for too long
@@ -55,6 +56,11 @@ class OpenFiles:
         if len(self._order) > self._limit:
             self.close(next(iter(self._order)))
         return handle
+
+    def to_sync(self, file: MappedFile) -> ToSync:
+        """Return what a thread needs to sync ``file``."""
+        handle = file.handle
+        return ToSync(file.path, handle.duplicate() if handle is not None else None)
 
     def close(self, file: MappedFile) -> None:
         if file.handle is not None:
@@ -176,6 +182,19 @@ class MappedFileQueue:
 
     def handle(self, file: MappedFile) -> FileHandle:
         return self._open_files.handle(file)
+
+    def allocate(self, offset: int, length: int) -> None:
+        """Take disk space for bytes of one file, created if it is the next one or the first.
+
+        Raises:
+            OSError: There is not enough.
+        """
+        file = self.file_for_writing(offset)
+        self._open_files.handle(file).allocate(offset - file.start, length)
+
+    def to_sync(self, start: int, end: int) -> tuple[ToSync, ...]:
+        """Return what a thread needs to sync the files that hold any byte of the range."""
+        return tuple(self._open_files.to_sync(file) for file in self.between(start, end))
 
     def between(self, start: int, end: int) -> list[MappedFile]:
         """Return the files that hold any byte of ``start`` to ``end``."""

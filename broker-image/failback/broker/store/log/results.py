@@ -24,13 +24,20 @@ class MessageIllegal(PutRefused):
 
 
 class ServiceNotAvailable(PutRefused):
-    """The store takes no writes: it is a slave's, closed, or its disk failed."""
+    """The store takes no writes: it is a slave's, closed, or its disk is full or failed."""
 
     code = ResponseCode.SERVICE_NOT_AVAILABLE
 
 
 class WriteFailed(StoreError):
-    """The disk refused a write; the pending records are dropped and the store takes no more."""
+    """The disk broke at a write; the pending records are dropped and the store takes no more."""
+
+
+class WriteRefused(StoreError):
+    """The disk had no room for a write after all; the pending records are dropped.
+
+    The store takes messages again when there is room.
+    """
 
 
 class Appended(NamedTuple):

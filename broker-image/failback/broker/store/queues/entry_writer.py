@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Final
 
+from failback.broker.disk_errors import is_fatal
 from failback.broker.store.queues.consume_queue import ConsumeQueue
 
 _TICK_SECONDS: Final = 0.02
@@ -30,12 +31,20 @@ class EntryWriter:
     """
 
     def __init__(self, on_failure: Callable[[OSError], None]) -> None:
-        """``on_failure`` hears that the disk refused entries, unless :meth:`add` raised that."""
+        """``on_failure`` hears that the disk refused entries.
+
+        If that passes they wait: :meth:`write_all` tries again.
+        """
         self._on_failure = on_failure
         self._waiting: dict[ConsumeQueue, None] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._failed = False
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether any entry is not written."""
+        return bool(self._waiting)
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Let entries wait from now on."""
@@ -50,14 +59,10 @@ class EntryWriter:
         self.write_all()
 
     def add(self, queues: Iterable[ConsumeQueue]) -> None:
-        """Take queues that have committed entries.
-
-        Raises:
-            OSError: They were written at once and the disk refused.
-        """
+        """Take queues that have committed entries."""
         if self._loop is None:
             for queue in queues:
-                queue.write_committed()
+                self.write(queue)
             return
         waiting = self._waiting
         for queue in queues:
@@ -75,7 +80,8 @@ class EntryWriter:
         try:
             queue.write_committed()
         except OSError as error:
-            self._failed = True
+            self._waiting[queue] = None
+            self._failed = is_fatal(error)
             self._on_failure(error)
 
     def write_all(self) -> None:
@@ -86,7 +92,7 @@ class EntryWriter:
         """Write those ``count`` queues that have waited longest."""
         waiting = self._waiting
         for queue in list(islice(waiting, count)):
-            del waiting[queue]
+            waiting.pop(queue, None)
             self.write(queue)
 
     def _tick(self) -> None:

@@ -12,6 +12,7 @@ from failback.broker.store.log.files import TEMPORARY_PREFIX, Files
 from failback.broker.store.log.mapped_file import MappedFileQueue, OpenFiles
 from failback.broker.store.log.record import HEAD_BYTES, MAX_TOPIC_BYTES
 from failback.broker.store.log.results import MessageIllegal
+from failback.broker.store.log.syncing import ToSync
 from failback.broker.store.queues.consume_queue import ConsumeQueue
 from failback.protocol.codes import SCHEDULE_TOPIC
 
@@ -182,13 +183,12 @@ class QueueTable:
             logger.warning("%s queue %d has expired and is deleted", queue.topic, queue.queue_id)
             self._remove(queue)
 
-    def unflushed_files(self, least_pages: int) -> list[tuple[ConsumeQueue, list[Path]]]:
-        """Return queues with at least ``least_pages`` dirty pages (0: any) and their files."""
+    def unflushed_files(self, least_pages: int) -> list[tuple[ConsumeQueue, tuple[ToSync, ...]]]:
+        """Return queues with at least ``least_pages`` dirty pages (0: any), their files to sync."""
         dirty = []
         for queue in self:
             start, end = queue.flushed_offset * ENTRY_BYTES, queue.max_offset * ENTRY_BYTES
             if end > start and end // 4096 - start // 4096 >= least_pages:
                 # One more byte: recovery may have zeroed the file that begins where the queue ends.
-                files = queue.files.between(start, end + 1)
-                dirty.append((queue, [file.path for file in files]))
+                dirty.append((queue, queue.files.to_sync(start, end + 1)))
         return dirty

@@ -44,7 +44,7 @@ class Expiry:
     """Deletes log files that are old enough, and the queue files that only spoke of them.
 
     Attributes:
-        is_full: Whether the disk was above :data:`FULL_RATIO` at the last round.
+        is_full: Whether the disk was above :data:`FULL_RATIO` at the last look.
         followers: Called with the physical offset before which the log is gone. They return the
             paths that speak of nothing else and may be deleted.
     """
@@ -74,8 +74,7 @@ class Expiry:
         Raises:
             OSError: A file could not be deleted.
         """
-        used = self._used_ratio()
-        self._note_full(used)
+        used = self.look()
         forced = self.config.clean_file_forcibly and used > FORCED_RATIO
         is_ordered, self._ordered = self._ordered > 0, max(0, self._ordered - 1)
         is_full = used > self.config.disk_max_used_ratio / 100
@@ -93,15 +92,15 @@ class Expiry:
             self._cleaned_before = low
         return deleted
 
-    def _used_ratio(self) -> float:
+    def look(self) -> float:
+        """Set :attr:`is_full`; return how full the fuller disk is, 0 to 1."""
         paths = (self.config.commit_log_directory, self.config.root)
-        return max(self.files.used_ratio(path) for path in paths)
-
-    def _note_full(self, used: float) -> None:
+        used = max(self.files.used_ratio(path) for path in paths)
         if self.is_full != (used > FULL_RATIO):
             self.is_full = not self.is_full
             what = "no messages are taken" if self.is_full else "messages are taken again"
             logger.error("disk of %s is %.0f %% full: %s", self.config.root, used * 100, what)
+        return used
 
     def _is_hour(self) -> bool:
         hours = [hour.strip() for hour in self.config.delete_when.split(";")]
@@ -133,14 +132,15 @@ class Expiry:
         count its offsets from an older one. Both are long done for files of the usual age.
         """
         if self.log.flushed_offset < file.end:
-            await asyncio.to_thread(sync_files, self.files, [file.path])
+            written = self.log.files.to_sync(file.start, file.end)
+            await asyncio.to_thread(sync_files, self.files, written)
         for queue in list(self.queues):
             start, end = queue.flushed_offset, queue.max_offset
             entry = queue.entry(start)
             if entry is None or entry[0] >= file.end:
                 continue
-            files = queue.files.between(start * ENTRY_BYTES, end * ENTRY_BYTES)
-            await asyncio.to_thread(sync_files, self.files, [each.path for each in files])
+            written = queue.files.to_sync(start * ENTRY_BYTES, end * ENTRY_BYTES)
+            await asyncio.to_thread(sync_files, self.files, written)
             if queue.unsynced_directory:
                 await asyncio.to_thread(self.files.sync_directory, queue.files.directory)
             queue.flushed_offset = max(queue.flushed_offset, end)

@@ -2,8 +2,8 @@
 
 ASYNC_FLUSH syncs the log in intervals; SYNC_FLUSH is a group commit: a sync
 answers the requests that wait when it begins, the next sync those that come later. A sync runs in
-a thread that opens the files by itself, so the event loop never waits for the disk and shares no
-descriptor.
+a thread with a duplicate of the descriptor that wrote, so the event loop never waits for the disk,
+and an error of what was written is not missed.
 FlushRealTimeService, GroupCommitService and FlushConsumeQueueService of 4.9.8.
 """
 
@@ -19,14 +19,16 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Final, NamedTuple
 
+from failback.broker.disk_errors import is_fatal
 from failback.broker.store.config import StoreConfig
 from failback.broker.store.log.checkpoint import StoreCheckpoint
 from failback.broker.store.log.commit_log import CommitLog, flush_is_due
 from failback.broker.store.log.files import Files
-from failback.broker.store.log.syncing import sync_files
+from failback.broker.store.log.syncing import ToSync, sync_files
 from failback.broker.store.queues.consume_queue import ConsumeQueue
 from failback.broker.store.queues.queue_table import QueueTable
 from failback.protocol.errors import StoreError
+from failback.protocol.words.reasons import where_and_why
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +80,7 @@ class LogFlush(NamedTuple):
 
     target: int
     timestamp: int
-    paths: tuple[Path, ...]
+    written: tuple[ToSync, ...]
 
 
 class QueueFlush(NamedTuple):
@@ -86,7 +88,7 @@ class QueueFlush(NamedTuple):
 
     queue: ConsumeQueue
     target: int
-    paths: tuple[Path, ...]
+    written: tuple[ToSync, ...]
     directory: Path | None
 
 
@@ -94,7 +96,8 @@ class FlushService:
     """Syncs log and queues, in the background while :meth:`run` runs, or at once.
 
     ``timestamp`` tells the store timestamp of the last record in log and queues; ``write_entries``
-    writes the queue entries that still wait in memory, and calls :meth:`fail` if the disk refuses.
+    writes the queue entries that still wait in memory and tells whether none does any more; it
+    calls :meth:`fail` if the disk is broken.
     ``on_failure`` is called with a sync's failure. What it covered may be lost, and a second sync
     would hide that, so the store must take no more writes.
     """
@@ -108,7 +111,7 @@ class FlushService:
         checkpoint: StoreCheckpoint,
         *,
         timestamp: Callable[[], int],
-        write_entries: Callable[[], None],
+        write_entries: Callable[[], bool],
         on_failure: Callable[[Exception], None],
     ) -> None:
         self._files = files
@@ -137,7 +140,7 @@ class FlushService:
             OSError: The disk failed.
         """
         flush = self._begin_log_flush()
-        sync_files(self._files, flush.paths)
+        sync_files(self._files, flush.written)
         self._end_log_flush(flush)
         return self._log.flushed_offset
 
@@ -148,21 +151,22 @@ class FlushService:
             OSError: The disk failed.
             StoreError: It had failed before.
         """
-        self._write_entries()
+        has_all = self._write_entries()
         if self._failure is not None:
             raise StoreError(f"the disk failed: {self._failure}") from self._failure
         timestamp = self._timestamp()
         flushes = self._begin_queue_flush(least_pages=0)
         self._sync_queues(flushes)
         self._end_queue_flush(flushes)
-        self._checkpoint.logics_msg_timestamp = timestamp
-        self._checkpoint.write()
+        if has_all:
+            self._checkpoint.logics_msg_timestamp = timestamp
+            self._checkpoint.write()
 
     def _begin_log_flush(self) -> LogFlush:
         # The tail is read before the sync: what is appended meanwhile is not covered.
         target = self._log.tail
-        paths = tuple(file.path for file in self._log.dirty_files(target))
-        return LogFlush(target, self._timestamp(), paths)
+        written = self._log.files.to_sync(self._log.flushed_offset, target)
+        return LogFlush(target, self._timestamp(), written)
 
     def _end_log_flush(self, flush: LogFlush) -> None:
         self._log.flushed_offset = max(self._log.flushed_offset, flush.target)
@@ -170,15 +174,15 @@ class FlushService:
 
     def _begin_queue_flush(self, least_pages: int) -> list[QueueFlush]:
         flushes = []
-        for queue, paths in self._queues.unflushed_files(least_pages):
+        for queue, written in self._queues.unflushed_files(least_pages):
             directory = queue.files.directory if queue.unsynced_directory else None
             queue.unsynced_directory = False
-            flushes.append(QueueFlush(queue, queue.max_offset, tuple(paths), directory))
+            flushes.append(QueueFlush(queue, queue.max_offset, written, directory))
         return flushes
 
     def _sync_queues(self, flushes: Sequence[QueueFlush]) -> None:
         for flush in flushes:
-            sync_files(self._files, flush.paths)
+            sync_files(self._files, flush.written)
             if flush.directory is not None:
                 with contextlib.suppress(FileNotFoundError):  # its topic was deleted meanwhile
                     self._files.sync_directory(flush.directory)
@@ -237,13 +241,13 @@ class FlushService:
         self._syncing = True
         flush = self._begin_log_flush()
         self._log_thread.submit(
-            lambda: sync_files(self._files, flush.paths), lambda error: self._synced(flush, error)
+            lambda: sync_files(self._files, flush.written), lambda error: self._synced(flush, error)
         )
 
     def _synced(self, flush: LogFlush, error: Exception | None) -> None:
         self._syncing = False
         if error is not None:
-            self._fail(error)
+            self._not_synced(error)
             return
         self._end_log_flush(flush)
         waiters, flushed = self._waiters, self._log.flushed_offset
@@ -260,6 +264,13 @@ class FlushService:
             self._waiters.popleft().done(False)
         if self._waiters:
             self._expiry = self._loop.call_at(self._waiters[0].deadline, self._expire)
+
+    def _not_synced(self, error: Exception) -> None:
+        """Stop the store, or try again later what never came to the sync itself."""
+        if isinstance(error, OSError) and not is_fatal(error):
+            logger.warning("not synced, tried again later: %s", where_and_why(error))
+        else:
+            self._fail(error)
 
     def _fail(self, error: Exception) -> None:
         logger.critical("sync failed, the store takes no more writes: %s", error)
@@ -323,7 +334,7 @@ class FlushService:
             try:
                 self.flush_log()
             except OSError as error:
-                self._fail(error)
+                self._not_synced(error)
         while self._waiters:
             waiter = self._waiters.popleft()
             waiter.done(waiter.end_offset <= self._log.flushed_offset)
@@ -352,8 +363,8 @@ class FlushService:
             )
 
     async def _flush_queues_in(self, thread: SyncThread, pages: int, thorough: bool) -> None:
-        if thorough:  # the checkpoint speaks of all entries
-            self._write_entries()
+        # The checkpoint speaks of all entries: it waits while the disk has no room for some.
+        has_all = thorough and self._write_entries()
         if self._failure is not None:
             return
         # As with the log: read first, then sync, so that the checkpoint never claims too much.
@@ -365,7 +376,7 @@ class FlushService:
 
         def work() -> None:
             self._sync_queues(flushes)
-            if thorough:
+            if has_all:
                 self._checkpoint.logics_msg_timestamp = timestamp
                 self._checkpoint.write()
 
@@ -378,7 +389,9 @@ class FlushService:
         if error is None:
             self._end_queue_flush(flushes)
         else:
-            self._fail(error)
+            for flush in flushes:
+                flush.queue.unsynced_directory |= flush.directory is not None
+            self._not_synced(error)
 
 
 async def _set_within(event: asyncio.Event, seconds: float) -> bool:

@@ -112,7 +112,8 @@ class Appender:
 
         Raises:
             MessageIllegal: A limit is broken; the pending run is as before.
-            ServiceNotAvailable: The store takes no writes.
+            ServiceNotAvailable: The store takes no writes, or the disk has no room for this one.
+            WriteFailed: The disk is broken.
         """
         if self.refusal is not None or self._config.broker_role == "SLAVE":
             raise ServiceNotAvailable(self.refusal or "this broker is a slave")
@@ -177,13 +178,15 @@ class Appender:
         return Appended(physical_offset, queue_offset, physical_offset + size, store_timestamp)
 
     def room(self) -> tuple[int, int, int, bytes] | None:
-        """Return what a run of records has to keep to; None while nothing is taken.
+        """Return what a run of records has to keep to; None while none is taken without a look.
 
         Where it begins, where it must end, the largest body, and the store host.
         """
         if not self.is_writable:
             return None
         log, config = self._log, self._config
+        if log.room_end <= log.pending_tail:
+            return None
         return log.pending_tail, log.room_end, config.max_message_bytes, config.store_host
 
     def find(self, topic: bytes, queue_id: int) -> tuple[ConsumeQueue, int] | None:

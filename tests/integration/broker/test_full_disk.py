@@ -1,0 +1,139 @@
+"""A pair whose disks are 48 MiB each and get full under load, and a log file that somebody cuts."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from failback.client.admin.admin import AdminClient
+from failback.client.remoting.connection import RemotingClient
+from failback.protocol.codes import ResponseCode
+from tests.support.brokers.full_disk import Peer, SmallDisk, small_disk
+from tests.support.brokers.replica_lab import eventually
+from tests.support.common.polling import until
+from tests.support.java.apache import Broker
+from tests.support.net.ports import free_port_block
+
+pytestmark = pytest.mark.foreign
+
+LOG_FILE = 4 << 20
+
+
+class Pair:
+    """A master and its slave, each with its store on a disk of its own."""
+
+    def __init__(self, folder: Path, disks: ExitStack) -> None:
+        port = free_port_block(10) + 2
+        self.disks: list[SmallDisk] = []
+        self.brokers: list[Broker] = []
+        for number, role in enumerate(("ASYNC_MASTER", "SLAVE")):
+            disk = disks.enter_context(small_disk(folder / str(number) / "disk"))
+            settings = {
+                "storePathRootDir": disk.path / "store",
+                "storePathCommitLog": disk.path / "store" / "commitlog",
+                "mappedFileSizeCommitLog": LOG_FILE,
+                "mappedFileSizeConsumeQueue": 60_000,
+                "maxHashSlotNum": 1000,
+                "maxIndexNum": 4000,
+                "haMasterAddress": f"127.0.0.1:{port + 1}",
+            }
+            broker = Broker(
+                *("failback", folder / str(number), ""),
+                broker_id=number,
+                role=role,
+                port=port + 5 * number,
+                settings=settings,
+            )
+            self.disks.append(disk)
+            self.brokers.append(broker)
+            broker.start()
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Pair]:
+    with ExitStack() as disks:
+        made = Pair(tmp_path, disks)
+        try:
+            yield made
+        finally:
+            for broker in made.brokers:
+                broker.process.dispose()
+
+
+@asynccontextmanager
+async def peer_of(broker: Broker) -> AsyncIterator[tuple[Peer, AdminClient]]:
+    async with RemotingClient() as client, AdminClient([]) as admin:
+        yield Peer(client, broker.address), admin
+
+
+async def copied(peer: Peer, admin: AdminClient, slave: Broker) -> None:
+    """Return when the slave's queue has every message that was acknowledged."""
+    await eventually(
+        lambda: admin.max_offset(slave.address, "TopicTest", 0),
+        lambda end: end == len(peer.acknowledged),
+        f"the slave has {len(peer.acknowledged)} messages",
+        seconds=30,
+    )
+
+
+async def test_a_full_master_refuses_sends_and_does_everything_else(pair: Pair) -> None:
+    (master, slave), (disk, _) = pair.brokers, pair.disks
+    async with peer_of(master) as (peer, admin):
+        for _ in range(20):
+            assert (await peer.send()).code == 0
+        disk.fill(left_bytes=1 << 20)
+        for _ in range(2):  # and what is refused is refused again, with the same reason
+            refusal = await peer.send_until_refused()
+            assert not isinstance(refusal, Exception), refusal
+            assert refusal.code == ResponseCode.SERVICE_NOT_AVAILABLE
+            assert "disk" in (refusal.remark or "")
+            disk.fill(left_bytes=0)
+        assert await peer.pull_all() == peer.acknowledged
+        assert await peer.commit(admin, 7)
+        await copied(peer, admin, slave)
+        assert master.process.alive
+        disk.make_room()
+        assert await peer.seconds_until_taken(10) < 10
+        assert await peer.pull_all() == peer.acknowledged
+        await copied(peer, admin, slave)
+        assert master.stop() == 0
+        assert "Traceback" not in master.process.errors()
+        master.start()
+    async with peer_of(master) as (again, admin):
+        assert await again.pull_all() == peer.acknowledged
+        assert await again.commit(admin, 8)
+
+
+async def test_a_full_slave_stops_copying_and_its_master_does_not_care(pair: Pair) -> None:
+    (master, slave), (_, disk) = pair.brokers, pair.disks
+    async with peer_of(master) as (peer, admin):
+        assert (await peer.send()).code == 0
+        await copied(peer, admin, slave)
+        disk.fill(left_bytes=0)
+        for _ in range(300):
+            assert (await peer.send()).code == 0
+        assert await peer.pull_all() == peer.acknowledged
+        await until(lambda: "no room" in slave.process.errors(), "a slave without room")
+        assert slave.process.alive
+        assert await admin.max_offset(slave.address, "TopicTest", 0) < len(peer.acknowledged)
+        disk.make_room()
+        await copied(peer, admin, slave)
+
+
+async def test_a_broker_starts_on_a_full_disk(pair: Pair) -> None:
+    master, disk = pair.brokers[0], pair.disks[0]
+    async with peer_of(master) as (peer, _admin):
+        for _ in range(5):
+            assert (await peer.send()).code == 0
+        master.kill()
+        disk.fill(left_bytes=0)
+        master.start()
+    async with peer_of(master) as (again, _admin):
+        assert await again.pull_all() == peer.acknowledged
+        refusal = await again.send_until_refused()
+        assert getattr(refusal, "code", None) == ResponseCode.SERVICE_NOT_AVAILABLE
+        disk.make_room()
+        assert await again.seconds_until_taken(10) < 10
