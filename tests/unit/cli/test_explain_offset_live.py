@@ -226,6 +226,21 @@ def test_an_offset_outside_of_the_queue_is_named_and_not_recommended(
 
 
 @pytest.mark.foreign
+def test_the_end_of_a_slave_is_said_to_be_one(
+    pair: Pair, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pair.master.close()
+    pair.slave.queues["T"] = {0: (0, 10)}
+    pair.slave.offsets["T@g"] = {0: 12}
+    pair.told["offset"] = 12
+    document = found(pair, capsys, code=3)
+    assert document["safe_offset"] == 10
+    assert document["outside"] == [
+        "12 lies 2 beyond the end 10 of the log of slave 1, and the master may have more"
+    ]
+
+
+@pytest.mark.foreign
 def test_nothing_is_recommended_where_nobody_tells_the_end(
     pair: Pair, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -183,8 +183,7 @@ GROUP_DLQ_DIFF: Final = _gauge(
 GROUP_LATENCY: Final = _gauge(
     "rocketmq_group_get_latency_by_storetime",
     _GROUP,
-    "Age in ms of the last message that the group consumed of the queue that waits longest; 0 when "
-    "nothing waits.",
+    "How long in ms the oldest message waits that the group has not consumed; 0 when there is none.",
 )
 GROUP_READ_LATENCY: Final = _gauge(
     "rocketmq_group_get_latency",

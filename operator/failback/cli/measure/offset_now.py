@@ -87,7 +87,7 @@ async def stand_of(admin: AdminClient, place: Place, broker: str) -> Standing:
     looks = await asyncio.gather(*(_look(admin, *each, place) for each in addresses.items()))
     answering = next((look.facts for look in looks if look.facts.answered), None)
     client = await _client(admin, answering.address, place, name) if answering else None
-    facts, lost = await _facts(admin, place, name, [look.facts for look in looks])
+    facts, ended_by, lost = await _facts(admin, place, name, [look.facts for look in looks])
     found = lineage(facts, place.key, place.queue, client[0] if client else None)
     said = {look.facts.address: look.said for look in looks}
     steps = [_shown(each, said, client[1] if client else "", found.span) for each in found.steps]
@@ -104,13 +104,21 @@ async def stand_of(admin: AdminClient, place: Place, broker: str) -> Standing:
         found.on_slave,
         unseen,
         found.span,
-        found.outside,
+        _in_log_of(found.outside, ended_by),
         (
             *(look.said for look in looks if not look.facts.answered),
             *([f"{lost}, though the name server lists it there"] if lost else []),
         ),
         answering is not None and await _broadcasts(admin, answering.address, place.group),
     )
+
+
+def _in_log_of(outside: Sequence[str], member: MemberFacts | None) -> tuple[str, ...]:
+    """Offsets outside of the queue; of a slave's log it is said to be one."""
+    if member is None or member.is_master:
+        return tuple(outside)
+    log = f"of the log of slave {member.broker_id}, and the master may have more"
+    return tuple(f"{each} {log}" for each in outside)
 
 
 async def _broadcasts(admin: AdminClient, addr: str, group: str) -> bool:
@@ -174,13 +182,13 @@ async def _look(admin: AdminClient, bid: int, addr: str, place: Place) -> _Look:
 
 async def _facts(
     admin: AdminClient, place: Place, broker: str, members: Sequence[MemberFacts]
-) -> tuple[PairFacts, str]:
-    """The facts, and which member has lost the topic."""
+) -> tuple[PairFacts, MemberFacts | None, str]:
+    """The facts, who told where the queue ends, and which member has lost the topic."""
     begins: dict[int, int] = {}
     ends: dict[int, int] = {}
-    lost = ""
+    ended_by, lost = None, ""
     for each in members:
-        if each.answered and not ends:
+        if each.answered and ended_by is None:
             try:
                 found = await admin.topic_stats(each.address, place.topic)
             except BrokerError as error:
@@ -189,6 +197,7 @@ async def _facts(
                 continue
             except FailbackError:
                 continue
+            ended_by = each
             begins = {queue.queue_id: at.min_offset for queue, at in found.offset_table.items()}
             ends = {queue.queue_id: at.max_offset for queue, at in found.offset_table.items()}
     facts = PairFacts(
@@ -198,7 +207,7 @@ async def _facts(
         ends={place.topic: ends},
         begins={place.topic: begins},
     )
-    return facts, lost
+    return facts, ended_by, lost
 
 
 async def _file(admin: AdminClient, addr: str) -> OffsetFile | None:
