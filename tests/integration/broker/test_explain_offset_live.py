@@ -11,6 +11,8 @@ import pytest
 
 from failback.cli.__main__ import main
 from failback.client.admin.admin import AdminClient
+from failback.protocol.codes import RequestCode
+from failback.protocol.headers import SendMessageRequestHeader
 from failback.protocol.route import TopicConfig
 from tests.support.brokers.cluster_processes import ClusterProcesses
 from tests.support.common.polling import wait_until
@@ -50,4 +52,7 @@ def test_the_printed_command_stores_the_offset(
 async def _prepare(cluster: ClusterProcesses) -> None:
     async with AdminClient([cluster.namesrv_addr]) as admin:
         await admin.create_topic(cluster.broker_addr, TopicConfig(TOPIC, 2, 2))
+        header = SendMessageRequestHeader("PG", TOPIC, "TBW102", 4, 1, 0, 1, 0, "", 0)
+        for _ in range(10):
+            await admin.ask(cluster.broker_addr, RequestCode.SEND_MESSAGE, header, b"x")
         await admin.update_offset(cluster.broker_addr, GROUP, TOPIC, 1, 7)

@@ -183,7 +183,7 @@ GROUP_DLQ_DIFF: Final = _gauge(
 GROUP_LATENCY: Final = _gauge(
     "rocketmq_group_get_latency_by_storetime",
     _GROUP,
-    "How long in ms the oldest message waits that the group has not consumed; 0 when there is none.",
+    "How long in ms the oldest message waits that the group has not consumed; 0 if there is none.",
 )
 GROUP_READ_LATENCY: Final = _gauge(
     "rocketmq_group_get_latency",
