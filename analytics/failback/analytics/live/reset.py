@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
+
+from failback.protocol.words.typed import typed
 
 
 def reset_command(
@@ -35,4 +36,4 @@ def reset_command(
     ]
     if namesrv:
         words += ["--namesrv", ";".join(namesrv)]
-    return shlex.join(words)
+    return typed(*words)

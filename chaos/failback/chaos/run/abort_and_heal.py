@@ -15,6 +15,7 @@ from failback.chaos.run_folder.run_folder import CLOSED_SCHEMA, FolderState, Run
 from failback.chaos.run_folder.undo_ledger import UndoLedger
 from failback.chaos.session import Progress
 from failback.chaos.targets.location import Location
+from failback.protocol.words.typed import typed
 
 
 def heal(run_dir: Path, *, progress: Progress = lambda _: None, seconds: float = 300.0) -> ExitCode:
@@ -30,7 +31,8 @@ def heal(run_dir: Path, *, progress: Progress = lambda _: None, seconds: float =
         raise RunFolderError(f"{run_dir}: no run folder")
     if folder.state() is FolderState.OPEN:
         raise RunFolderError(
-            f"{run_dir} is going on; stop it with: failback experiment abort {run_dir}"
+            f"{run_dir} is going on; stop it with: "
+            + typed("failback", "experiment", "abort", run_dir)
         )
     was_closed = folder.is_closed()
     ledger = UndoLedger(run_dir)

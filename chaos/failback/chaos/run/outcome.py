@@ -13,6 +13,7 @@ from typing import Any, Final
 from failback.chaos.errors import ExitCode, GuardRefused, NotHealed, TargetError
 from failback.chaos.run.verdict import Verdict
 from failback.protocol.errors import ConfigError, FailbackError
+from failback.protocol.words.typed import typed
 
 OUTCOME_FILE: Final = "outcome.json"
 """In the run folder: the outcome without the digest of the manifest, which covers this file."""
@@ -68,7 +69,8 @@ def outcome_of(reply: Mapping[str, Any], folder: Path) -> RunOutcome:
         exit_code=ExitCode.INCONCLUSIVE,
         message=(
             f"the harness ended with {reply.get('exit_code')}; "
-            f"see {folder / 'logs' / 'harness.log'}, then run: failback experiment heal {folder}"
+            f"see {folder / 'logs' / 'harness.log'}, then run: "
+            + typed("failback", "experiment", "heal", folder)
         ),
     )
 

@@ -46,6 +46,7 @@ from failback.chaos.run_folder.run_folder import RunFolder
 from failback.chaos.session import Progress, Session
 from failback.chaos.targets.location import Location
 from failback.protocol.errors import FailbackError
+from failback.protocol.words.typed import typed
 
 logger = logging.getLogger(__name__)
 
@@ -260,7 +261,8 @@ def _plain(check: Check) -> dict[str, str]:
 
 def _sentence(checks: Sequence[Check], left: Sequence[str], folder: Path) -> str:
     if left:
-        return f"not healed: {'; '.join(left)}; run: failback experiment heal {folder}"
+        command = typed("failback", "experiment", "heal", folder)
+        return f"not healed: {'; '.join(left)}; run: {command}"
     for check in checks:
         if check.name == "finished" and check.code is ReasonCode.ABORTED:
             return f"{check.detail}; healed: all that was done is undone"

@@ -23,6 +23,7 @@ from failback.client.files import replace_file
 from failback.init.lines import append_line
 from failback.init.processes import process_space
 from failback.protocol.errors import ConfigError
+from failback.protocol.words.typed import typed
 
 RUN_SCHEMA: Final = "failback.run/1"
 CLOSED_SCHEMA: Final = "failback.closed/1"
@@ -262,7 +263,7 @@ class ClusterLease:
             open_entries = what_is_left(Path(left))
             if open_entries:
                 self._lock.release()
-                raise NotHealed(open_entries, f"failback experiment heal {left}")
+                raise NotHealed(open_entries, typed("failback", "experiment", "heal", left))
         self._lock.write({"run_dir": str(run_dir), "pid": os.getpid()})
 
     def require(self) -> None:

@@ -24,6 +24,7 @@ from failback.cli.shared.options import RUNS, JsonOption, RunsOption
 from failback.cli.shared.output import note, print_json, say
 from failback.cli.shared.verdicts import print_verdicts, row_of, say_answers
 from failback.protocol.errors import ConfigError
+from failback.protocol.words.typed import typed
 
 if TYPE_CHECKING:
     from failback.analytics.report.make_report import ReportPaths
@@ -231,7 +232,7 @@ def _report(arms: Sequence[ArmRun], folder: Path) -> list[ReportPaths]:
         if Debug.on:
             raise
         line, code = explain(error)
-        fail(f"report: {line}; the runs are complete, try: failback report {folder}")
+        fail(f"report: {line}; the runs are complete, try: {typed('failback', 'report', folder)}")
         raise typer.Exit(code) from error
 
 
@@ -282,15 +283,15 @@ def _say_next(rows: Sequence[dict[str, Any]], runs: Path) -> None:
     say("next:")
     for row in rows:
         say(f"  open {row['html'] or row['report']}")
-    say(f"  failback dashboard --runs {runs}")
+    say("  " + typed("failback", "dashboard", "--runs", runs))
     if place := _worst_queue(report):
-        say(f"  failback explain-offset {place} --run {report.parent.parent}")
+        say("  " + typed("failback", "explain-offset", *place, "--run", report.parent.parent))
 
 
-def _worst_queue(report: Path) -> str:
+def _worst_queue(report: Path) -> tuple[str, ...]:
     """Group, topic and queue with the most duplicates, as ``explain-offset`` takes them."""
     queues = loads(report.read_bytes()).get("queues") or []
     if not queues:
-        return ""
+        return ()
     queue = max(queues, key=lambda each: each["dup"])
-    return f"{queue['group']} {queue['topic']} {queue['qid']}"
+    return str(queue["group"]), str(queue["topic"]), str(queue["qid"])

@@ -29,6 +29,7 @@ from failback.cli.shared.options import (
 )
 from failback.cli.shared.output import print_json, print_table, say
 from failback.cli.shared.reporting import ENGINE_HELP, Engine
+from failback.protocol.words.typed import typed
 
 app = new_group(
     "Run experiments on a cluster, check them, and undo what a killed one left.",
@@ -153,7 +154,7 @@ def list_(json: JsonOption = False) -> None:
     for cluster in dict.fromkeys(each.cluster for each in found):
         names = [each.name for each in found if each.cluster == cluster]
         which = names[0] if len(names) == 1 else f"the {len(names)} from {names[0]} on"
-        say(f"For {which}, first: failback up {cluster} -d")
+        say(f"For {which}, first: {typed('failback', 'up', cluster, '-d')}")
 
 
 def check(

@@ -12,6 +12,7 @@ from failback.cli.shared.errors import guarded
 from failback.cli.shared.options import JsonOption
 from failback.cli.shared.output import print_json, print_table, say
 from failback.protocol.errors import ConfigError
+from failback.protocol.words.typed import typed
 
 if TYPE_CHECKING:
     from failback.chaos.experiment.fault_kinds import FaultKind, Parameter
@@ -75,7 +76,7 @@ def _show(kind: FaultKind) -> None:
         say("")
         names = ", ".join(kind.milestones)
         say(f"A later fault can wait for (with.after: MILESTONE:ID): {names}")
-    say(f"Try it: failback experiment run {kind.name}")
+    say(f"Try it: {typed('failback', 'experiment', 'run', kind.name)}")
 
 
 def _shown(default: object) -> str:

@@ -29,6 +29,7 @@ from failback.cli.shared.options import (
 )
 from failback.cli.shared.reporting import ENGINE_HELP, Engine
 from failback.protocol.errors import ConfigError
+from failback.protocol.words.typed import typed
 
 
 def register(app: typer.Typer) -> None:
@@ -69,23 +70,23 @@ def run(
         _note("list")
         experiments.list_(json)
     elif heal is not None:
-        _note(f"heal {heal}")
+        _note("heal", heal)
         experiments.heal_(heal, if_there)
     elif abort is not None:
-        _note(f"abort {abort}")
+        _note("abort", abort)
         experiments.abort(abort)
     elif not experiment:
         raise ConfigError("EXPERIMENT", "is missing; see: failback experiment run --help")
     elif dry_run:
-        _note(f"check {experiment}")
+        _note("check", experiment)
         experiments.check(experiment, arm, repetition, time_scale, seed, json)
     else:
-        _note(f"run {experiment}")
+        _note("run", experiment)
         places = (root, target, namespace, kubeconfig, runs)
         wanted = (time_scale, seed, no_report, report_engine, json)
         experiments.run(experiment, arm, repetition, *places, *wanted)
 
 
-def _note(words: str) -> None:
-    new = f"failback experiment {words}"
+def _note(*words: object) -> None:
+    new = typed("failback", "experiment", *words)
     print(f"note: this is now: {new} (failback run goes with 0.3)", file=sys.stderr)

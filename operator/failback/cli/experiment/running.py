@@ -19,6 +19,7 @@ from failback.cli.shared.output import note, print_json, print_table, say
 from failback.cli.shared.termination import fit, write_termination
 from failback.cli.shared.verdicts import print_verdicts, row_of, say_answers
 from failback.protocol.errors import ConfigError
+from failback.protocol.words.typed import typed
 
 if TYPE_CHECKING:
     from failback.chaos.experiment.spec import ChaosExperiment
@@ -114,7 +115,9 @@ def _local_cluster(root: Path | None, plan: ChaosExperiment) -> Path:
 def _cluster_of(plan: ChaosExperiment) -> str:
     """Say which cluster an experiment of ours needs."""
     found = [each for each in bundled_experiments() if each.path.read_text("utf-8") == plan.source]
-    return f"; this experiment is made for: failback up {found[0].cluster} -d" if found else ""
+    if not found:
+        return ""
+    return f"; this experiment is made for: {typed('failback', 'up', found[0].cluster, '-d')}"
 
 
 def heal(path: Path, *, if_there: bool) -> int:

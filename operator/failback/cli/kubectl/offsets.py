@@ -22,6 +22,7 @@ from failback.cli.shared.errors import PASS, REFUSED, guarded
 from failback.cli.shared.options import JsonOption
 from failback.cli.shared.output import print_json, print_table, say
 from failback.protocol.words.numbers import count
+from failback.protocol.words.typed import typed
 
 Object = Mapping[str, Any]
 KIND: Final = "OffsetSnapshot"
@@ -250,7 +251,8 @@ def _show(item: Object) -> None:
     if found is not None and _condition(item, "Restored").get("reason") == "PreviewReady":
         name = item["metadata"]["name"]
         where = item["metadata"]["namespace"]
-        say(f"kubectl failback offsets restore {name} -n {where} --confirm {found['id']}")
+        words = ("offsets", "restore", name, "-n", where, "--confirm", found["id"])
+        say(typed("kubectl", "failback", *words))
 
 
 def _show_restore(found: Object) -> None:

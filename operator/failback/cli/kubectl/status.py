@@ -21,6 +21,7 @@ from failback.cli.shared.commands import add
 from failback.cli.shared.errors import guarded
 from failback.cli.shared.options import JsonOption
 from failback.cli.shared.output import print_json, print_table, say
+from failback.protocol.words.typed import typed
 
 Object = Mapping[str, Any]
 _OVER: Final = frozenset({"Complete", "Failed", "Completed", "Aborted"})
@@ -170,7 +171,8 @@ def _show(found: Mapping[str, Any]) -> None:
         say("")
         print_table(("CONDITION", "STATUS", "REASON", "MESSAGE"), conditions)
     if any(not is_well(each) for each in found["conditions"]):
-        say(f"What to do: kubectl failback why {found['cluster']} -n {found['namespace']}")
+        words = ("why", found["cluster"], "-n", found["namespace"])
+        say(f"What to do: {typed('kubectl', 'failback', *words)}")
 
 
 def operation_lines(found: Mapping[str, Any]) -> list[str]:

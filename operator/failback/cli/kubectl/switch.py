@@ -26,6 +26,7 @@ from failback.cli.shared.errors import FAIL, INCONCLUSIVE, PASS, REFUSED, guarde
 from failback.cli.shared.options import JsonOption
 from failback.cli.shared.output import note, print_json, say
 from failback.protocol.words.numbers import seconds
+from failback.protocol.words.typed import typed
 
 Object = Mapping[str, Any]
 _POLL_SECONDS: Final = 0.5
@@ -112,7 +113,7 @@ def switch(
         try:
             last = _follow(api, name, timeout_seconds + _MARGIN_SECONDS)
         except KeyboardInterrupt:
-            note(f"the switch goes on; see: kubectl failback why roleswitch/{name}")
+            note(f"the switch goes on; see: {_why(name)}")
             raise
     if json:
         print_json(last)
@@ -173,9 +174,13 @@ def _tell(item: Object, *, quiet: bool) -> int:
     else:
         name = item["metadata"]["name"]
         code = INCONCLUSIVE
-        text = f"no end was seen; look again: kubectl failback why roleswitch/{name}"
+        text = f"no end was seen; look again: {_why(name)}"
     if not quiet:
         say(text)
         if safe.get("status") == "False":
             say(f"Not safe ({safe['reason']}): {safe.get('message')}")
     return code
+
+
+def _why(name: str) -> str:
+    return typed("kubectl", "failback", "why", f"roleswitch/{name}")

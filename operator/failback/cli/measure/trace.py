@@ -14,6 +14,7 @@ from failback.cli.shared.errors import INCONCLUSIVE, guarded
 from failback.cli.shared.options import JsonOption, NamesrvOption, RootOption
 from failback.cli.shared.output import console, print_json, say
 from failback.protocol.errors import ConfigError
+from failback.protocol.words.typed import typed
 
 if TYPE_CHECKING:
     from failback.analytics.trace.reading import Span
@@ -187,7 +188,7 @@ def _show(written: Written, *, as_json: bool) -> None:
     for gap in written.gaps:
         say(f"missing: {gap}")
     if written.deliveries:
-        say(f"next: failback report {written.run_dir}")
+        say(f"next: {typed('failback', 'report', written.run_dir)}")
     elif not written.records:
         say(
             "Switch message trace on: traceTopicEnable=true in broker.conf, then"

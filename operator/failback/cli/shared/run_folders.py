@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from failback.protocol.errors import ConfigError
+from failback.protocol.words.typed import typed
 
 
 def run_folders(given: Sequence[Path]) -> list[Path]:
@@ -45,11 +46,13 @@ def _no_run(path: Path) -> str:
     if not path.exists():
         return f"{path}: no such folder"
     if next(path.glob("*.fblog"), None) is not None:
+        command = typed("failback", "ship", "--hot", path, "--to", "lake", "--once")
         return (
             f"{path} is a consume log, not a run; put it into a lake and report from there:"
-            f" failback ship --hot {path} --to lake --once, then"
+            f" {command}, then"
             " failback report --lake lake --run ID"
         )
     if next(path.glob("table=*"), None) is not None:
-        return f"{path} is a lake, not a run: failback report --lake {path} --run ID"
+        command = typed("failback", "report", "--lake", path)
+        return f"{path} is a lake, not a run: {command} --run ID"
     return f"{path} is no run folder: it has no run.json, and no closed run is below it"

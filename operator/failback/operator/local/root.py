@@ -23,6 +23,7 @@ from typing import Any, ClassVar
 
 from failback.client.files import replace_file
 from failback.protocol.errors import FailbackError
+from failback.protocol.words.typed import typed
 
 
 class RootInUse(FailbackError):
@@ -33,7 +34,8 @@ class RootInUse(FailbackError):
 
     def __init__(self, root: Path, pid: int | None) -> None:
         who = f"by the runtime with pid {pid}" if pid else "by another runtime"
-        super().__init__(f"{root} is in use {who}; stop it with: failback down --root {root}")
+        command = typed("failback", "down", "--root", root)
+        super().__init__(f"{root} is in use {who}; stop it with: {command}")
         self.root = root
         self.pid = pid
 

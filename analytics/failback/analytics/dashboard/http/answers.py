@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shlex
 from typing import Any
 
 from failback.analytics.dashboard.http.context import Shared, readable
@@ -14,6 +13,7 @@ from failback.analytics.dashboard.views.fleet import summary
 from failback.analytics.dashboard.views.paging import page
 from failback.analytics.dashboard.views.stories import story
 from failback.analytics.report.compare import compare_reports
+from failback.protocol.words.typed import typed
 
 Json = dict[str, Any]
 
@@ -129,7 +129,7 @@ def received_runs(shared: Shared) -> list[Json]:
 def next_step(run: Json, lake: str) -> str:
     """A command, or what to wait for. Pure."""
     if run["closed"]:
-        return shlex.join(["failback", "report", "--lake", lake, "--run", run["run"]])
+        return typed("failback", "report", "--lake", lake, "--run", run["run"])
     if run["backlog_bytes"]:
         return "its shippers have more to send"
     if run["missing"]:

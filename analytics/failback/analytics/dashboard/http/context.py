@@ -27,6 +27,7 @@ from failback.analytics.dashboard.views.paging import decode, encode
 from failback.analytics.dashboard.views.run_blocks import Draw, figure_json, figure_makers
 from failback.analytics.live.facts import GroupTopic
 from failback.analytics.web.tokens import OPERATE, READ
+from failback.protocol.words.typed import typed
 
 Json = dict[str, Any]
 _Body = TypeVar("_Body", bound=msgspec.Struct)
@@ -128,7 +129,7 @@ def readable(*entries: RunEntry) -> Iterator[None]:
         yield
     except (LookupError, TypeError, AttributeError, ValueError, UndefinedError) as error:
         names = ", ".join(each.run for each in entries)
-        advice = "; ".join(f"failback report {each.path}" for each in entries)
+        advice = "; ".join(typed("failback", "report", each.path) for each in entries)
         what = f"the report of {names} is not of this version ({error!r}); make it anew: {advice}"
         raise DashboardProblem("failed", what) from error
 

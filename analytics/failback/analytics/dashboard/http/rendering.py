@@ -23,6 +23,7 @@ from failback.analytics.report.outcome import outcome_state
 from failback.analytics.report.page import html, plotly_bundle
 from failback.analytics.report.page.tables import registry
 from failback.analytics.web.problems import Problem
+from failback.protocol.words.visible import visible
 
 NAVIGATION: Final = (
     ("/", "Fleet"),
@@ -43,6 +44,7 @@ def _environment() -> jinja2.Environment:
         loader=jinja2.PackageLoader("failback.analytics.dashboard", "templates"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
+        finalize=html.shown,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -52,9 +54,20 @@ def _environment() -> jinja2.Environment:
         long_table=html.LONG_TABLE_ROWS, version=_static_version(), plotly=plotly_name(),
         link=link, milliseconds=milliseconds, bytes_text=bytes_text, is_command=is_command,
         outcome_state=outcome_state,
+        bdi=bdi, printed=printed,
         sparkline=sparkline, plain_number=plain_number, breakable=breakable,
     )  # fmt: skip
     return environment
+
+
+def bdi(name: object) -> Markup:
+    """A name that a stranger may have chosen: its direction of writing ends with it."""
+    return Markup("<bdi>{}</bdi>").format(visible(str(name)))
+
+
+def printed(lines: Sequence[str]) -> Markup:
+    """Lines that a program printed, as lines."""
+    return Markup("\n").join(map(visible, lines))
 
 
 def age(seconds: float | None) -> str:
@@ -108,7 +121,7 @@ def sparkline(values: Sequence[float | None], label: str) -> Markup:
         for each in parts
         if each
     )
-    said = f"{label}, last 15 minutes: now {count(known[-1])}, at most {count(most)}"
+    said = f"{visible(label)}, last 15 minutes: now {count(known[-1])}, at most {count(most)}"
     return Markup(
         '<svg class="spark" viewBox="0 0 {} {}" preserveAspectRatio="none" role="img"'
         ' aria-label="{}"><title>{}</title>{}</svg>'

@@ -18,6 +18,7 @@ from failback.analytics.report.measures.point_rows import Point, points_of
 from failback.analytics.report.outcome import NO_LIMIT, evidence_badge
 from failback.analytics.report.schema import name_as_now
 from failback.analytics.run.run_lock import is_held
+from failback.protocol.words.typed import typed
 
 logger = logging.getLogger(__name__)
 
@@ -69,10 +70,10 @@ class RunEntry:
     def next_step(self) -> str:
         """What to do next with it."""
         return {
-            "running": f"failback experiment abort {self.path}",
-            "orphaned": f"failback experiment heal {self.path}",
-            "closed": f"failback report {self.path}",
-        }.get(self.state, f"failback predict {self.path}")
+            "running": typed("failback", "experiment", "abort", self.path),
+            "orphaned": typed("failback", "experiment", "heal", self.path),
+            "closed": typed("failback", "report", self.path),
+        }.get(self.state, typed("failback", "predict", self.path))
 
 
 def rfc3339(ns: int) -> str:

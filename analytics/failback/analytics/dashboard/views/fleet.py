@@ -11,6 +11,7 @@ from failback.analytics.dashboard.sources.observe import BrokerSeen
 from failback.analytics.live.exposure import GroupExposure, exposure
 from failback.analytics.live.facts import GroupTopic, PairFacts, user_keys
 from failback.analytics.live.queues import lag, overwrite_countdown, slave_ahead
+from failback.protocol.words.typed import typed
 
 Json = dict[str, Any]
 Seen = Mapping[str, BrokerSeen]
@@ -179,11 +180,11 @@ def _persist_age(broker: BrokerSeen) -> float | None:
 def _next_step(cluster: ClusterRef, broker: BrokerSeen) -> str:
     """What to type to look further."""
     if not broker.answered and broker.member.store:
-        return f"failback logs {broker.member.name}"
+        return typed("failback", "logs", broker.member.name)
     if not broker.answered and cluster.source == KUBERNETES:
         namespace = cluster.where.partition("/")[0]
-        return f"kubectl describe pod -n {namespace} {broker.member.name}"
-    return f"failback admin getBrokerConfig -b {broker.member.address}"
+        return typed("kubectl", "describe", "pod", "-n", namespace, broker.member.name)
+    return typed("failback", "admin", "getBrokerConfig", "-b", broker.member.address)
 
 
 def exposures(facts: PairFacts, rates: Mapping[GroupTopic, float]) -> list[Json]:

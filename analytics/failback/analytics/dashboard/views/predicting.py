@@ -12,6 +12,7 @@ from failback.analytics.predict.knobs import rank_knobs, useful
 from failback.analytics.predict.prediction import predict
 from failback.analytics.predict.settings import Settings
 from failback.protocol.errors import ConfigError
+from failback.protocol.words.typed import typed
 
 DRAWS: Final = 2_000
 """Drawn in a few milliseconds, and steady to about two per cent."""
@@ -59,15 +60,13 @@ def answer(fault: str, values: Mapping[str, Any], down_seconds: float | None = N
 
 def command(fault: str, values: Mapping[str, Any], down_seconds: float | None) -> str:
     """The same question on the command line."""
-    import shlex
-
     words = ["failback", "predict", "--fault", fault]
     if down_seconds is not None:
         words += ["--down", f"{down_seconds:g}"]
     for key, value in values.items():
         text = str(value).lower() if isinstance(value, bool) else f"{value}"
         words += ["--set", f"{key}={text}"]
-    return shlex.join(words)
+    return typed(*words)
 
 
 def presets(clusters: Sequence[Json], configs: Mapping[str, Mapping[str, str]]) -> list[Json]:

@@ -35,6 +35,7 @@ from failback.analytics.report.page.tables.over_time import report_tables
 from failback.analytics.report.page.tables.registry import MAX_TABLE_ROWS, Table
 from failback.analytics.report.page.words import TERMS
 from failback.analytics.report.wording import number
+from failback.protocol.words.visible import visible
 
 LONG_TABLE_ROWS: Final = 30
 """A longer table scrolls in a frame of its own."""
@@ -68,6 +69,7 @@ def render_html(report: Report, points: Sequence[Point], theme: Theme = LIGHT) -
         loader=jinja2.PackageLoader("failback.analytics.report.page", "templates"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
+        finalize=shown,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -96,11 +98,16 @@ def render_html(report: Report, points: Sequence[Point], theme: Theme = LIGHT) -
     )
 
 
+def shown(value: object) -> object:
+    """What an expression puts on a page: text of strangers has escapes for what cannot be seen."""
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
 def _with_code(text: str) -> Markup:
     """Text of ours with what stands between backticks as code; all of it is escaped."""
     parts = text.split("`")
     return Markup("").join(
-        Markup("<code>{}</code>").format(part) if place % 2 else part
+        Markup("<code>{}</code>").format(visible(part)) if place % 2 else visible(part)
         for place, part in enumerate(parts)
     )
 

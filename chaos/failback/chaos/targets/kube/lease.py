@@ -20,6 +20,7 @@ from failback.chaos.run_folder.run_folder import what_is_left
 from failback.chaos.targets.kube.api import KubeApi
 from failback.kube import leases
 from failback.kube.resources import GROUP, VERSION
+from failback.protocol.words.typed import typed
 
 logger = logging.getLogger(__name__)
 
@@ -100,7 +101,7 @@ class KubeLease:
             else [f"{left_in} cannot be seen from here"]
         )
         if left:
-            raise NotHealed(left, f"failback experiment heal {left_in}")
+            raise NotHealed(left, typed("failback", "experiment", "heal", left_in))
 
     def _fresh(self) -> dict[str, Any]:
         labels = {

@@ -9,6 +9,7 @@ from failback.operator.planning.jobs import results
 from failback.operator.planning.jobs.observed_jobs import ObservedExperiment
 from failback.operator.planning.observed.observed import Object
 from failback.operator.render.experiment_jobs import heal_job_name
+from failback.protocol.words.typed import typed
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,5 +37,5 @@ def heal_state(experiment: ChaosExperiment, observed: ObservedExperiment) -> Hea
     code = results.exit_code(observed.pods.get(name))
     how = f"exit code {code}" if code is not None else end.why
     folder = f"/runs/{experiment.name}"
-    why = f"{name} ended with {how}: type failback experiment heal {folder}"
+    why = f"{name} ended with {how}: type {typed('failback', 'experiment', 'heal', folder)}"
     return Heal(name, job, over=True, why=why)

@@ -17,6 +17,7 @@ from failback.operator.planning.plan.types import Action, Apply, Event, Plan
 from failback.operator.render.jobs import RUNS, JobContext, run_folder
 from failback.operator.render.report_jobs import report_job, spark_application
 from failback.operator.schema.permitted import broken
+from failback.protocol.words.typed import typed
 
 FINISHED: Final = frozenset({"Done", "Failed"})
 PATIENCE_SECONDS: Final = 24 * 3600.0
@@ -255,7 +256,8 @@ def _where_the_pages_are(
     if not place or not claim:
         return "the figures are in the status"
     text = f"the figures are in the status, report.html is in {place} of the claim {claim}"
-    return f"{text}: kubectl failback report {report.name}, or kubectl cp from a pod that mounts it"
+    command = typed("kubectl", "failback", "report", report.name)
+    return f"{text}: {command}, or kubectl cp from a pod that mounts it"
 
 
 def _fail(
