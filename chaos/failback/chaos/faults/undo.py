@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from failback.chaos.cluster.target import Target
 from failback.chaos.cluster.view import Role
+from failback.chaos.errors import TargetError
 from failback.chaos.faults.catalogue import UNDO
 from failback.chaos.faults.fault import Fault
 from failback.chaos.run_folder.undo_ledger import STOP_WORKLOAD, UndoEntry, UndoLedger
@@ -63,6 +64,7 @@ def undo_open(
 def _undo_once(ledger: UndoLedger, target: Target, entry: UndoEntry, deadline: float) -> str:
     """Undo one entry; return why it is still open, or nothing."""
     try:
+        _check_paths(ledger.path.parent, entry)
         if entry.call == STOP_WORKLOAD:
             observation = _stop_workload(entry.args)
         else:
@@ -77,6 +79,24 @@ def _undo_once(ledger: UndoLedger, target: Target, entry: UndoEntry, deadline: f
         return "undone, but not yet seen healed"
     ledger.mark_healed(entry.id, observation)
     return ""
+
+
+def _check_paths(run_dir: Path, entry: UndoEntry) -> None:
+    """Refuse an entry with a path that no run of ours writes there: the folder may be anybody's.
+
+    Raises:
+        TargetError: Names the path.
+    """
+    root = run_dir.resolve()
+    paths = [entry.args["plan"]] if entry.call == STOP_WORKLOAD else []
+    paths += [each for each in dict(entry.args.get("files") or {}).values() if each is not None]
+    for path in paths:
+        if not Path(path).resolve().is_relative_to(root):
+            raise TargetError(f"undo {entry.id}", f"{path} is not in the run folder {run_dir}")
+    if entry.call == STOP_WORKLOAD:
+        control = Path(entry.args["socket"])
+        if control.exists() and not control.is_socket():
+            raise TargetError(f"undo {entry.id}", f"{control} is no socket of a workload")
 
 
 def _stop_workload(args: Mapping[str, Any]) -> dict[str, Any] | None:

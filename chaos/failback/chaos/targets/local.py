@@ -132,10 +132,10 @@ class LocalTarget:
         return [(int(each["n"]), str(each["pod"]), _death(each)) for each in reply["deaths"]]
 
     def read_store(self, member: Member, path: str) -> bytes:
-        return (Path(member.store) / path).read_bytes()
+        return _in_store(member, path).read_bytes()
 
     def stat_store(self, member: Member, path: str) -> FileStat | None:
-        file = Path(member.store) / path
+        file = _in_store(member, path)
         try:
             # Read before the name can point to a newer file: one descriptor for both facts.
             with file.open("rb") as opened:
@@ -160,7 +160,7 @@ class LocalTarget:
             int(pod.get("pid") or 0), int(pod.get("ticks") or 0)
         ):
             raise TargetError(f"write {path} of {member.pod}", f"it is {pod.get('state')}")
-        file = Path(member.store) / path
+        file = _in_store(member, path)
         if data is None:
             file.unlink(missing_ok=True)
             sync_folder(file.parent)
@@ -270,6 +270,19 @@ class LocalTarget:
             identity=identity,
             store=str(pod.get("store") or ""),
         )
+
+
+def _in_store(member: Member, path: str) -> Path:
+    """Return a file of a member's store.
+
+    Raises:
+        TargetError: The path leads out of it.
+    """
+    store = Path(member.store).resolve()
+    file = (store / path).resolve()
+    if not member.store or not file.is_relative_to(store):
+        raise TargetError(f"{path} of {member.pod}", f"it is not in the store {member.store}")
+    return file
 
 
 def _death(entry: Mapping[str, Any]) -> DeathRecord:

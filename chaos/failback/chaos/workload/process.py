@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import signal
 import subprocess
 from collections import deque
@@ -93,7 +94,8 @@ def ask(
 def stop_orphan(plan_file: Path, socket_path: Path, timeout: float = 15.0) -> bool:
     """Stop a workload process whose harness is gone; true when it does not run any more.
 
-    Its pid is in the note that it keeps beside its plan; ticks tell it from a stranger.
+    Its pid is in the note that it keeps beside its plan; ticks and its command line, which names
+    the plan, tell it from a stranger.
     """
     note = plan_file.with_suffix(".pid")
     try:
@@ -102,13 +104,22 @@ def stop_orphan(plan_file: Path, socket_path: Path, timeout: float = 15.0) -> bo
     except (OSError, ValueError, KeyError):
         return not ask(socket_path, {"op": "stop"})
     for signum in (signal.SIGTERM, signal.SIGKILL):
-        if not processes.alive(pid, ticks):
+        if not processes.alive(pid, ticks) or not _works_on(pid, plan_file):
             return True
         with already_gone():
             processes.send_signal(pid, ticks, signum)
         if processes.await_exit(pid, ticks, timeout):
             return True
     return not processes.alive(pid, ticks)
+
+
+def _works_on(pid: int, plan_file: Path) -> bool:
+    """Whether a process was started with this plan; a zombie has no command line any more."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return os.fsencode(plan_file) in words
 
 
 already_gone = partial(contextlib.suppress, TargetError)  # what is gone needs no signal

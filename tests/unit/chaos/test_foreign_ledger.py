@@ -1,0 +1,96 @@
+"""A run folder that somebody else made: healing it follows no path out of it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from failback.chaos.cluster import processes
+from failback.chaos.cluster.view import Member
+from failback.chaos.errors import TargetError
+from failback.chaos.faults.replace_offset_file import RESTORE_FILES
+from failback.chaos.faults.undo import undo_open
+from failback.chaos.run_folder.undo_ledger import STOP_WORKLOAD, UndoLedger
+from failback.chaos.targets.local import ControlSocket, LocalTarget
+from failback.chaos.workload.process import stop_orphan
+from tests.support.chaos.fake_target import FakeTarget
+
+pytestmark = pytest.mark.foreign
+
+
+@pytest.fixture
+def run_dir(tmp_path: Path) -> Path:
+    found = tmp_path / "runs" / "r1"
+    found.mkdir(parents=True)
+    (found / "out").symlink_to("/etc")
+    return found
+
+
+@pytest.mark.parametrize(
+    "path", ["/etc/hostname", "{run}/../../secret", "{run}/out/hostname", "secret", "{run}-2/x"]
+)
+def test_no_file_from_elsewhere_is_put_into_a_store(run_dir: Path, path: str) -> None:
+    ledger = UndoLedger(run_dir)
+    saved = path.replace("{run}", str(run_dir))
+    files = {"config/consumerOffset.json": saved}
+    ledger.add(RESTORE_FILES, {"pod": "p", "files": files}, "f1")
+    target = FakeTarget()
+    result = undo_open(ledger, target, seconds=0)
+    assert result["undone"] == []
+    assert "is not in the run folder" in result["still_open"][0]
+    assert [call for call in target.calls if call[0] == "write"] == []
+
+
+def test_what_is_no_socket_is_not_removed(run_dir: Path) -> None:
+    kept = run_dir.parent / "kept"
+    kept.write_text("mine")
+    ledger = UndoLedger(run_dir)
+    plan = str(run_dir / "plans" / "001-p.json")
+    ledger.add(STOP_WORKLOAD, {"plan": plan, "socket": str(kept)})
+    result = undo_open(ledger, FakeTarget(), seconds=0)
+    assert "is no socket of a workload" in result["still_open"][0]
+    assert kept.read_text() == "mine"
+
+
+def test_a_plan_outside_is_not_followed(run_dir: Path) -> None:
+    ledger = UndoLedger(run_dir)
+    socket = str(run_dir / "1.sock")
+    ledger.add(STOP_WORKLOAD, {"plan": "/proc/self/x.json", "socket": socket})
+    assert undo_open(ledger, FakeTarget(), seconds=0)["undone"] == []
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_no_process_is_ended_that_does_not_work_on_the_plan(
+    run_dir: Path, sleeper: subprocess.Popen[bytes]
+) -> None:
+    plan = run_dir / "001-p.json"
+    note = {"pid": sleeper.pid, "ticks": processes.read_ticks(sleeper.pid)}
+    plan.with_suffix(".pid").write_text(json.dumps(note))
+    assert stop_orphan(plan, run_dir / "1.sock", timeout=1)
+    time.sleep(0.1)
+    assert sleeper.poll() is None
+
+
+@pytest.mark.parametrize("path", ["../outside", "/etc/hostname", "config/../../x", "link/hostname"])
+def test_no_file_outside_a_store_is_read_or_written(tmp_path: Path, path: str) -> None:
+    store = tmp_path / "store"
+    store.mkdir()
+    (store / "link").symlink_to("/etc")
+    target = LocalTarget(ControlSocket(tmp_path / "none.sock"), "c")
+    member = Member("pair-0", 0, "p", "b", 0, "master", "a:1", False, None, str(store))
+    for act in (target.read_store, target.stat_store):
+        with pytest.raises(TargetError, match="it is not in the store"):
+            act(member, path)
