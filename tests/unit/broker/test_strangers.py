@@ -228,10 +228,10 @@ async def test_a_setting_has_no_character_that_forges_another(
 
 
 async def test_a_value_of_several_lines_in_the_file_is_shown_on_one(tmp_path: Path) -> None:
-    async with broker_lab(tmp_path, regionId="r\nbrokerRole=FORGED") as lab:
+    async with broker_lab(tmp_path, mine="r\nbrokerRole=FORGED") as lab:
         answer = await lab.connect().ask(RequestCode.GET_BROKER_CONFIG)
         lines = answer.body.decode().splitlines()
-        assert r"regionId=r\nbrokerRole=FORGED" in lines
+        assert r"mine=r\nbrokerRole=FORGED" in lines
         assert [line for line in lines if line.startswith("brokerRole")] == [
             "brokerRole=ASYNC_MASTER"
         ]
