@@ -27,6 +27,7 @@ class Master(FakeBroker):
         self.offsets[KEY] = {0: 5, 1: 5}
         self.members: list[dict[str, Any]] = []
         self.model = "CLUSTERING"
+        self.topics = [TOPIC]
         self.groups = [GROUP]
         self.pushed = 0
         self.answers |= {
@@ -72,7 +73,14 @@ class Master(FakeBroker):
     def _connection(self, request: RemotingCommand) -> RemotingCommand:
         if not self.members:
             return request.response(206, "not online")
-        return self._body(request, {"connectionSet": self.members, "messageModel": self.model})
+        return self._body(
+            request,
+            {
+                "connectionSet": self.members,
+                "messageModel": self.model,
+                "subscriptionTable": {each: {"topic": each} for each in self.topics},
+            },
+        )
 
     def _progress(self, request: RemotingCommand) -> RemotingCommand:
         group = (request.ext_fields or {})["consumerGroup"]

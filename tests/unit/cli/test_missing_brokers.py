@@ -11,7 +11,7 @@ import pytest
 from failback.cli.__main__ import main
 from failback.cli.shared import asking
 from tests.support.common.polling import SCALE
-from tests.support.net.two_pairs import FAULTS, GROUP, TOPIC, TwoPairs
+from tests.support.net.two_pairs import FAULTS, GROUP, TOPIC, Master, TwoPairs
 
 pytestmark = pytest.mark.foreign
 COMMANDS = {
@@ -123,3 +123,20 @@ def test_reasons_are_told_apart(capsys: pytest.CaptureFixture[str]) -> None:
     assert {fault: each.code for fault, each in said.items()} == {
         "lost the topic": 1, "another version": 3, "frozen": 3, "gone": 3,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", ["frozen", "gone", "garbage"])
+def test_of_a_silent_name_server_another_is_asked(
+    fault: str,
+    pairs: TwoPairs,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if fault == "frozen":
+        monkeypatch.setattr(asking, "ANSWER_MS", 800.0 * SCALE)
+    with Master("none") as silent:
+        where = f"{silent.address};{pairs.namesrv.address}"
+        FAULTS[fault](silent)
+        for _ in range(4):  # which one is asked first is drawn
+            assert main(["admin", "clusterList", "-n", where]) == 0
+            assert "broker-a" in capsys.readouterr().out

@@ -88,6 +88,18 @@ def test_what_members_do_not_take_is_an_error(
     assert "broker-b" in out
 
 
+def test_members_that_do_not_read_the_topic_are_not_told(
+    pairs: TwoPairs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They would ignore it, and the broker stores nothing where it has members to tell."""
+    for each in (pairs.a, pairs.b):
+        each.members, each.topics = [member()], ["other"]
+    code, out, err = run(pairs, f"{RESET} --time now", capsys)
+    assert (code, err) == (0, "")
+    assert out.count("stored, no member reads this topic") == 4
+    assert pairs.a.offsets[KEY] == {0: END, 1: END}
+
+
 def test_members_that_are_at_another_broker_come_back_and_are_named(
     pairs: TwoPairs, capsys: pytest.CaptureFixture[str]
 ) -> None:

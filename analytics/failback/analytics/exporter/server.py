@@ -57,6 +57,8 @@ class ExporterSettings:
             addresses_of("--namesrv", address)
         if not 0.1 <= self.interval_seconds <= 3600:
             raise ConfigError("--interval", f"must be 0.1 to 3600 s, got {self.interval_seconds:g}")
+        if not 0.1 <= self.timeout_seconds <= 600:
+            raise ConfigError("--timeout", f"must be 0.1 to 600 s, got {self.timeout_seconds:g}")
         if not 0 <= self.port < 65536:
             raise ConfigError("--port", f"must be 0 to 65535, got {self.port}")
         if self.runs is not None and not self.runs.is_dir():

@@ -87,7 +87,7 @@ async def of_each(brokers: Iterable[Asked], question: Question) -> Told:
         async with turn:
             try:
                 if not broker.address:
-                    raise NotThere("nobody is registered whom to ask")
+                    raise NotThere("has no master now")
                 await question(broker, told)
             except FailbackError as error:
                 why, code = why_missing(error)

@@ -43,6 +43,7 @@ _OBEY: Final = frozenset({"JAVA", "CPP", "PYTHON"})
 _NAMED: Final = 3
 _YES: Final = "--yes takes it all the same"
 _STORED: Final = "stored, no member is online"
+_UNREAD: Final = "stored, no member reads this topic"
 _TOLD: Final = "told its members"
 _OVERWRITTEN: Final = "stored, its member writes over it"
 
@@ -75,7 +76,7 @@ async def reset_to_time(admin: AdminClient, goal: Goal) -> Told:
     """
     brokers = (await route_of(admin, goal.topic)).broker_datas
     masters = masters_of(brokers)
-    online = await _online_anywhere(admin, brokers, goal.group)
+    online = await _online_anywhere(admin, brokers, goal)
     if not goal.yes:
         await _check_age(admin, goal, [each for each in masters if each.address in online.answered])
     told = await of_each(masters, lambda asked, told: _reset(admin, asked, goal, online, told))
@@ -94,19 +95,19 @@ class _Online(NamedTuple):
 
 
 async def _online_anywhere(
-    admin: AdminClient, brokers: Iterable[BrokerData], group: str
+    admin: AdminClient, brokers: Iterable[BrokerData], goal: Goal
 ) -> _Online:
     found: dict[str, Connection] = {}
     online = _Online([], set(), {})
 
     async def look(asked: Asked, _: Told) -> None:
         try:
-            members = await members_of_group(admin, asked.address, group)
+            connection = await connection_of(admin, asked.address, goal.group)
         except RemotingError as error:
             online.silent[asked.address] = error
             return
         online.answered.add(asked.address)
-        for each in members:
+        for each in readers(connection, goal.topic):
             found.setdefault(each.client_id, each)
 
     await of_each(everybody_of(brokers), look)
@@ -119,9 +120,11 @@ async def _reset(admin: AdminClient, asked: Asked, goal: Goal, online: _Online, 
     if addr in online.silent:
         raise online.silent[addr]
     config = await _config_of(admin, addr, goal.topic)
-    members = await members_of_group(admin, addr, goal.group)
+    connection = await connection_of(admin, addr, goal.group)
+    members = readers(connection, goal.topic)
     if not members:
-        how = _OVERWRITTEN if online.members else _STORED
+        stored = _UNREAD if connection.connection_set else _STORED
+        how = _OVERWRITTEN if online.members else stored
         await _store_all(admin, asked, goal, range(config.read_queue_nums), how, told)
         if online.members:
             what = f"members are online at other brokers: {named(online.members)}"
@@ -141,9 +144,10 @@ async def _config_of(admin: AdminClient, addr: str, topic: str) -> TopicConfig:
     return config
 
 
-async def members_of_group(admin: AdminClient, addr: str, group: str) -> Sequence[Connection]:
-    """Return the members of a group that are connected to a broker."""
-    return (await connection_of(admin, addr, group)).connection_set
+def readers(connection: ConsumerConnection, topic: str) -> Sequence[Connection]:
+    """Return the members that read a topic; all, where the broker tells of no subscription."""
+    topics = connection.subscription_table
+    return () if topics and topic not in topics else connection.connection_set
 
 
 async def connection_of(admin: AdminClient, addr: str, group: str) -> ConsumerConnection:
@@ -276,7 +280,7 @@ async def store_one(admin: AdminClient, wanted: OneQueue) -> Told:
     if not wanted.yes:
         await _check_range(admin, asked, wanted)
     addr = asked.address
-    members = await members_of_group(admin, addr, wanted.group)
+    members = readers(await connection_of(admin, addr, wanted.group), wanted.topic)
     await admin.update_offset(addr, wanted.group, wanted.topic, wanted.queue, wanted.offset)
     told = Told()
     how = _OVERWRITTEN if members else "stored"

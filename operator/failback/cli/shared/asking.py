@@ -9,8 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 from failback.cli.shared.options import open_root
+from failback.cli.shared.output import note
 from failback.client.remoting.addresses import addresses_of
-from failback.protocol.errors import ConfigError, FailbackError
+from failback.protocol.errors import (
+    ConfigError,
+    FailbackError,
+    RemotingConnectError,
+    RemotingError,
+    UnreadableAnswer,
+)
 from failback.protocol.words.times import doubt, read_ms
 
 if TYPE_CHECKING:
@@ -95,23 +102,36 @@ def meant_time(text: str, option: str = "--time", *, yes: bool = False) -> int:
 
 
 def ask(addresses: Sequence[str], question: Callable[[AdminClient], Awaitable[_Answer]]) -> _Answer:
-    """Ask with an admin client of these name servers."""
+    """Ask with an admin client of these name servers; of one that is silent the next is asked.
+
+    Raises:
+        Unreachable: No name server answers, or not the broker that was asked.
+    """
     import asyncio
 
     from failback.client.admin.admin import AdminClient
-    from failback.protocol.errors import RemotingConnectError, RemotingError
 
-    async def go() -> _Answer:
-        async with AdminClient(addresses, timeout_ms=ANSWER_MS) as admin:
+    async def go(left: Sequence[str]) -> _Answer:
+        async with AdminClient(left, timeout_ms=ANSWER_MS) as admin:
             return await question(admin)
 
-    try:
-        return asyncio.run(go())
-    except RemotingConnectError as error:
-        what = "name server" if error.addr in addresses else "broker"
-        raise Unreachable(f"cannot reach {what} {error.addr}: {error.why}") from error
-    except RemotingError as error:
-        raise Unreachable(str(error)) from error
+    left = list(addresses)
+    while True:
+        try:
+            return asyncio.run(go(left))
+        except (RemotingError, UnreadableAnswer) as error:
+            silent = getattr(error, "addr", "")
+            if silent not in left or len(left) == 1:
+                raise _unreachable(error, addresses) from error
+            left.remove(silent)
+            note(f"name server {silent} is left out: {error}")
+
+
+def _unreachable(error: Exception, name_servers: Sequence[str]) -> Unreachable:
+    if isinstance(error, RemotingConnectError):
+        what = "name server" if error.addr in name_servers else "broker"
+        return Unreachable(f"cannot reach {what} {error.addr}: {error.why}")
+    return Unreachable(str(error))
 
 
 def ask_brokers(
