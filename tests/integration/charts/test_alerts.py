@@ -60,6 +60,16 @@ Series = dict[str, str]
 Case = tuple[str, Series, str, set[str]]
 
 CASES: list[Case] = [
+    ("no sample of anything", {"up": "1x90"}, "30m", set()),
+    ("a slave that is gone", {SYNC_AGE: "31x3 stale"}, "5m", set()),
+    ("a master that is gone", {PERSIST_AGE: "100x3 stale"}, "5m", set()),
+    ("a group that was deleted", {EXPOSURE: "99999x9 stale"}, "12m", set()),
+    (
+        "a group that was deleted while its master came back",
+        {STARTED: "90x40", AHEAD: "500x1 stale"},
+        "3m",
+        set(),
+    ),
     ("old copies", {SYNC_AGE: "31x40"}, "2m", {"SlaveSyncStale"}),
     ("old copies for half a minute", {SYNC_AGE: "0x5 31x40"}, "6m30s", set()),
     ("copies within three periods", {SYNC_AGE: "29x40"}, "2m", set()),
