@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from failback.cli.__main__ import main
 from failback.client.admin.admin import AdminClient
 from failback.client.remoting.connection import RemotingClient
 from failback.protocol.clients import ConsumerData, HeartbeatData, SubscriptionData
@@ -168,6 +169,37 @@ async def test_the_admin_calls_understand_apache(admin: AdminClient, broker: Bro
     assert (await admin.consume_queue(addr, "Seen", 1, 99, 8)).queue_data == []
     assert await admin.groups_of_topic(addr, "Seen") == ["GS"]
     assert (await admin.consumer_progress("GS", "Seen"))[0].addr == addr
+
+
+async def test_a_reset_reaches_members_of_apache_although_a_queue_is_idle(
+    admin: AdminClient,
+    broker: Broker,
+    namesrv: NamesrvProcess,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Apache refuses that (code 1) as long as a queue has no offset; so the command stores one."""
+    addr = broker.address
+    await admin.create_topic(addr, TopicConfig("Idle", 2, 2))
+    heard = []
+    subscription = SubscriptionData("Idle")
+    data = ConsumerData("GI", subscription_data_set=[subscription])
+    request = RemotingCommand.request(34, body=HeartbeatData("c1", [], [data]).to_json())
+    request.version = 413
+    line = "admin resetOffset -g GI -t Idle --time now --namesrv"
+    async with RemotingClient(on_request=lambda _, it: heard.append(it.code)) as client:
+        await client.invoke(addr, RemotingCommand.request(310, send_header("Idle").to_v2(), b"x"))
+        assert (await client.invoke(addr, request)).code == 0
+        await admin.update_offset(addr, "GI", "Idle", 1, 0)
+        with pytest.raises(BrokerError, match="not exist"):
+            await admin.reset_offset(addr, "GI", "Idle", -1)
+        assert await asyncio.to_thread(main, [*line.split(), namesrv.addr]) == 0
+        shown = capsys.readouterr()
+        assert shown.out.count("told its members") == 2, shown
+        for _ in range(100):
+            if RequestCode.RESET_CONSUMER_CLIENT_OFFSET in heard:
+                break
+            await asyncio.sleep(0.1)
+        assert RequestCode.RESET_CONSUMER_CLIENT_OFFSET in heard
 
 
 async def test_configuration_goes_to_apache_and_back(admin: AdminClient, broker: Broker) -> None:
