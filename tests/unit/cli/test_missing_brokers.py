@@ -10,6 +10,7 @@ import pytest
 
 from failback.cli.__main__ import main
 from failback.cli.shared import asking
+from failback.protocol.fastjson import dumps
 from tests.support.common.polling import SCALE
 from tests.support.net.two_pairs import FAULTS, GROUP, TOPIC, Master, TwoPairs
 
@@ -140,3 +141,47 @@ def test_of_a_silent_name_server_another_is_asked(
         for _ in range(4):  # which one is asked first is drawn
             assert main(["admin", "clusterList", "-n", where]) == 0
             assert "broker-a" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["x", "host:abc", "", ":", "127.0.0.1:99999999", "a:1;touch x", "127.0.0.1:1\nerror: forged"],
+)
+@pytest.mark.parametrize("command", [*SHOWS_THE_OTHER, "explain-offset"])
+def test_an_address_that_is_none_is_a_broker_that_is_missing(
+    command: str, address: str, pairs: TwoPairs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pairs.places["broker-b"] = address
+    found = ask(pairs, COMMANDS[command], capsys)
+    assert found.code in (1, 3)
+    assert "internal error" not in found.err
+    assert len(found.err.splitlines()) == 1
+    if command != "explain-offset":
+        assert "broker-a" in found.out
+        assert "broker-b" in found.err
+
+
+def test_a_broker_without_an_address_is_named(
+    pairs: TwoPairs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = {
+        "broker-a": pairs._data("broker-a"),
+        "broker-b": {"cluster": "c", "brokerName": "broker-b", "brokerAddrs": {}},
+    }
+    body = dumps({"brokerAddrTable": table, "clusterAddrTable": {"c": list(table)}})
+    pairs.namesrv.answers[106] = lambda r: r.response(0, body=body)
+    for line in ("admin clusterList", f"admin consumerProgress -g {GROUP}"):
+        found = ask(pairs, line, capsys)
+        assert (found.code, found.err) == (1, "error: broker-b: has no master now\n")
+        assert "broker-a" in found.out
+
+
+def test_explain_offset_names_the_group_that_may_be_meant(
+    pairs: TwoPairs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = f"explain-offset biling {TOPIC} 0 --live --broker broker-a"
+    found = ask(pairs, line, capsys)
+    assert found.code == 1
+    assert found.err.endswith(
+        'has no offset of orders, queue 0, on broker-a, did you mean "billing"?\n'
+    )

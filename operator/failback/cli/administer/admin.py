@@ -95,10 +95,15 @@ def cluster_list(
         row["outTps"] = _rate(runtime.get("getTransferedTps", ""))
 
     async def question(admin: AdminClient) -> Told:
-        members = (await admin.cluster_info()).members()
+        info = await admin.cluster_info()
+        members = info.members()
         clusters = {(name, number): cluster for cluster, name, number, _ in members}
+        nowhere = sorted(info.broker_addr_table.keys() - {each.broker_name for each in members})
         return await of_each(
-            [Asked(name, number, addr) for _, name, number, addr in members],
+            [
+                *(Asked(name, number, addr) for _, name, number, addr in members),
+                *(Asked(name, 0, "") for name in nowhere),
+            ],
             lambda asked, told: look(admin, clusters[asked[:2]], asked, told),
         )
 

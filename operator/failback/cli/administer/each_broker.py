@@ -22,6 +22,7 @@ from failback.protocol.errors import (
     UnreadableAnswer,
 )
 from failback.protocol.route import BrokerData
+from failback.protocol.words.visible import visible
 
 Row = dict[str, Any]
 _AT_ONCE: Final = 32
@@ -69,7 +70,7 @@ class Told:
         for line in self.remarks:
             note(line)
         for line in self.problems:
-            fail(line)
+            fail(visible(line))
         if self.problems:
             raise typer.Exit(worst(self.codes))
 

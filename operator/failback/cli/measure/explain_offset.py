@@ -18,6 +18,7 @@ from failback.cli.shared.output import print_json, print_table, say
 from failback.cli.shared.run_folders import one_run
 from failback.client.admin.offset_places import ANSWER, MASTER_TABLE
 from failback.protocol.errors import ConfigError
+from failback.protocol.words.visible import visible
 
 if TYPE_CHECKING:
     from failback.analytics.analysis.lineage import Lineage
@@ -108,10 +109,11 @@ def explain_offset(
         _show(found)
     silent = found.get("silent") or []
     for line in silent:
-        fail(line)
+        fail(visible(line))
     if live and not silent and not _has_offset(found):
         where = f"{topic}, queue {queue}, on {found['broker']}"
-        raise NotThere(f'group "{group}" has no offset of {where}: is its name right?')
+        near = found["near"] or ": is its name right?"
+        raise NotThere(f'group "{group}" has no offset of {where}{near}')
     if silent:
         raise typer.Exit(INCONCLUSIVE)
 
@@ -244,6 +246,7 @@ def _live(
             *([_NO_END] if found.span is None else []),
         ],
         "silent": found.silent,
+        "near": found.near,
     }
 
 

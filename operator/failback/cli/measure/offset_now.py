@@ -28,6 +28,7 @@ from failback.client.admin.offset_places import (
 from failback.client.admin.queue_span import Span
 from failback.protocol.codes import ResponseCode
 from failback.protocol.errors import BrokerError, ConfigError, FailbackError, RemotingError
+from failback.protocol.words.spelling import did_you_mean
 
 if TYPE_CHECKING:
     from failback.client.admin.admin import AdminClient
@@ -73,6 +74,8 @@ class Standing(NamedTuple):
     """Offsets that lie outside of the queue, in words."""
     silent: tuple[str, ...] = ()
     """Members of the pair that did not answer or have no such topic, and why."""
+    near: str = ""
+    """Of a group without an offset: which known one may be meant."""
     is_broadcasting: bool = False
     """Whether members keep their own offsets: then those of brokers are old."""
 
@@ -109,6 +112,7 @@ async def stand_of(admin: AdminClient, place: Place, broker: str) -> Standing:
             *(look.said for look in looks if not look.facts.answered),
             *([f"{lost}, though the name server lists it there"] if lost else []),
         ),
+        await _near(admin, answering, place) if found.safe_offset is None else "",
         answering is not None and await _broadcasts(admin, answering.address, place.group),
     )
 
@@ -119,6 +123,19 @@ def _in_log_of(outside: Sequence[str], member: MemberFacts | None) -> tuple[str,
         return tuple(outside)
     log = f"of the log of slave {member.broker_id}, and the master may have more"
     return tuple(f"{each} {log}" for each in outside)
+
+
+async def _near(admin: AdminClient, member: MemberFacts | None, place: Place) -> str:
+    """Return which group may be meant, of those that a broker knows."""
+    if member is None:
+        return ""
+    try:
+        groups = set((await admin.all_groups(member.address)).subscription_group_table)
+    except FailbackError:
+        return ""
+    if place.group in groups:
+        return "; brokers have settings of it"
+    return did_you_mean(place.group, groups) or ": is its name right?"
 
 
 async def _broadcasts(admin: AdminClient, addr: str, group: str) -> bool:
