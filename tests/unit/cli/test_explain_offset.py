@@ -77,6 +77,8 @@ def test_the_story_ends_at_the_instant_asked_for(
         (["--run", "RUN", "--live"], "--run"),
         (["--live", "--at", "5"], "--at"),
         (["--live", "--lake", "RUN"], "--lake"),
+        (["--run", "RUN", "--at", "-5"], "--at: -5 s is before the run began"),
+        (["--run", "RUN", "--at", "2200-01-01"], "--at: 2200-01-01 has not come yet"),
         (["--run", "RUN", "--at", "noon"], "--at"),
         (
             ["--run", "RUN", "--broker", "broker-z"],

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
+from failback.analytics.dashboard.sources.clusters import ClusterRef, MemberRef, PairRef
 from failback.analytics.dashboard.sources.kube_clusters import clusters_of_resources
 from failback.cli.kubectl import artifacts, exposure, hold
 from failback.cli.kubectl.access import kind_of, member_at, pair_at
@@ -15,6 +17,8 @@ from failback.cli.kubectl.conditions import advice, is_well, unwell, waits
 from failback.cli.kubectl.status import operation_lines
 from failback.cli.kubectl.why import lines
 from failback.protocol.errors import ConfigError
+from tests.support.common.polling import SCALE
+from tests.support.net.two_pairs import FAULTS, TwoPairs
 from tests.unit.operator.test_documented_reasons import documented_reasons
 
 
@@ -133,6 +137,35 @@ def test_members_that_a_status_leaves_out_are_asked_too() -> None:
     assert {member.broker_name for member in pairs[1].members} == {"shop-1"}
     (address, _) = (member.address for member in pairs[1].members)
     assert address == "orders-1-0-0.orders-brokers.n.svc.cluster.local:10911"
+
+
+@pytest.mark.foreign
+@pytest.mark.parametrize("fault", [None, "frozen", "gone", "garbage"])
+async def test_exposure_names_who_is_missing_and_ends_with_a_code_that_tells(
+    fault: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(exposure, "_ANSWER_MS", 800 * SCALE)
+    with TwoPairs() as made:
+        pairs = tuple(
+            PairRef(each.name, (MemberRef(f"{each.name}-0", each.name, each.address, 0),))
+            for each in (made.a, made.b)
+        )
+        cluster = ClusterRef("c", "c", "kubernetes", "n/c", "failback", (), pairs)
+        if fault is not None:
+            FAULTS[fault](made.b)
+        found = await exposure._measured(cluster, 0.1)
+    if fault is None:
+        exposure.tell("c", found, {}, as_json=False)
+        assert "does not answer" not in capsys.readouterr().err
+        return
+    with pytest.raises(typer.Exit) as ended:
+        exposure.tell("c", found, {}, as_json=False)
+    shown = capsys.readouterr()
+    assert ended.value.exit_code == 3
+    assert "broker-b-0 does not answer: " in shown.err
+    assert "Not known, because no master answers: broker-b." in shown.out
+    assert "broker-a" in shown.out
+    assert "nothing would come again" not in shown.out
 
 
 def test_what_runs_and_what_waits_is_a_line_each() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -197,6 +198,30 @@ def test_a_time_that_can_be_meant_is_obeyed(
     text: str, pairs: TwoPairs, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(pairs, f"{RESET} --time {typed(text)}", capsys)[0] == 0
+
+
+@pytest.mark.parametrize("option", ["--since", "--until"])
+@pytest.mark.parametrize(
+    "text", ["1714564800", "1714564800000000", "-1", "0", "IN AN HOUR", "2009-06-01", "now", "soon"]
+)
+def test_a_window_of_traces_is_of_times_that_can_be_meant(
+    text: str, option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["trace", "--out", str(tmp_path / "t"), option, typed(text), "-n", "127.0.0.1:1"]
+    assert main(words) == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith(f"error: {option}: ")
+    assert TIMES.get(text, "must be") in shown
+    if text not in ("now", "soon"):
+        assert main([*words, "--yes"]) == 3, "then nobody answers"
+
+
+def test_a_window_ends_behind_its_beginning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    window = ["--since", "2025-06-15", "--until", "2025-06-14"]
+    assert main(["trace", "--out", str(tmp_path / "t"), *window, "-n", "127.0.0.1:1"]) == 2
+    assert "--until: 2025-06-14 is before --since, 2025-06-15" in capsys.readouterr().err
 
 
 # --- offsets, queues and counts -------------------------------------------------------------------

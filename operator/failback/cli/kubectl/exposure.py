@@ -80,11 +80,29 @@ def exposure(
         ref = cluster_ref(api, cluster)
         with reached(api, ref, direct=direct) as (found, problems):
             pairs = asyncio.run(_measured(found, seconds))
+    tell(cluster, pairs, problems, as_json=json)
+
+
+def tell(
+    cluster: str, pairs: list[dict[str, Any]], problems: Mapping[str, str], *, as_json: bool
+) -> None:
+    """Show the figures, and name each member without an answer.
+
+    Args:
+        cluster: Its name.
+        pairs: As the dashboard has them.
+        problems: Why a member could not be reached, by pod.
+        as_json: For machines.
+
+    Raises:
+        Unreachable: No master answers.
+        Exit: With 3, when a member did not answer.
+    """
     silent = [each for pair in pairs for each in pair["members"] if not each["answered"]]
     for each in silent:
         why = problems.get(each["member"]) or each["problem"]
         note(f"{each['member']} does not answer: {why}")
-    if json:
+    if as_json:
         print_json({"cluster": cluster, "pairs": pairs})
     else:
         _show(pairs)
