@@ -1,5 +1,5 @@
 /* Kernels of the broker's hot paths. Each has a twin in Python that says what it must do; see
- * failback/broker/native.py. Nothing in here keeps state or knows of files and sockets. */
+ * failback/broker/native.py. Nothing in here but faults.c keeps state or knows of files and sockets. */
 #ifndef FAILBACK_KERNELS_H
 #define FAILBACK_KERNELS_H
 
@@ -15,6 +15,7 @@
 extern PyMethodDef batch_methods[];
 extern PyMethodDef crc_methods[];
 extern PyMethodDef dispatch_methods[];
+extern PyMethodDef fault_methods[];
 extern PyMethodDef index_methods[];
 extern PyMethodDef reading_methods[];
 extern PyMethodDef recovery_methods[];

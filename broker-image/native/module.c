@@ -9,8 +9,8 @@ static struct PyModuleDef definition = {
 PyMODINIT_FUNC PyInit__native(void)
 {
     PyMethodDef *all[] = {
-        batch_methods,   crc_methods,      dispatch_methods, index_methods,
-        reading_methods, recovery_methods, send_methods,
+        batch_methods, crc_methods,     dispatch_methods, fault_methods,
+        index_methods, reading_methods, recovery_methods, send_methods,
     };
     PyObject *module = PyModule_Create(&definition);
     for (size_t at = 0; module != NULL && at < sizeof(all) / sizeof(*all); at++) {

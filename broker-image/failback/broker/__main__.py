@@ -23,6 +23,7 @@ from failback.broker.config.config import BrokerConfig
 from failback.broker.config.config_checks import SlaveIdError
 from failback.broker.native import kernels
 from failback.broker.startup.controller import BrokerController
+from failback.broker.store.log.unreadable import catch_bad_pages
 from failback.client.command_line import CommandParser
 from failback.client.log_lines import begin_logging
 from failback.client.remoting.addresses import addresses_of
@@ -43,6 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.environ.get("FAILBACK_LOG_LEVEL", "INFO").upper(),
         "%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
+    catch_bad_pages()
     try:
         config = _configuration(arguments)
         if arguments.print_config:

@@ -12,6 +12,7 @@ import errno
 from pathlib import Path
 from typing import Final
 
+NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 FATAL: Final = frozenset({errno.EIO, errno.EROFS})
 
 

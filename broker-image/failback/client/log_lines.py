@@ -1,7 +1,9 @@
-"""How every process of ours writes its log: one record is one line, whatever a peer put into it."""
+"""How a process of ours writes its log: a record is one line, and a fatal signal says where."""
 
 from __future__ import annotations
 
+import contextlib
+import faulthandler
 import logging
 import sys
 from typing import Final, TextIO
@@ -33,9 +35,17 @@ def begin_logging(
     level: int | str = logging.INFO, lines: str = LINES, stream: TextIO | None = None
 ) -> None:
     """Log to ``stream``, standard error by default; a log that was begun already stays."""
+    name_fatal_signals()
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(LineFormatter(lines))
     logging.basicConfig(level=level, handlers=[handler])
+
+
+def name_fatal_signals() -> None:
+    """Let a signal that ends this process at once, such as SIGSEGV, say where it was."""
+    if not faulthandler.is_enabled() and sys.__stderr__ is not None:
+        with contextlib.suppress(OSError, ValueError):  # no file, in a test
+            faulthandler.enable(sys.__stderr__)
 
 
 def guard_last_resort() -> None:

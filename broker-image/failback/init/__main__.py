@@ -21,8 +21,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     directory = RunDirectory.of_environment()
     match request:
         case arguments.Run(command):
+            import faulthandler
+
             from failback.init.supervisor import run
 
+            if not faulthandler.is_enabled() and sys.__stderr__ is not None:
+                faulthandler.enable(sys.__stderr__)
             return run(command, directory)
         case arguments.Show(what):
             return _show(what)

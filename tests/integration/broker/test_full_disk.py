@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
 
+from failback.broker.native import kernels
 from failback.client.admin.admin import AdminClient
 from failback.client.remoting.connection import RemotingClient
 from failback.protocol.codes import ResponseCode
+from failback.protocol.message import decode_records
 from tests.support.brokers.full_disk import Peer, SmallDisk, small_disk
 from tests.support.brokers.replica_lab import eventually
 from tests.support.common.polling import until
@@ -137,3 +140,51 @@ async def test_a_broker_starts_on_a_full_disk(pair: Pair) -> None:
         assert getattr(refusal, "code", None) == ResponseCode.SERVICE_NOT_AVAILABLE
         disk.make_room()
         assert await again.seconds_until_taken(10) < 10
+
+
+# --- a file that can't be read ----------------------------------------------------------------
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    made = Broker("failback", tmp_path, "", settings={"mappedFileSizeCommitLog": LOG_FILE})
+    made.start()
+    try:
+        yield made
+    finally:
+        made.process.dispose()
+
+
+@pytest.mark.skipif(kernels is None, reason="without kernels a bad page ends the process")
+@pytest.mark.parametrize("part", ["commitlog", "consumequeue/TopicTest/0"])
+@pytest.mark.parametrize("left_bytes", [0, 4096, 5000, 100_000])
+async def test_a_file_that_somebody_cuts_costs_what_was_in_it(
+    broker: Broker, part: str, left_bytes: int
+) -> None:
+    async with peer_of(broker) as (peer, admin):
+        for number in range(30):
+            assert (await peer.send(8000, queue_id=number % 2)).code == 0
+        assert await peer.pull_all() == peer.acknowledged[0::2]
+        (first, *_) = sorted((broker.store / part).iterdir())
+        os.truncate(first, left_bytes)
+        refused = 0
+        for _ in range(2):
+            for offset in (0, 14):
+                answer = await peer.pull(offset)
+                if answer.code == ResponseCode.SYSTEM_ERROR:
+                    refused += 1
+                    assert first.name in (answer.remark or "")
+                else:
+                    found = [message.body[:8] for message in decode_records(answer.body)]
+                    assert found == peer.acknowledged[2 * offset :: 2][: len(found)]
+                    assert found
+        if part == "commitlog" and left_bytes == 100_000:  # what is there is handed out
+            whole = [(await peer.pull(offset)).code for offset in range(7)]
+            assert whole[:6] == [0] * 6
+            assert whole[6] == ResponseCode.SYSTEM_ERROR
+        assert broker.process.alive
+        assert await peer.commit(admin, 3)
+        if part != "commitlog":  # the other queue is whole
+            assert (await peer.pull(0, queue_id=1)).code == 0
+    assert refused >= (2 if part == "commitlog" else 4 if not left_bytes else 0)
+    assert ("can't be read" in broker.process.errors()) == bool(refused)

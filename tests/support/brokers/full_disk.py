@@ -69,7 +69,9 @@ class Peer:
     acknowledged: list[bytes] = field(default_factory=list)
     _number: int = 0
 
-    async def send(self, size: int = BODY_BYTES, timeout_ms: float = 3000) -> RemotingCommand:
+    async def send(
+        self, size: int = BODY_BYTES, timeout_ms: float = 3000, queue_id: int = 0
+    ) -> RemotingCommand:
         """Send the next message; the answer may be a refusal.
 
         Raises:
@@ -77,7 +79,9 @@ class Peer:
         """
         self._number += 1
         body = f"{self._number:08d}".encode().ljust(size, b".")
-        request = RemotingCommand.request(RequestCode.SEND_MESSAGE_V2, send_header(), body)
+        request = RemotingCommand.request(
+            RequestCode.SEND_MESSAGE_V2, send_header(queue_id=queue_id), body
+        )
         answer = await self.client.invoke(self.address, request, timeout_ms * SCALE)
         if answer.code == 0:
             self.acknowledged.append(body[:8])
@@ -105,14 +109,17 @@ class Peer:
                 pass
         raise AssertionError(f"nothing is taken {most_seconds} s after there is room")
 
-    async def pull_all(self, address: str | None = None) -> list[bytes]:
+    async def pull(self, offset: int, queue_id: int = 0) -> RemotingCommand:
+        """Pull from an offset; the answer may be a refusal."""
+        header = pull_header(queue_offset=offset, queue_id=queue_id)
+        request = RemotingCommand.request(RequestCode.PULL_MESSAGE, header)
+        return await self.client.invoke(self.address, request, 10_000 * SCALE)
+
+    async def pull_all(self) -> list[bytes]:
         """Return the beginnings of all messages of the queue, in its order."""
         found: list[bytes] = []
         while True:
-            request = RemotingCommand.request(
-                RequestCode.PULL_MESSAGE, pull_header(queue_offset=len(found))
-            )
-            answer = await self.client.invoke(address or self.address, request, 10_000 * SCALE)
+            answer = await self.pull(len(found))
             if answer.code:
                 return found
             found += [message.body[:8] for message in decode_records(answer.body)]

@@ -10,6 +10,7 @@ from typing import Final, Protocol, cast
 from failback.broker.ha.config import HaConfig
 from failback.broker.ha.replicated_store import HaStore
 from failback.broker.ha.stream import ReportReader, encode_frame_header, start_position
+from failback.protocol.errors import StoreError
 
 logger = logging.getLogger(__name__)
 
@@ -113,7 +114,11 @@ class HaConnection(asyncio.Protocol):
         start = position
         buffers: list[bytes | memoryview] = []
         while position - start < _TURN_BYTES:
-            view = read_raw(position, batch_bytes)
+            try:
+                view = read_raw(position, batch_bytes)
+            except StoreError as error:  # a bad sector: its range can't be copied, all else goes on
+                self.close(str(error))
+                return
             if not view:
                 break
             buffers.append(encode_frame_header(position, len(view)))

@@ -404,6 +404,11 @@ class MessageStore(StoreReader):
     def _dispatch_all(self) -> None:
         self._late.settle()
 
+    def _drop_mappings(self) -> None:
+        self._open_log_files.close_all()
+        self._queues.open_files.close_all()
+        self._index.close()
+
     def _write_entries(self) -> bool:
         self._dispatch_due()
         self._writer.write_all()

@@ -20,6 +20,8 @@ _WORDS: Final[Mapping[int, str]] = {
     errno.EEXIST: "exists already",
     errno.ENOSPC: "no space left on the disk",
     errno.EROFS: "the file system is read-only",
+    errno.EIO: "the disk could not read or write",
+    errno.ENODATA: "the file is shorter than it was made: somebody cut it",
     errno.EMFILE: "too many open files; raise ulimit -n",
     errno.ECONNREFUSED: REFUSED,
     errno.ECONNRESET: "the connection was cut",

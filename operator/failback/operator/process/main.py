@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from prometheus_client import disable_created_metrics
 
-from failback.client.log_lines import LineFormatter
+from failback.client.log_lines import LineFormatter, name_fatal_signals
 from failback.kube.asynchronous import Kube, connect
 from failback.operator.brokers.peers import Peers
 from failback.operator.controller import handlers
@@ -175,6 +175,7 @@ class _JsonFormatter(logging.Formatter):
 
 def set_up_logging(settings: Settings) -> None:
     """Log to stderr, one line per record."""
+    name_fatal_signals()
     handler = logging.StreamHandler(sys.stderr)
     if settings.log_format == "json":
         handler.setFormatter(_JsonFormatter())

@@ -7,6 +7,7 @@ again when colder than the others; only the descriptor and the mapping go, never
 
 from __future__ import annotations
 
+import errno
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -46,12 +47,20 @@ class OpenFiles:
         self._order: OrderedDict[MappedFile, None] = OrderedDict()
 
     def handle(self, file: MappedFile) -> FileHandle:
-        """Return the open handle of ``file``; it counts as the warmest now."""
+        """Return the open handle of ``file``; it counts as the warmest now.
+
+        Raises:
+            OSError: It can't be opened, or is shorter than it was made.
+        """
         handle = file.handle
         if handle is not None:
             self._order.move_to_end(file)
             return handle
-        handle = file.handle = self._files.open(file.path)
+        handle = self._files.open(file.path)
+        if self._files.size(file.path) < file.end - file.start:
+            handle.close()
+            raise OSError(errno.ENODATA, "somebody cut the file", str(file.path))
+        file.handle = handle
         self._order[file] = None
         if len(self._order) > self._limit:
             self.close(next(iter(self._order)))

@@ -20,6 +20,8 @@ from typing import Final
 
 from failback.broker.store.config import ENTRY_BYTES
 from failback.broker.store.log.mapped_file import MappedFile, MappedFileQueue
+from failback.broker.store.log.unreadable import bad_pages
+from failback.protocol.errors import CorruptStore
 
 logger = logging.getLogger(__name__)
 
@@ -241,14 +243,20 @@ class ConsumeQueue:
     # --- recovery ---------------------------------------------------------------------------
 
     def recover(self) -> None:
-        """Find the end of the queue: from the third-last file on, the first invalid entry."""
+        """Find the end of the queue: from the third-last file on, the first invalid entry.
+
+        Raises:
+            CorruptStore: The disk can't read a file: what lies behind may be good.
+        """
         files = self.files.files
         if not files:
             return
-        end = files[max(len(files) - 3, 0)].start
+        end, known = files[max(len(files) - 3, 0)].start, bad_pages()
         for file in files[max(len(files) - 3, 0) :]:
             count = self._valid_entries(file)
             end = file.start + count * ENTRY_BYTES
+            if bad_pages() != known:
+                raise CorruptStore(file.path, end - file.start, "the disk can't read here")
             if end < file.end:
                 break
         self.min_offset = files[0].start // ENTRY_BYTES

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import heapq
+import logging
 from collections.abc import Generator, Iterator
+from pathlib import Path
 
 from failback.broker.store.config import StoreConfig
 from failback.broker.store.index.index_query import QueryResult, query_messages
 from failback.broker.store.index.index_service import IndexService
 from failback.broker.store.log.commit_log import CommitLog
 from failback.broker.store.log.results import GetResult, ServiceNotAvailable
+from failback.broker.store.log.unreadable import ReadCheck, ReadFailed
 from failback.broker.store.queues.consume_queue import ENTRY, ConsumeQueue
 from failback.broker.store.queues.entry_writer import EntryWriter
 from failback.broker.store.queues.queue_table import QueueTable
 from failback.broker.store.reading.filtered_reading import PropertyFilter
 from failback.broker.store.reading.reading import get_messages, offset_by_time, store_time_at
 from failback.broker.store.writing.dispatch import Dispatcher
+from failback.protocol.words.reasons import where_and_why, why
+
+logger = logging.getLogger(__name__)
 
 
 class StoreReader:
@@ -36,6 +43,7 @@ class StoreReader:
         self._dispatcher = dispatcher
         self._writer = writer
         self._index = index
+        self.read_check = ReadCheck(self._drop_mappings)
         self._closed: str | None = "the store is not loaded"
         """Why nothing can be read; None while the store is open."""
 
@@ -51,6 +59,9 @@ class StoreReader:
     def _write_entries(self) -> bool:
         """As :meth:`_dispatch_due`, and write all entries that wait; return whether none does."""
         return True
+
+    def _drop_mappings(self) -> None:
+        """Let all files be mapped anew."""
 
     def _queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """Return a queue that has all its entries."""
@@ -76,11 +87,41 @@ class StoreReader:
 
         Raises:
             ServiceNotAvailable: The store is not open.
+            ReadFailed: The disk can't read what is asked for.
         """
         if self._closed is not None:
             raise ServiceNotAvailable(f"{self._closed}: group={group} topic={topic}")
-        queue = self._queue(topic, queue_id)
-        return get_messages(queue, self._log, self.config, offset, max_msgs, tag_filter, matches)
+        # Once more: the zeros may have come from another read. And the first message alone: what
+        # lies before a bad page is handed out.
+        for most in (max_msgs, max_msgs, 1):
+            queue = self._queue(topic, queue_id)
+            try:
+                found = get_messages(
+                    queue, self._log, self.config, offset, most, tag_filter, matches
+                )
+                is_good = self.read_check.is_good(found.chunks, are_records=True)
+            except OSError as error:
+                raise self._unreadable(queue, offset, why(error)) from error
+            if is_good and (found.bytes or not found.message_count):
+                return found
+        raise self._unreadable(queue, offset, "a bad sector, or somebody cut the file")
+
+    def _unreadable(self, queue: ConsumeQueue | None, offset: int, what: str) -> ReadFailed:
+        """Count and log a read that failed; return what is raised."""
+        path, position = self.config.root, 0
+        with contextlib.suppress(OSError):
+            if queue is not None and (file := queue.files.find(offset * ENTRY.size)) is not None:
+                path, position = file.path, offset * ENTRY.size - file.start
+                entry = queue.entry(offset)
+                if entry is not None and entry[1] and (at := self._log.files.find(entry[0])):
+                    path, position = at.path, entry[0] - at.start
+        return self._failed_at(path, position, what)
+
+    def _failed_at(self, path: Path, position: int, what: str) -> ReadFailed:
+        error = ReadFailed(path, position, what)
+        self.read_check.failures += 1
+        logger.error("%s", error)
+        return error
 
     def query_message(
         self, topic: str, key: str, most: int, begin: int, end: int
@@ -102,8 +143,21 @@ class StoreReader:
         """Return log bytes for a slave, never across a file's end, blank rest included.
 
         Empty at and behind the tail, and before the oldest file.
+
+        Raises:
+            ReadFailed: The disk can't read them.
         """
-        return self._log.read(physical_offset, max_bytes)
+        what = "a bad sector, or somebody cut the file"
+        for _ in range(2):
+            try:
+                view = self._log.read(physical_offset, max_bytes)
+                if self.read_check.is_good((view,), are_records=False):
+                    return view
+            except OSError as error:
+                what = why(error)
+        file = self._log.files.find(physical_offset)
+        path = file.path if file is not None else self.config.commit_log_directory
+        raise self._failed_at(path, physical_offset % self._log.files.file_bytes, what)
 
     def entries(
         self, topic: str, queue_id: int, offset: int, most: int
@@ -123,8 +177,16 @@ class StoreReader:
         return self._dispatcher.delays
 
     def record_at(self, physical_offset: int) -> bytes | None:
-        """Return the record that begins at ``physical_offset``, None if none does."""
-        return self._log.record_at(physical_offset)
+        """Return the record that begins at ``physical_offset``, None if none can be read there."""
+        try:
+            record = self._log.record_at(physical_offset)
+            if self.read_check.is_good((), are_records=False):
+                return record
+            record = self._log.record_at(physical_offset)
+            return record if self.read_check.is_good((), are_records=False) else None
+        except OSError as error:
+            logger.error("no record at %d: %s", physical_offset, where_and_why(error))
+            return None
 
     def last_records(self, most: int) -> list[tuple[int, bytes]]:
         """Return up to ``most`` of the last records that are in queues: physical offset and bytes.

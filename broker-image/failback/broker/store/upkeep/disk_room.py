@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from failback.broker.disk_errors import is_fatal
+from failback.broker.disk_errors import NO_ROOM, is_fatal
 from failback.broker.store.index.index_service import IndexService
 from failback.broker.store.log.commit_log import CommitLog
 from failback.broker.store.queues.entry_writer import EntryWriter
@@ -76,9 +76,10 @@ class DiskRoom:
     def note(self, error: OSError) -> None:
         """Take note that there was no room. What waits to be written gets that of the reserve."""
         is_new = self.lack is None
-        self.lack = f"the broker's disk has no room: {where_and_why(error)}"
+        what = "has no room" if error.errno in NO_ROOM else "takes nothing"
+        self.lack = f"the broker's disk {what}: {where_and_why(error)}"
         if is_new:
-            logger.error("%s. Messages are refused until it has some", self.lack)
+            logger.error("%s. Messages are refused until that has passed", self.lack)
             self._changed()
         if self._reserve.give_up():
             self._writer.write_all()

@@ -42,6 +42,7 @@ from failback.broker.store.log.record import (
     Record,
     read_record,
 )
+from failback.broker.store.log.unreadable import bad_pages
 from failback.protocol.codes import BORN_HOST_V6, STORE_HOST_V6
 from failback.protocol.errors import CorruptStore
 
@@ -149,7 +150,7 @@ class LogScan:
         Raises:
             CorruptStore: A bad record lies before good ones.
         """
-        files = self.log.files.files
+        files, known = self.log.files.files, bad_pages()
         report.scanned_from = end = files[first_file].start
         problem = None
         for file in files[first_file:]:
@@ -163,7 +164,15 @@ class LogScan:
             self._judge_rest(end, problem, report)
         report.end_offset = end
         report.scanned_bytes = end - report.scanned_from
+        if bad_pages() != known:
+            self._refuse_bad_pages(end)
         self._cut(end, report)
+
+    def _refuse_bad_pages(self, end: int) -> None:
+        """Cut nothing where the disk could not read: good records may follow."""
+        file = self.log.files.find(end)
+        path = file.path if file is not None else self.log.files.directory
+        raise CorruptStore(path, end % self.log.files.file_bytes, "the disk can't read here")
 
     def _scan_file(self, file: MappedFile, report: RecoveryReport) -> tuple[int, Problem | None]:
         """Return where the good records of ``file`` end, and why."""
