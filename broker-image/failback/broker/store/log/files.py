@@ -183,7 +183,10 @@ class OsFileHandle:
 
     def view(self) -> memoryview:
         if self._view is None:
-            mapped = self._map or mmap.mmap(self._fd, 0, prot=mmap.PROT_READ)
+            try:
+                mapped = self._map or mmap.mmap(self._fd, 0, prot=mmap.PROT_READ)
+            except ValueError as error:
+                raise OSError(errno.ENODATA, str(error), str(self._path)) from error
             self._view = memoryview(mapped).toreadonly()
         return self._view
 

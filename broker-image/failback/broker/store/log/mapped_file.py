@@ -38,6 +38,10 @@ class MappedFile:
         self.handle: FileHandle | None = None
 
 
+def _cut(file: MappedFile) -> OSError:
+    return OSError(errno.ENODATA, "somebody cut the file", str(file.path))
+
+
 class OpenFiles:
     """The open handles of any number of files, the coldest closed above ``limit``."""
 
@@ -47,20 +51,12 @@ class OpenFiles:
         self._order: OrderedDict[MappedFile, None] = OrderedDict()
 
     def handle(self, file: MappedFile) -> FileHandle:
-        """Return the open handle of ``file``; it counts as the warmest now.
-
-        Raises:
-            OSError: It can't be opened, or is shorter than it was made.
-        """
+        """Return the open handle of ``file``; it counts as the warmest now."""
         handle = file.handle
         if handle is not None:
             self._order.move_to_end(file)
             return handle
-        handle = self._files.open(file.path)
-        if self._files.size(file.path) < file.end - file.start:
-            handle.close()
-            raise OSError(errno.ENODATA, "somebody cut the file", str(file.path))
-        file.handle = handle
+        handle = file.handle = self._files.open(file.path)
         self._order[file] = None
         if len(self._order) > self._limit:
             self.close(next(iter(self._order)))
@@ -169,24 +165,38 @@ class MappedFileQueue:
         self._open_files.handle(file).write_at(offset - file.start, data)
 
     def read(self, offset: int, limit: int) -> memoryview:
-        """Return the bytes from ``offset`` to ``limit`` or to the end of that file."""
+        """Return the bytes from ``offset`` to ``limit`` or to the end of that file.
+
+        Raises:
+            OSError: They are not there: somebody cut the file.
+        """
         file = self.find(offset)
         if file is None or limit <= offset:
             return memoryview(b"")
-        view = self._open_files.handle(file).view()
-        return view[offset - file.start : min(limit, file.end) - file.start]
+        start, stop = offset - file.start, min(limit, file.end) - file.start
+        view = self._open_files.handle(file).view()[start:stop]
+        if len(view) != stop - start:
+            raise _cut(file)
+        return view
 
     def read_spans(self, spans: Iterable[tuple[int, int]]) -> tuple[memoryview, ...]:
-        """Return the bytes of each span, from one offset to another; none may leave its file."""
+        """Return the bytes of each span, from one offset to another; none may leave its file.
+
+        Raises:
+            OSError: As :meth:`read`.
+        """
         views: list[memoryview] = []
         start = end = -1
         for first, behind in spans:
             if not start <= first < end:
-                file = self.find(first)
-                if file is None:
+                found = self.find(first)
+                if found is None:
                     continue
+                file = found
                 whole, start, end = self._open_files.handle(file).view(), file.start, file.end
             views.append(whole[first - start : behind - start])
+            if len(views[-1]) != behind - first:
+                raise _cut(file)
         return tuple(views)
 
     def handle(self, file: MappedFile) -> FileHandle:

@@ -14,11 +14,19 @@ from typing import Final, cast
 from failback.broker.native import kernels
 from failback.protocol.errors import StoreError
 
-_touch: Final = (
-    cast(Callable[[tuple[memoryview, ...], bool], int], kernels.touch)
-    if kernels is not None
-    else None
+
+def _touch_nothing(_views: tuple[memoryview, ...], _are_records: bool) -> int:
+    return 0
+
+
+touch: Final[Callable[[tuple[memoryview, ...], bool], int]] = (
+    _touch_nothing if kernels is None else kernels.touch
 )
+"""``touch(views, are_records)``: read a byte of each page of ``views``. Return :func:`bad_pages`, or
+-1 if ``are_records`` and one of them does not begin with a record, but perhaps with the hole that
+is where a file was cut and grew again."""
+
+BAD_PAGE: Final = "a bad sector, or somebody cut the file"
 
 
 class ReadFailed(StoreError):
@@ -44,28 +52,24 @@ class ReadCheck:
     """Whether what was read is what the files hold.
 
     Attributes:
+        known: How many bad pages there were when the files were mapped last.
         failures: How many reads were found not to be.
     """
 
     def __init__(self, drop_mappings: Callable[[], None]) -> None:
         """``drop_mappings`` lets all files be mapped anew: zeros took the place of their pages."""
         self._drop_mappings = drop_mappings
-        self._known = bad_pages()
+        self.known = bad_pages()
         self.failures = 0
 
     def is_good(self, views: tuple[memoryview, ...], *, are_records: bool) -> bool:
-        """Touch ``views``; tell whether all that was read since the last call could be read.
-
-        ``are_records``: each must also begin with a record, and not with the hole that is where a
-        file was cut and grew again.
-        """
-        if _touch is None:
+        """Touch ``views``; tell whether all that was read from the mappings could be read."""
+        if touch(views, are_records) == self.known:
             return True
-        count = _touch(views, are_records)
-        return count == self._known or self._is_bad(count)
-
-    def _is_bad(self, count: int) -> bool:
-        if count >= 0:
-            self._known = count
-        self._drop_mappings()
+        self.begin_again()
         return False
+
+    def begin_again(self) -> None:
+        """Map the files anew."""
+        self._drop_mappings()
+        self.known = bad_pages()

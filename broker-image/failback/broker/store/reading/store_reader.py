@@ -13,7 +13,7 @@ from failback.broker.store.index.index_query import QueryResult, query_messages
 from failback.broker.store.index.index_service import IndexService
 from failback.broker.store.log.commit_log import CommitLog
 from failback.broker.store.log.results import GetResult, ServiceNotAvailable
-from failback.broker.store.log.unreadable import ReadCheck, ReadFailed
+from failback.broker.store.log.unreadable import BAD_PAGE, ReadCheck, ReadFailed, touch
 from failback.broker.store.queues.consume_queue import ENTRY, ConsumeQueue
 from failback.broker.store.queues.entry_writer import EntryWriter
 from failback.broker.store.queues.queue_table import QueueTable
@@ -91,20 +91,47 @@ class StoreReader:
         """
         if self._closed is not None:
             raise ServiceNotAvailable(f"{self._closed}: group={group} topic={topic}")
-        # Once more: the zeros may have come from another read. And the first message alone: what
-        # lies before a bad page is handed out.
-        for most in (max_msgs, max_msgs, 1):
+        queue = self._queue(topic, queue_id)
+        try:
+            found = get_messages(
+                queue, self._log, self.config, offset, max_msgs, tag_filter, matches
+            )
+            if touch(found.chunks, True) == self.read_check.known and (
+                found.bytes or not found.message_count
+            ):
+                return found
+        except OSError:
+            pass  # as below
+        return self._get_carefully(topic, queue_id, offset, max_msgs, tag_filter, matches)
+
+    def _get_carefully(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_msgs: int,
+        tag_filter: frozenset[int] | None,
+        matches: PropertyFilter | None,
+    ) -> GetResult:
+        """Read again: the zeros may have come from another read. Then the first message alone.
+
+        So what lies before a bad page is handed out.
+        """
+        what = BAD_PAGE
+        self.read_check.begin_again()
+        for most in (max_msgs, 1):
             queue = self._queue(topic, queue_id)
             try:
                 found = get_messages(
                     queue, self._log, self.config, offset, most, tag_filter, matches
                 )
-                is_good = self.read_check.is_good(found.chunks, are_records=True)
             except OSError as error:
-                raise self._unreadable(queue, offset, why(error)) from error
+                what = why(error)
+                continue
+            is_good = self.read_check.is_good(found.chunks, are_records=True)
             if is_good and (found.bytes or not found.message_count):
                 return found
-        raise self._unreadable(queue, offset, "a bad sector, or somebody cut the file")
+        raise self._unreadable(queue, offset, what)
 
     def _unreadable(self, queue: ConsumeQueue | None, offset: int, what: str) -> ReadFailed:
         """Count and log a read that failed; return what is raised."""
@@ -147,7 +174,7 @@ class StoreReader:
         Raises:
             ReadFailed: The disk can't read them.
         """
-        what = "a bad sector, or somebody cut the file"
+        what = BAD_PAGE
         for _ in range(2):
             try:
                 view = self._log.read(physical_offset, max_bytes)
