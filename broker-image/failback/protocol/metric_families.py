@@ -70,6 +70,24 @@ STORAGE: Final = Family("rocketmq_storage_size", "gauge", NODE, "Bytes of log he
 FLUSH_BEHIND: Final = Family(
     "rocketmq_storage_flush_behind_bytes", "gauge", NODE, "Log bytes that are not synced yet."
 )
+DISK_REFUSES: Final = Family(
+    "failback_disk_refuses_messages",
+    "gauge",
+    NODE,
+    "1 while messages are refused because the disk is full, nearly full, or takes nothing.",
+)
+READ_FAILURES: Final = Family(
+    "failback_read_failures_total",
+    "counter",
+    NODE,
+    "Reads that failed: a bad sector, or a file that somebody cut.",
+)
+TABLES_WAITING: Final = Family(
+    "failback_tables_not_written",
+    "gauge",
+    NODE,
+    "Tables that the disk refused, and that are in memory only.",
+)
 DISPATCH_BEHIND: Final = Family(
     "rocketmq_storage_dispatch_behind_bytes",
     "gauge",
@@ -186,6 +204,9 @@ BROKER: Final = (
     STORAGE,
     FLUSH_BEHIND,
     DISPATCH_BEHIND,
+    DISK_REFUSES,
+    READ_FAILURES,
+    TABLES_WAITING,
     START_TIME,
     SYNC_AGE,
     PERSIST_AGE,

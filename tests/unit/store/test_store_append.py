@@ -464,7 +464,7 @@ def test_a_write_that_fails_is_not_readable_and_stops_the_store() -> None:
     put_all(store, b"kept")
     files.fail = broken_disk("commitlog")
     put(store, b"lost")
-    with pytest.raises(WriteFailed, match=r"commitlog.*input/output error"):
+    with pytest.raises(WriteFailed, match=r"commitlog.*could not read or write"):
         store.commit_pending()
     files.fail = lambda change: None
     with pytest.raises(ServiceNotAvailable, match=r"Input/output error.*commitlog"):

@@ -31,6 +31,7 @@ from failback.protocol.message import DLQ_PREFIX, RETRY_PREFIX
 from failback.protocol.metric_families import (
     CONSUMERS,
     DEAD_LETTERS,
+    DISK_REFUSES,
     DISPATCH_BEHIND,
     FLUSH_BEHIND,
     GUARDED,
@@ -55,12 +56,14 @@ from failback.protocol.metric_families import (
     PERSIST_AGE,
     PRODUCERS,
     PUT_ASIDE,
+    READ_FAILURES,
     REFUSED,
     REGRESSION_MESSAGES,
     REGRESSIONS,
     START_TIME,
     STORAGE,
     SYNC_AGE,
+    TABLES_WAITING,
     Family,
 )
 from failback.protocol.route import split_offset_key
@@ -83,6 +86,7 @@ class BrokerCollector(Collector):
     boot_ms: int
     persist_age_seconds: Callable[[], float]
     sync_age_seconds: Callable[[], float | None]
+    tables_waiting: Callable[[], int]
     offsets_kept: Callable[[], int]
     ha: HaService
     topics: TopicConfigManager
@@ -142,6 +146,9 @@ class BrokerCollector(Collector):
             (STORAGE, store.max_physical_offset - max(0, store.min_physical_offset)),
             (FLUSH_BEHIND, max(0, store.max_physical_offset - store.flushed_offset)),
             (DISPATCH_BEHIND, store.dispatch_behind_bytes()),
+            (DISK_REFUSES, int(store.is_out_of_room)),
+            (READ_FAILURES, store.read_check.failures),
+            (TABLES_WAITING, self.tables_waiting()),
             (PRODUCERS, sum(map(len, self.producers.groups.values()))),
             (CONSUMERS, sum(len(group.members) for group in self.consumers.groups.values())),
             (PERSIST_AGE, self.persist_age_seconds()),

@@ -200,6 +200,7 @@ class BrokerController:
         self.delays = parts.build(DelayService, scale=self._scale)
         collector = parts.build(
             BrokerCollector,
+            tables_waiting=lambda: sum(file.is_waiting for file in self._table_files),
             persist_age_seconds=lambda: clock() - self._persisted_at,
             sync_age_seconds=lambda: clock() - self._synced_at if identity.is_slave else None,
             not_believed=lambda: self.members.refused,

@@ -22,9 +22,10 @@ def _touch_nothing(_views: tuple[memoryview, ...], _are_records: bool) -> int:
 touch: Final[Callable[[tuple[memoryview, ...], bool], int]] = (
     _touch_nothing if kernels is None else kernels.touch
 )
-"""``touch(views, are_records)``: read a byte of each page of ``views``. Return :func:`bad_pages`, or
--1 if ``are_records`` and one of them does not begin with a record, but perhaps with the hole that
-is where a file was cut and grew again."""
+"""``touch(views, are_records)``: read a byte of each page of ``views``; return :func:`bad_pages`.
+
+Or -1 if ``are_records`` and one of them does not begin with a record, but perhaps with the hole
+that is where a file was cut and grew again."""
 
 BAD_PAGE: Final = "a bad sector, or somebody cut the file"
 
