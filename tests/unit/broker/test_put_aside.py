@@ -8,6 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from failback.broker.messaging.send_rules import FORBIDDEN_TOPICS
+from failback.broker.messaging.transactions.check import TransactionCheck
 from failback.protocol.codes import PUT_ASIDE_TOPIC, SCHEDULE_TOPIC, RequestCode, ResponseCode
 from failback.protocol.headers import ConsumerSendMsgBackRequestHeader
 from failback.protocol.message import (
@@ -24,6 +25,8 @@ pytestmark = pytest.mark.foreign
 
 LONG_GROUP = "g" * 121
 TOPIC = "TopicTest"
+HALVES, OPS = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+GIVEN_UP = "TRANS_CHECK_MAX_TIME_TOPIC"
 
 
 def waiting(topic: str, queue_id: object = 0, more: str = "") -> str:
@@ -74,8 +77,13 @@ DAMAGED = (4, 30, 84, 88, 90)
 
 def put_waiting(lab: BrokerLab, body: bytes, properties: str) -> int:
     """Append to level 1 what may be in a store of before."""
+    return put_record(lab, SCHEDULE_TOPIC, body, properties)
+
+
+def put_record(lab: BrokerLab, topic: str, body: bytes, properties: str = "") -> int:
+    """Append a record to queue 0 of a topic; return its physical offset."""
     at = lab.controller.store.append(
-        topic=SCHEDULE_TOPIC.encode(),
+        topic=topic.encode(),
         queue_id=0,
         flag=0,
         sys_flag=0,
@@ -98,6 +106,17 @@ def set_up(lab: BrokerLab) -> None:
     controller.groups.update(SubscriptionGroupConfig("billing", retry_queue_nums=1))
     controller.groups.update(SubscriptionGroupConfig("again", retry_queue_nums=2))
     controller.groups.update(SubscriptionGroupConfig(LONG_GROUP))
+
+
+def damage(lab: BrokerLab, places: dict[int, int]) -> None:
+    """Change a byte of each record: its position in the record, and the record's offset."""
+    (log,) = lab.controller.store.config.commit_log_directory.iterdir()
+    with log.open("r+b") as file:
+        for position, offset in places.items():
+            file.seek(offset + position)
+            (byte,) = file.read(1)
+            file.seek(offset + position)
+            file.write(bytes((byte ^ 0x55,)))
 
 
 async def test_what_cannot_be_delivered_holds_up_no_level(tmp_path: Path) -> None:
@@ -128,13 +147,7 @@ async def test_damaged_records_hold_up_no_level(tmp_path: Path) -> None:
         set_up(lab)
         damaged = {position: put_waiting(lab, b"damaged", waiting(TOPIC)) for position in DAMAGED}
         put_waiting(lab, b"good", waiting(TOPIC))
-        (log,) = lab.controller.store.config.commit_log_directory.iterdir()
-        with log.open("r+b") as file:
-            for position, offset in damaged.items():
-                file.seek(offset + position)
-                (byte,) = file.read(1)
-                file.seek(offset + position)
-                file.write(bytes((byte ^ 0x55,)))
+        damage(lab, damaged)
         await Deliveries(lab).after(1_000)
         assert [message.body for message in stored(lab)] == [b"good"]
         notes = [message.properties for message in stored(lab, PUT_ASIDE_TOPIC)]
@@ -198,3 +211,32 @@ async def test_clients_can_neither_send_there_nor_delete_it(tmp_path: Path) -> N
     async with broker_lab(tmp_path) as lab:
         answer = await lab.connect().send(b"mine", topic=PUT_ASIDE_TOPIC)
         assert answer.code == ResponseCode.NO_PERMISSION
+
+
+async def test_a_damaged_half_message_and_odd_ends_hold_up_no_check(tmp_path: Path) -> None:
+    """Half messages, records of ends and numbers as they may be in a store of before."""
+    async with broker_lab(tmp_path) as lab:
+        for number in ("--5", "9" * 5000, "", "five", "\u0665"):
+            put_record(lab, OPS, number.encode())
+        half = "TRAN_MSG\x01true\x02PGROUP\x01PG\x02REAL_TOPIC\x01TopicTest\x02REAL_QID\x01"
+        damaged = put_record(lab, HALVES, b"damaged", half + "0")
+        damage(lab, {84: damaged})
+        put_record(lab, HALVES, b"full", half + "0\x02a\x01" + "b" * (MAX_PROPERTIES_BYTES - 100))
+        for more in ("", "\x02TRANSACTION_CHECK_TIMES\x01--5", "\x02a\x01b\x01c"):
+            put_record(lab, HALVES, b"good", half + "no number" + more)
+        controller = lab.controller
+        check = TransactionCheck(
+            config=controller.config,
+            store=controller.store,
+            offsets=controller.offsets,
+            producers=controller.clients.producers,
+            halves=controller.parts.halves,
+            commit=controller.server.commit_now,
+            clock_ms=lambda: controller.store.appender.store_timestamp + 1,
+        )
+        controller.config.file_reserved_time = 1 << 40
+        assert check.run_once() == 3, "the good ones are asked about"
+        assert controller.offsets.query("CID_RMQ_SYS_TRANS", HALVES, 0) == 5
+        assert [message.body for message in stored(lab, GIVEN_UP)] == [b"full"]
+        (note,) = stored(lab, PUT_ASIDE_TOPIC)
+        assert note.properties[PUT_ASIDE_OFFSET] == str(damaged)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from failback.broker.cluster import slave_synchronize
 from failback.broker.cluster.outer_api import BrokerOuterApi, RegisterResult, fast_address
 from failback.broker.cluster.slave_synchronize import SlaveSynchronize
 from failback.broker.config.config import BrokerConfig
@@ -17,6 +18,7 @@ from failback.broker.metadata.topics import TopicConfigManager
 from failback.protocol.codes import RequestCode
 from failback.protocol.headers import RegisterBrokerRequestHeader, from_ext
 from failback.protocol.route import RegisterBrokerBody, SubscriptionGroupConfig, TopicConfig
+from failback.protocol.stats import KVTable
 from tests.support.brokers.fake_peers import FakePeers
 
 MASTER = "127.0.0.2:10911"
@@ -197,3 +199,19 @@ async def test_under_guard_a_master_that_does_not_tell_its_start_changes_nothing
     assert not await slave.sync.sync_all()
     assert slave.offsets.table == {}
     assert "g" in slave.groups.table, "the other copies go on"
+
+
+@pytest.mark.foreign
+@pytest.mark.parametrize(("behind", "kept"), [(0, True), (-1, True), (1, False)])
+async def test_delay_offsets_are_not_kept_ahead_of_the_log(
+    slave: Slave, monkeypatch: pytest.MonkeyPatch, behind: int, kept: bool
+) -> None:
+    """A master that dies then takes with it what it had delivered."""
+    monkeypatch.setattr(slave_synchronize, "_TRIES", 2)
+    slave.master_answers()
+    info = KVTable({"commitLogMaxOffset": "4711"}).to_json()
+    slave.peers.answers[MASTER, RequestCode.GET_BROKER_RUNTIME_INFO] = info
+    slave.sync.log_end = lambda: 4711 - behind
+    slave.sync.set_master_addr(MASTER)
+    assert await slave.sync.sync_all()
+    assert (slave.folder / "delayOffset.json").exists() == kept

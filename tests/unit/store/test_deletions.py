@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -13,9 +14,19 @@ from hypothesis import strategies as st
 from failback.broker.store.log.deletion import Deleted, Deletion
 from failback.broker.store.log.results import ServiceNotAvailable
 from failback.broker.store.message_store import MessageStore
-from failback.protocol.codes import TRANSACTION_ROLLBACK
+from failback.protocol.codes import SCHEDULE_TOPIC, TRANSACTION_ROLLBACK
+from failback.protocol.message import encode_record
 from tests.support.store.crashing_files import CrashingFiles
-from tests.support.store.store_kit import kill, make_store, open_store, put, put_all, queue_messages
+from tests.support.store.store_kit import (
+    BORN_HOST,
+    STORE_HOST,
+    kill,
+    make_store,
+    open_store,
+    put,
+    put_all,
+    queue_messages,
+)
 from tests.support.store.without_kernels import in_python
 
 pytestmark = pytest.mark.foreign
@@ -208,3 +219,47 @@ def test_a_slave_deletes_queues_and_says_nothing() -> None:
     assert slave.delete_topic("orders") is None
     assert slave.max_physical_offset == master.max_physical_offset
     assert not make_store(ROOT, CrashingFiles()).is_writable
+
+
+ODD_RECORDS: Mapping[str, dict[str, Any]] = {
+    "a name that is none": {"topic": b""},
+    "a path": {"topic": b"../orders"},
+    "a folder": {"topic": b".."},
+    "no text": {"topic": b"or\0ders"},
+    "a queue below 0": {"queue_id": -1},
+    "a queue offset below 0": {"queue_offset": -1},
+    "a queue offset that is too large": {"queue_offset": (1 << 63) - 1},
+    "a delay that is no number": {"topic": SCHEDULE_TOPIC, "properties": b"DELAY\x01soon"},
+    "a delay of many digits": {"topic": SCHEDULE_TOPIC, "properties": b"DELAY\x01" + b"9" * 5000},
+    "properties that are none": {"properties": b"\x01\x02\x02\x01TAGS\x01"},
+    "no UTF-8": {"properties": b"TAGS\x01\xff\x02KEYS\x01\xfe"},
+}
+
+
+@pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "python"])
+def test_a_record_that_fits_no_queue_holds_up_no_dispatch(compiled: bool) -> None:
+    """On a slave that copies it, and at a start after a kill."""
+    log = b""
+    for number, odd in enumerate([*ODD_RECORDS.values(), {}]):
+        fields: dict[str, Any] = {"topic": b"orders", "queue_id": 0, "queue_offset": 0} | odd
+        good: dict[str, Any] = {"topic": b"good", "queue_id": 0, "queue_offset": number}
+        for each in (fields, good):
+            log += encode_record(
+                **each,
+                body=b"%d" % number,
+                physical_offset=len(log),
+                store_timestamp=1_700_000_000_000,
+                born_host=BORN_HOST,
+                store_host=STORE_HOST,
+            )
+    with either_way(compiled=compiled):
+        files = CrashingFiles()
+        slave = open_store(ROOT, files, broker_role="SLAVE", mapped_file_bytes=1 << 16)
+        slave.append_raw(0, log)
+        assert slave.dispatch_until_stuck() is None
+        wanted = [b"%d" % number for number in range(len(ODD_RECORDS) + 1)]
+        assert bodies(slave, "good") == wanted
+        kill(slave)
+        again = open_store(ROOT, files, broker_role="SLAVE", mapped_file_bytes=1 << 16)
+        assert bodies(again, "good") == wanted
+        assert bodies(again, "orders")[-1:] == wanted[-1:]

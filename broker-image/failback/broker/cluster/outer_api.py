@@ -150,9 +150,16 @@ class BrokerOuterApi:
         Raises:
             ProtocolError: Its runtime information does not say.
         """
-        text = (await self._ask(broker, calls.runtime_info())).get("bootTimestamp", "")
+        return await self._number_of(broker, "bootTimestamp")
+
+    async def get_log_end(self, broker: str) -> int:
+        """Return the physical offset at which a broker's log ends. Raises as get_boot_ms."""
+        return await self._number_of(broker, "commitLogMaxOffset")
+
+    async def _number_of(self, broker: str, key: str) -> int:
+        text = (await self._ask(broker, calls.runtime_info())).get(key, "")
         if not text.isascii() or not text.isdigit():
-            raise ProtocolError(f"runtime information of {broker} has bootTimestamp {text!r}")
+            raise ProtocolError(f"runtime information of {broker} has {key} {text!r}")
         return int(text)
 
     async def slaves_of(self, broker_name: str) -> frozenset[str]:

@@ -21,6 +21,10 @@ logger = logging.getLogger(__name__)
 
 _Answer = TypeVar("_Answer")
 
+_TRIES: Final = 50
+_PAUSE_SECONDS: Final = 0.01
+"""A slave is milliseconds behind its master, unless it copies a long log."""
+
 FIRST_DELAY_MS: Final = 3_000
 PERIOD_MS: Final = 10_000
 """When :meth:`SlaveSynchronize.sync_all` runs, on the scheduler that also persists offsets."""
@@ -46,6 +50,8 @@ class SlaveSynchronize:
     own_address: str
     is_guarded: Callable[[], bool] = lambda: False
     """Whether larger consumer offsets stay; asked for each copy."""
+    log_end: Callable[[], int] | None = None
+    """Where this slave's log ends."""
     deletions_heard: Callable[[], int] = lambda: 0
     """How many deletions this slave has learnt of otherwise."""
     master_offsets: MasterOffsets = field(init=False, default_factory=MasterOffsets)
@@ -118,7 +124,21 @@ class SlaveSynchronize:
         await self.offsets.persist_aside()
 
     async def _sync_delay_offsets(self, master: str) -> None:
-        self.delay_offsets.write_from_master(await self.outer.get_all_delay_offset(master))
+        """Keep how far delayed messages are delivered, once this log has what was delivered.
+
+        A slave that became the master with less would never deliver what lies between.
+        """
+        told = await self.outer.get_all_delay_offset(master)
+        if self.log_end is not None:
+            end = await self.outer.get_log_end(master)
+            for _ in range(_TRIES):
+                if self.log_end() >= end:
+                    break
+                await asyncio.sleep(_PAUSE_SECONDS)
+            else:
+                logger.info("delay offsets of %s are not kept: its log is ahead", master)
+                return
+        self.delay_offsets.write_from_master(told)
 
     async def _sync_groups(self, master: str) -> None:
         told = await self._current(self.outer.get_all_subscription_group(master))

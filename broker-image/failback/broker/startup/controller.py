@@ -116,6 +116,7 @@ class BrokerController:
             self.delay_offsets,
             own_address=identity.address,
             is_guarded=lambda: config.failback_guard_slave_offsets,
+            log_end=lambda: self.store.max_physical_offset,
             deletions_heard=lambda: self.log_news.deletions,
         )
         self.log_news = LogNews(

@@ -5,6 +5,7 @@ Source: AdminBrokerProcessor, Configuration, apache/rocketmq 4.9.8.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from typing import Final, Protocol
 
 from failback.broker.config.config import BrokerConfig
 from failback.broker.config.identity import BrokerIdentity
+from failback.broker.ha.service import HaService
 from failback.broker.messaging.send_rules import SendRefused, check_topic_name
 from failback.broker.metadata.groups import SubscriptionGroupManager
 from failback.broker.metadata.offsets.consumer_offset_manager import ConsumerOffsetManager
@@ -45,6 +47,9 @@ from failback.protocol.words.visible import visible
 
 logger = logging.getLogger(__name__)
 
+_LOOK_SECONDS: Final = 0.005
+"""How often a deletion that waits for the slave looks whether that has it."""
+
 MOST_SETTINGS_BYTES: Final = 65_536
 """Most bytes of a request that changes settings: all of them together are a tenth of it."""
 
@@ -63,6 +68,7 @@ class AdminProcessor:
 
     config: BrokerConfig
     identity: BrokerIdentity
+    ha: HaService
     store: MessageStore
     topics: TopicConfigManager
     groups: SubscriptionGroupManager
@@ -118,7 +124,10 @@ class AdminProcessor:
         return None
 
     @handles(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader)
-    def delete_topic(self, header: DeleteTopicRequestHeader, request: RemotingCommand) -> Answer:
+    def delete_topic(
+        self, header: DeleteTopicRequestHeader, request: RemotingCommand
+    ) -> Answer | Awaitable[Answer]:
+        """Delete a topic with its messages and the offsets on it; a SYNC_MASTER's slave knows."""
         refusal = self._refuse_change(header.topic)
         if refusal is not None:
             return request.response(ResponseCode.SYSTEM_ERROR, refusal)
@@ -129,7 +138,7 @@ class AdminProcessor:
         if said is not None:
             self.offsets.remove_topic(header.topic, said.at_ms)
             self.offsets.persist()
-        return request.response(ResponseCode.SUCCESS)
+        return self._replicated(request)
 
     @handles(RequestCode.GET_ALL_TOPIC_CONFIG)
     def all_topics(self, _connection: BrokerConnection, request: RemotingCommand) -> Answer:
@@ -158,7 +167,7 @@ class AdminProcessor:
     @handles(RequestCode.DELETE_SUBSCRIPTIONGROUP, DeleteSubscriptionGroupRequestHeader)
     def delete_group(
         self, header: DeleteSubscriptionGroupRequestHeader, request: RemotingCommand
-    ) -> Answer:
+    ) -> Answer | Awaitable[Answer]:
         if self.identity.is_slave:
             remark = "a slave takes its groups from its master: change them there"
             return request.response(ResponseCode.SYSTEM_ERROR, remark)
@@ -169,6 +178,21 @@ class AdminProcessor:
             if with_offsets:
                 self.offsets.remove_group(group, at_ms)
                 self.offsets.persist()
+        return self._replicated(request)
+
+    def _replicated(self, request: RemotingCommand) -> Answer | Awaitable[Answer]:
+        """Answer success; on a SYNC_MASTER when a connected slave has the log, or is too slow."""
+        end = self.store.max_physical_offset
+        if self.config.broker_role != "SYNC_MASTER" or not self.ha.is_slave_ok(end):
+            return request.response(ResponseCode.SUCCESS)
+        return self._when_replicated(request, end)
+
+    async def _when_replicated(self, request: RemotingCommand, end: int) -> RemotingCommand:
+        seconds = self.config.time_scale.seconds(self.config.slave_timeout)
+        for _ in range(round(seconds / _LOOK_SECONDS)):
+            if self.ha.push2slave_max_offset >= end:
+                break
+            await asyncio.sleep(_LOOK_SECONDS)
         return request.response(ResponseCode.SUCCESS)
 
     def _say_deleted(self, group: str, *, with_offsets: bool) -> int:
