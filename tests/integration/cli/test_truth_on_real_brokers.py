@@ -17,6 +17,7 @@ from typing import Literal
 import pytest
 
 from failback.cli.__main__ import main
+from failback.cli.shared import asking
 from failback.client.admin.admin import AdminClient
 from failback.client.remoting.connection import RemotingClient
 from failback.protocol import calls
@@ -160,8 +161,9 @@ async def test_an_offset_is_stored_and_explained(
 
 
 def test_a_process_that_stands_still_is_named(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr(asking, "ANSWER_MS", 2000.0 * SCALE)
     pid = cluster.b.process.pid
     os.kill(pid, signal.SIGSTOP)
     try:

@@ -108,7 +108,10 @@ def test_with_both_the_commands_end_well(
     assert "broker-b" in found.out
 
 
-def test_reasons_are_told_apart(capsys: pytest.CaptureFixture[str]) -> None:
+def test_reasons_are_told_apart(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(asking, "ANSWER_MS", 1500.0 * SCALE)
     line = COMMANDS["resetOffset to the end"]
     said = {}
     for fault in ("lost the topic", "another version", "frozen", "gone"):

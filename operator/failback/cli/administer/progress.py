@@ -76,8 +76,8 @@ async def _of_broker(
     admin: AdminClient, asked: Asked, seen: GroupSeen, topic: str | None, told: Told
 ) -> None:
     group, addr = seen.group, asked.address
-    stats = (await admin.consume_stats(addr, group, topic)).offset_table
     connection = await connection_of(admin, addr, group)
+    stats = (await admin.consume_stats(addr, group, topic)).offset_table
     seen.members.update({each.client_id: each for each in connection.connection_set})
     seen.settings.update((await admin.all_groups(addr)).subscription_group_table)
     table = await _table_of(admin, addr)

@@ -80,7 +80,7 @@ async def reset_to_time(admin: AdminClient, goal: Goal) -> Told:
     if not goal.yes:
         await _check_age(admin, goal, [each for each in masters if each.address in online.answered])
     told = await of_each(masters, lambda asked, told: _reset(admin, asked, goal, online, told))
-    if told.rows and not online.members:
+    if told.rows and not online.members and not online.silent:
         told.remarks += await _unknown_before(admin, goal.group, masters)
     return told
 
