@@ -16,7 +16,7 @@ from typing import Final
 
 from failback.broker.filters.filter_bits import BIT_COUNT, BITS_EACH, bits_of
 from failback.broker.filters.subscription import Subscription
-from failback.broker.metadata.json_config import TableFile
+from failback.broker.metadata.json_config import TableFile, table_of
 from failback.protocol.body import Body
 
 logger = logging.getLogger(__name__)
@@ -144,7 +144,7 @@ class ConsumerFilterManager:
         Raises:
             CorruptStore: It is there, can't be read, and its ``.bak`` is no help.
         """
-        table = self.file.load(ConsumerFilterTable.from_json)
+        table = self.file.load(table_of(ConsumerFilterTable))
         if table is None:
             return
         latest = self._clock_ms() - _DEAD_BEFORE_START_MS

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from failback.broker.metadata.json_config import TableFile
+from failback.broker.metadata.json_config import TableFile, table_of
 from failback.protocol.route import DelayOffsetTable
 
 
@@ -43,7 +43,8 @@ class DelayOffsets:
         Raises:
             CorruptStore: It is there, can't be read, and its ``.bak`` is no help.
         """
-        self.table = self.file.load(_decode) or {}
+        loaded = self.file.load(table_of(DelayOffsetTable))
+        self.table = {} if loaded is None else loaded.offset_table
 
     def persist(self) -> None:
         """Write the table in memory.
@@ -52,7 +53,3 @@ class DelayOffsets:
             OSError: The disk is broken or read-only.
         """
         self.file.keep(lambda: DelayOffsetTable(self.table).to_json(pretty=True).decode())
-
-
-def _decode(text: str) -> dict[int, int]:
-    return DelayOffsetTable.from_json(text).offset_table

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
 from failback.broker.config.config import BrokerConfig
-from failback.broker.metadata.json_config import TableFile
+from failback.broker.metadata.json_config import NotStored, TableFile, table_of
 from failback.protocol.codes import SYSTEM_GROUPS
 from failback.protocol.names import check_group, check_room
 from failback.protocol.route import (
@@ -70,9 +71,9 @@ class SubscriptionGroupManager:
             return None
         self.check_new(group)
         created = SubscriptionGroupConfig(group_name=group)
-        self.table[group] = created
+        with self._whole():
+            self.table[group] = created
         logger.info("created consumer group %s", group)
-        self._changed()
         return created
 
     def check_new(self, group: str) -> None:
@@ -82,19 +83,25 @@ class SubscriptionGroupManager:
             check_room("groups", len(self.table), self._config.failback_max_groups)
 
     def update(self, group: SubscriptionGroupConfig) -> None:
-        """Create or replace a group. Raises as :meth:`find`."""
+        """Create or replace a group.
+
+        Raises as :meth:`find`, and:
+            NotStored: The disk does not take it; nothing was changed.
+        """
         self.check_new(group.group_name)
-        logger.info("consumer group: %s, was %s", group, self.table.get(group.group_name))
-        self.table[group.group_name] = group
-        self._changed()
+        old = self.table.get(group.group_name)
+        with self._whole(at_once=True):
+            self.table[group.group_name] = group
+        logger.info("consumer group: %s, was %s", group, old)
 
     def delete(self, name: str) -> bool:
         """Remove a group; false when there was none. Its offsets stay."""
-        if self.table.pop(name, None) is None:
+        if name not in self.table:
             logger.warning("consumer group %s not deleted: there is none", name)
             return False
+        with self._whole():
+            del self.table[name]
         logger.info("deleted consumer group %s", name)
-        self._changed()
         return True
 
     def to_wrapper(self) -> SubscriptionGroupWrapper:
@@ -107,9 +114,13 @@ class SubscriptionGroupManager:
         """Take over a master's version and table if the version differs; false if it is equal."""
         if wrapper.data_version == self.data_version:
             return False
-        self.data_version = wrapper.data_version
-        self.table = dict(wrapper.subscription_group_table)
-        self.file.keep(self._to_text)
+        before, version = self.table, self.data_version
+        self.table, self.data_version = dict(wrapper.subscription_group_table), wrapper.data_version
+        try:
+            self.file.keep(self._to_text)
+        except OSError:  # the next copy is to differ again
+            self.table, self.data_version = before, version
+            raise
         return True
 
     def load(self) -> None:
@@ -118,7 +129,7 @@ class SubscriptionGroupManager:
         Raises:
             CorruptStore: It is there, can't be read, and its ``.bak`` is no help.
         """
-        wrapper = self.file.load(SubscriptionGroupWrapper.from_json)
+        wrapper = self.file.load(table_of(SubscriptionGroupWrapper))
         if wrapper is not None:
             self.table.update(wrapper.subscription_group_table)
             self.data_version = wrapper.data_version
@@ -134,6 +145,23 @@ class SubscriptionGroupManager:
     def _to_text(self) -> str:
         return self.to_wrapper().to_json(pretty=True).decode()
 
-    def _changed(self) -> None:
-        self.data_version = self.data_version.next(self._clock_ms())
-        self.file.keep(self._to_text)
+    @contextlib.contextmanager
+    def _whole(self, *, at_once: bool = False) -> Iterator[None]:
+        """Give what is changed inside a version of its own, and store it; or nothing of it holds.
+
+        Args:
+            at_once: Whether a disk that has no room now refuses the change: it was ordered.
+        """
+        before, version = dict(self.table), self.data_version
+        yield
+        self.data_version = version.next(self._clock_ms())
+        try:
+            if at_once:
+                self.persist()
+            else:
+                self.file.keep(self._to_text)
+        except OSError as error:
+            self.table, self.data_version = before, version
+            if at_once:
+                raise NotStored(self.file.path, error) from error
+            raise

@@ -23,12 +23,16 @@ from pathlib import Path
 from typing import TypeVar
 
 from failback.broker.disk_errors import is_fatal
-from failback.protocol.errors import CorruptStore, ProtocolError
+from failback.protocol import fastjson
+from failback.protocol.body import Body
+from failback.protocol.errors import CorruptStore, ProtocolError, StoreError
 from failback.protocol.words.reasons import where_and_why, why
+from failback.protocol.words.visible import visible
 
 logger = logging.getLogger(__name__)
 
 Decoded = TypeVar("Decoded")
+Table = TypeVar("Table", bound=Body)
 
 
 class ConfigFiles:
@@ -150,7 +154,7 @@ def load_json_config(
             problems.append(f"{each.name} is empty ({len(content)} bytes of nothing)")
             continue
         try:
-            decoded = decode(content.decode())
+            decoded = decode(_text_of(content))
         except (ProtocolError, ValueError) as error:
             damaged = damaged or each
             problems.append(f"{each.name} is no table: {error}")
@@ -167,6 +171,41 @@ def load_json_config(
     return None
 
 
+def table_of(body: type[Table]) -> Callable[[str], Table]:
+    """Return what reads a table's file, and refuses one that speaks of something else.
+
+    fastjson takes that for an empty table, which then takes the place of what was meant.
+    """
+
+    def decode(text: str) -> Table:
+        table = body.from_json(text)
+        known = body.__struct_encode_fields__
+        folded = text.casefold()
+        if not any(member.casefold() in folded for member in known):
+            found = fastjson.loads(text)
+            if found:
+                theirs = ", ".join(map(visible, map(str, found)))
+                raise ProtocolError(f"it has {theirs}, and no {known[0]}")
+        return table
+
+    return decode
+
+
+def _text_of(content: bytes) -> str:
+    """Return a file's text.
+
+    Raises:
+        ProtocolError: It is no UTF-8: says line and column.
+    """
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        before = content[: error.start]
+        line, column = before.count(b"\n") + 1, error.start - before.rfind(b"\n")
+        problem = f"byte {content[error.start]:#04x} is no UTF-8 (line {line}, column {column})"
+        raise ProtocolError(problem) from error
+
+
 class DamagedTable(CorruptStore):
     """A table that is there, can't be read, and has no usable copy beside it."""
 
@@ -178,6 +217,13 @@ class DamagedTable(CorruptStore):
             f"{self.path}: {self.what}. Mend it or put a copy in its place; "
             "delete it and its .bak to begin with an empty table"
         )
+
+
+class NotStored(StoreError):
+    """A change that was ordered is not made: its table can't be written."""
+
+    def __init__(self, path: Path, error: OSError) -> None:
+        super().__init__(f"{path} can't be written: {why(error)}; nothing was changed")
 
 
 class TableFile:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from failback.broker.metadata.groups import SubscriptionGroupManager
+from failback.broker.metadata.json_config import NotStored
 from failback.broker.metadata.topics import RETRY_PREFIX, TopicConfigManager
 from failback.protocol.route import SubscriptionGroupConfig, TopicConfig
 
@@ -37,8 +38,13 @@ class RetryQueues:
         fitting = replace(topic, read_queue_nums=reads, write_queue_nums=queues)
         return None if fitting == topic else fitting
 
-    def of_new_topic(self, topic: TopicConfig) -> TopicConfig:
-        """Return a changed retry topic with all queues that have messages; its group follows."""
+    def of_new_topic(
+        self, topic: TopicConfig
+    ) -> tuple[TopicConfig, SubscriptionGroupConfig | None]:
+        """Return a changed retry topic with all queues that have messages, and its group.
+
+        The group is ``None`` where it needs no change.
+        """
         name, known = topic.topic_name, self.topics.get(topic.topic_name)
         reads = max(topic.read_queue_nums, topic.write_queue_nums)
         if known is not None:
@@ -46,5 +52,28 @@ class RetryQueues:
             reads = max(reads, min(known.read_queue_nums, used + 1))
         group = self.groups.table.get(name.removeprefix(RETRY_PREFIX))
         if group is not None and 0 < group.retry_queue_nums != topic.write_queue_nums > 0:
-            self.groups.update(replace(group, retry_queue_nums=topic.write_queue_nums))
-        return replace(topic, read_queue_nums=reads)
+            group = replace(group, retry_queue_nums=topic.write_queue_nums)
+        else:
+            group = None
+        return replace(topic, read_queue_nums=reads), group
+
+    def store(self, topic: TopicConfig | None, group: SubscriptionGroupConfig | None) -> None:
+        """Store both, or none of them.
+
+        Raises:
+            NotStored: The disk does not take one.
+        """
+        if group is not None:
+            self.groups.check_new(group.group_name)
+        if topic is None:
+            if group is not None:
+                self.groups.update(group)
+            return
+        before = self.topics.get(topic.topic_name)
+        self.topics.update(topic)
+        if group is not None:
+            try:
+                self.groups.update(group)
+            except NotStored:
+                self.topics.take_back(topic.topic_name, before)
+                raise

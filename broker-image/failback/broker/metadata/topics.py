@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Final
 
 from msgspec.structs import replace
 
 from failback.broker.config.config import BrokerConfig
-from failback.broker.metadata.json_config import TableFile
+from failback.broker.metadata.json_config import NotStored, TableFile, table_of
 from failback.protocol.codes import (
     PERM_INHERIT,
     PERM_READ,
@@ -218,32 +219,42 @@ class TopicConfigManager:
     def update(self, topic: TopicConfig) -> None:
         """Create or replace a topic. The caller registers it with the name servers.
 
-        Raises as :meth:`check_new`.
+        Raises as :meth:`check_new`, and:
+            NotStored: The disk does not take it; nothing was changed.
         """
         self.check_new(topic.topic_name)
         old = self.table.get(topic.topic_name)
+        with self._whole(at_once=True):
+            self.table[topic.topic_name] = topic
         logger.info("topic %s: %s, was %s", topic.topic_name, topic, old)
-        self.table[topic.topic_name] = topic
-        self._changed()
+
+    def take_back(self, name: str, before: TopicConfig | None) -> None:
+        """Make a topic again what it was before an update, or nothing."""
+        with self._whole():
+            if before is None:
+                self.table.pop(name, None)
+            else:
+                self.table[name] = before
 
     def update_order(self, order_topics: Collection[str]) -> None:
         """Mark exactly ``order_topics`` as ordered (the name server's ORDER_TOPIC_CONFIG)."""
-        changed = False
-        for name, topic in self.table.items():
-            ordered = name in order_topics
-            if topic.order != ordered:
-                self.table[name] = replace(topic, order=ordered)
-                changed = True
+        changed = {
+            name: replace(topic, order=name in order_topics)
+            for name, topic in self.table.items()
+            if topic.order != (name in order_topics)
+        }
         if changed:
-            self._changed()
+            with self._whole():
+                self.table.update(changed)
 
     def delete(self, name: str) -> bool:
         """Remove a topic; false when there was none. Name servers keep its route."""
-        if self.table.pop(name, None) is None:
+        if name not in self.table:
             logger.warning("topic %s not deleted: there is none", name)
             return False
+        with self._whole():
+            del self.table[name]
         logger.info("deleted topic %s", name)
-        self._changed()
         return True
 
     def to_wrapper(self) -> TopicConfigSerializeWrapper:
@@ -259,9 +270,13 @@ class TopicConfigManager:
         """
         if wrapper.data_version == self.data_version:
             return False
-        self.data_version = wrapper.data_version
-        self.table = dict(wrapper.topic_config_table)
-        self.file.keep(self._to_text)
+        before, version = self.table, self.data_version
+        self.table, self.data_version = dict(wrapper.topic_config_table), wrapper.data_version
+        try:
+            self.file.keep(self._to_text)
+        except OSError:  # the next copy is to differ again
+            self.table, self.data_version = before, version
+            raise
         return True
 
     def load(self) -> None:
@@ -270,7 +285,7 @@ class TopicConfigManager:
         Raises:
             CorruptStore: It is there, can't be read, and its ``.bak`` is no help.
         """
-        wrapper = self.file.load(TopicConfigSerializeWrapper.from_json)
+        wrapper = self.file.load(table_of(TopicConfigSerializeWrapper))
         if wrapper is not None:
             self.table.update(wrapper.topic_config_table)
             self.data_version = wrapper.data_version
@@ -287,12 +302,29 @@ class TopicConfigManager:
         return self.to_wrapper().to_json(pretty=True).decode()
 
     def _created(self, topic: TopicConfig) -> TopicConfig:
-        self.table[topic.topic_name] = topic
-        self._changed()
+        with self._whole():
+            self.table[topic.topic_name] = topic
         if self.on_change is not None:
             self.on_change()
         return topic
 
-    def _changed(self) -> None:
-        self.data_version = self.data_version.next(self._clock_ms())
-        self.file.keep(self._to_text)
+    @contextlib.contextmanager
+    def _whole(self, *, at_once: bool = False) -> Iterator[None]:
+        """Give what is changed inside a version of its own, and store it; or nothing of it holds.
+
+        Args:
+            at_once: Whether a disk that has no room now refuses the change: it was ordered.
+        """
+        before, version = dict(self.table), self.data_version
+        yield
+        self.data_version = version.next(self._clock_ms())
+        try:
+            if at_once:
+                self.persist()
+            else:
+                self.file.keep(self._to_text)
+        except OSError as error:
+            self.table, self.data_version = before, version
+            if at_once:
+                raise NotStored(self.file.path, error) from error
+            raise

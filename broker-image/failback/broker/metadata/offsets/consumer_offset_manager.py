@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from failback.broker.metadata.json_config import TableFile
+from failback.broker.metadata.json_config import TableFile, table_of
 from failback.broker.metadata.offsets.offset_deletions import (
     OffsetDeletions,
     of_group,
@@ -192,7 +192,7 @@ class ConsumerOffsetManager:
         Raises:
             CorruptStore: It is there, can't be read, and its ``.bak`` is no help.
         """
-        loaded = self.file.load(ConsumerOffsetTable.from_json)
+        loaded = self.file.load(table_of(ConsumerOffsetTable))
         loaded = loaded or ConsumerOffsetTable()
         self.table = loaded.offset_table
         self.deletions = OffsetDeletions(loaded.deletions)

@@ -103,9 +103,10 @@ class AdminProcessor:
             topic_filter_type=filter_type_of(header.topic_filter_type or "SINGLE_TAG"),
             topic_sys_flag=header.topic_sys_flag or 0,
         )
+        group = None
         if topic.topic_name.startswith(RETRY_PREFIX):
-            topic = self.retry_queues.of_new_topic(topic)
-        self.topics.update(topic)
+            topic, group = self.retry_queues.of_new_topic(topic)
+        self.retry_queues.store(topic, group)
         return self._registered(request, topic)
 
     async def _registered(self, request: RemotingCommand, topic: TopicConfig) -> RemotingCommand:
@@ -157,11 +158,10 @@ class AdminProcessor:
             return request.response(ResponseCode.SYSTEM_ERROR, remark)
         logger.info("group configuration from %s", connection.address)
         group = SubscriptionGroupConfig.from_json(request.body)
-        self.groups.update(group)
         topic = self.retry_queues.of_new_group(group)
+        self.retry_queues.store(topic, group)
         if topic is None:
             return request.response(ResponseCode.SUCCESS)
-        self.topics.update(topic)
         return self._registered(request, topic)
 
     @handles(RequestCode.DELETE_SUBSCRIPTIONGROUP, DeleteSubscriptionGroupRequestHeader)
