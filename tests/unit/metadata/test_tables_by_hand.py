@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ TABLES: dict[str, tuple[Any, str, str]] = {
         "filterDataByTopic",
     ),
 }
-AS_FASTJSON = {
+AS_FASTJSON: dict[str, Callable[[str], str]] = {
     "commas before brackets": lambda text: text.replace("}", ",}"),
     "single quotes": lambda text: text.replace('"', "'"),
     "keys without quotes": lambda text: text.replace('"offsetTable"', "offsetTable").replace(
@@ -59,7 +60,7 @@ AS_FASTJSON = {
     "another letter case": lambda text: text.replace("Table", "table").replace("Nums", "NUMS"),
     "unknown members": lambda text: '{"@type":"x.Y","remark":[1,{}],' + text[1:],
 }
-DAMAGED = {
+DAMAGED: dict[str, Callable[[str], str]] = {
     "cut": lambda text: text[:-1],
     "cut in a text": lambda text: text[: text.rindex('"')],
     "a bracket too many": lambda text: f"{text}}}",
