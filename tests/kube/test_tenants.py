@@ -272,6 +272,15 @@ def config_map(name: str, **labels: str) -> Object:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": labels}}
 
 
+def lease(name: str) -> Object:
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": name},
+        "spec": {"holderIdentity": "x", "leaseDurationSeconds": 15},
+    }
+
+
 def test_the_api_server_refuses_it_by_the_charts_policies(namespace: Namespace) -> None:
     author = Api(namespace.identity("author", AUTHOR).kubeconfig).scoped(namespace.name)
     rules = chart_rules(namespace)
@@ -310,6 +319,10 @@ def test_the_api_server_refuses_it_by_the_charts_policies(namespace: Namespace) 
         assert "only objects with the label" in refusal(acting, config_map("somebodys", **ours))
         with pytest.raises(ApiError, match="only objects with the label"):
             acting.delete("ConfigMap", "somebodys")
+        leases = f"/apis/coordination.k8s.io/v1/namespaces/{namespace.name}/leases"
+        acting.request("POST", leases, lease("failback-orders-0"), query={"dryRun": "All"})
+        with pytest.raises(ApiError, match="Leases of its own"):
+            acting.request("POST", leases, lease("scheduler"), query={"dryRun": "All"})
         for pod, words in (
             ({"serviceAccountName": "failback-operator"}, "own account"),
             ({"volumes": [{"name": "n", "hostPath": {"path": "/"}}]}, "folder of the node"),

@@ -147,3 +147,8 @@ volumeMounts:
     helm.sh/hook: post-install,post-upgrade
     helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{- end }}
+
+{{/* Whether the API server has the chart's admission policies: true, or nothing. */}}
+{{- define "failback.hasPolicies" -}}
+{{- if and (.Values.admissionPolicies).enabled (semverCompare ">=1.30-0" .Capabilities.KubeVersion.Version) }}true{{ end }}
+{{- end }}

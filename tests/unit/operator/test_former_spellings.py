@@ -11,7 +11,7 @@ import pytest
 from failback.chaos.experiment.model import Spec as HarnessSpec
 from failback.chaos.experiment.raw_checks import former_spellings
 from failback.chaos.experiment.reading import validate_fields
-from failback.operator.planning.plan.spelling import spelling_events, with_former_words
+from failback.operator.planning.plan.added_warnings import warning_events, with_former_words
 from failback.operator.schema.decoding import KINDS
 from failback.operator.schema.former_rules import former_rules
 from failback.protocol.words.formerly import former_words, present_words
@@ -66,9 +66,9 @@ def test_a_former_word_is_read_as_the_present_one_and_told(
     told = (condition["type"], condition["status"], condition["reason"])
     assert told == ("Warning", "True", "FormerSpelling")
     assert f"{at}: {old}" in condition["message"]
-    (event,) = spelling_events({}, status)
+    (event,) = warning_events({}, status)
     assert (event.reason, event.warning) == ("FormerSpelling", True)
-    assert spelling_events(status, status) == ()
+    assert warning_events(status, status) == ()
 
 
 @pytest.mark.parametrize(("kind", "path", "words"), ALL, ids=str)

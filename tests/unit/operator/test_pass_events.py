@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -50,6 +51,8 @@ class World:
         self.done: list[Action] = []
         self.statuses: list[Mapping[str, Any]] = []
         self.bug: Exception | None = None
+        self.look: Exception | None = None
+        self.failure: Outcome | None = None
         self.refusal = refusal
         self.told: list[str] = []
         self.store = store = Store()
@@ -57,6 +60,18 @@ class World:
         part: Any = self
         metrics = Metrics(version="0", kopf="0", kubernetes="0")
         self.passes = Passes(part, store, part, part, metrics, {"Topic": part})
+
+    def has(self, status: Mapping[str, Any]) -> None:
+        """Let the resource have a status, which its plan keeps."""
+        newer = {**TOPIC["metadata"], "resourceVersion": "2"}
+        self.topic = {**TOPIC, "metadata": newer, "status": status}
+        self.store.show(dict(self.topic))
+        self.plan = dataclasses.replace(self.plan, status=status)
+
+    async def refresh(self, resource: Object) -> bool:
+        if self.look is not None:
+            raise self.look
+        return False
 
     async def decide(self, resource: Object) -> Decision:
         if self.bug is not None:
@@ -70,7 +85,7 @@ class World:
         self, resource: Object, actions: tuple[Action, ...], known: object, lanes: object
     ) -> Outcome:
         self.done += actions
-        return Outcome(done=len(actions))
+        return self.failure or Outcome(done=len(actions))
 
     async def patch_status(self, *where: Any, **given: object) -> Mapping[str, Any]:
         self.statuses.append(where[3])
@@ -165,3 +180,48 @@ async def test_the_end_of_a_resource_is_told_once_it_is_gone() -> None:
     for _ in range(2):
         await world.passes.on_deleted("Topic", TOPIC)
     assert world.told == ["TopicCreated"]
+
+
+async def test_what_another_pair_did_is_told_although_one_failed() -> None:
+    world = World(DONE)
+    told = (
+        CREATED,
+        dataclasses.replace(CREATED, reason="PairAdded", lane=0),
+        dataclasses.replace(CREATED, reason="VolumeResized", lane=1),
+    )
+    world.plan = dataclasses.replace(world.plan, events=told)
+    world.failure = Outcome(
+        failed=DONE, error=ApiError("evict", "pods", 503, "Busy", "later"), ended={0}
+    )
+    await world.passes.run("Topic", "shop", "paid")
+    assert world.told == ["VolumeResized"]
+
+
+async def test_a_resource_that_kills_its_pass_is_poison() -> None:
+    world = World(DONE)
+    ready = {"type": "Ready", "status": "True", "reason": "AllReady", "message": ""}
+    status = {"conditions": [{**ready, "lastTransitionTime": "2026-11-26T00:00:00Z"}]}
+    world.has(status)
+    world.bug = RecursionError("too deep")
+    await world.passes.run("Topic", "shop", "paid")
+    found = {each["type"]: each for each in world.statuses[0]["conditions"]}
+    for kind, status_ in (("Ready", "False"), ("Stalled", "True")):
+        assert (found[kind]["status"], found[kind]["reason"]) == (status_, "Poison")
+        assert found[kind]["message"] == "RecursionError: too deep"
+
+
+async def test_a_look_at_peers_that_failed_is_a_warning_until_one_succeeds() -> None:
+    world = World()
+    world.look = KeyError("brokerId")
+    assert await world.passes.refresh("Topic", "shop", "paid")
+    await world.passes.run("Topic", "shop", "paid")
+    (warning,) = world.statuses[-1]["conditions"]
+    told = (warning["type"], warning["status"], warning["message"])
+    assert told == ("Warning", "True", "LookFailed: KeyError: 'brokerId'")
+    assert world.told == ["TopicCreated", "LookFailed"]
+    world.has(world.statuses[-1])
+    world.look = None
+    assert await world.passes.refresh("Topic", "shop", "paid"), "a pass is due: it takes it back"
+    await world.passes.run("Topic", "shop", "paid")
+    (gone,) = world.statuses[-1]["conditions"]
+    assert (gone["status"], gone["reason"]) == ("False", "None")

@@ -5,10 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeGuard
 
 from failback.kube.errors import ApiError
 from failback.operator.planning.observed.observed import Key, Object
+from failback.operator.planning.plan.added_warnings import (
+    LOOK_FAILED,
+    warning_events,
+    with_former_words,
+    with_warning,
+)
 from failback.operator.planning.plan.encoding import (
     condition,
     find_condition,
@@ -17,7 +23,6 @@ from failback.operator.planning.plan.encoding import (
     operations_from_status,
     operations_to_status,
 )
-from failback.operator.planning.plan.spelling import spelling_events, with_former_words
 from failback.operator.planning.plan.stalled import with_stalled
 from failback.operator.planning.plan.types import Action, Apply, Event, Evict, Plan, SetConfig
 from failback.protocol.errors import FailbackError
@@ -42,6 +47,11 @@ class NotReadBack(FailbackError):
     """A peer acknowledged a change that its next answer does not show."""
 
 
+def is_refusal(error: Exception | None) -> TypeGuard[ApiError]:
+    """Tell whether the API server refused something for what it is: time does not change that."""
+    return isinstance(error, ApiError) and error.code in (400, 403, 422)
+
+
 @dataclass(slots=True)
 class Outcome:
     """How far a plan got."""
@@ -49,6 +59,10 @@ class Outcome:
     done: int = 0
     failed: Action | None = None
     error: Exception | None = None
+    ended: set[int | None] = field(default_factory=set)
+    """The lanes that a failure ended."""
+    rejected: list[tuple[Apply, ApiError]] = field(default_factory=list)
+    """Objects that the API server refused."""
     events: list[Event] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
     """Broker address → why it refused a topic or group for good."""
@@ -63,10 +77,18 @@ class Outcome:
         return self.failed is None
 
 
-def with_outcome(resource: Object, plan: Plan, outcome: Outcome) -> dict[str, Any]:
-    """Return the status to write, with what could not be carried out."""
+def with_outcome(
+    resource: Object, plan: Plan, outcome: Outcome, *, blind: str = ""
+) -> dict[str, Any]:
+    """Return the status to write, with what could not be carried out.
+
+    Args:
+        blind: Why its peers could not be looked at.
+    """
     now = time.time()
-    wanted = with_former_words(resource, _with_failure(resource, plan, outcome), now=now)
+    wanted = _with_failure(resource, plan, outcome)
+    wanted = with_warning(resource, wanted, LOOK_FAILED, blind, now=now)
+    wanted = with_former_words(resource, wanted, now=now)
     return with_stalled(
         resource.get("status", {}),
         wanted,
@@ -75,7 +97,7 @@ def with_outcome(resource: Object, plan: Plan, outcome: Outcome) -> dict[str, An
     )
 
 
-def after_exception(resource: Object, failure: str) -> dict[str, Any]:
+def after_exception(resource: Object, failure: str, *, poison: bool = False) -> dict[str, Any]:
     """Return the status of a resource whose pass an exception ended."""
     status = resource.get("status", {})
     return with_stalled(
@@ -84,6 +106,7 @@ def after_exception(resource: Object, failure: str) -> dict[str, Any]:
         now=time.time(),
         generation=resource["metadata"].get("generation", 1),
         failure=failure,
+        poison=poison,
     )
 
 
@@ -98,7 +121,7 @@ def _with_failure(resource: Object, plan: Plan, outcome: Outcome) -> dict[str, A
         return ready_false(resource, "NameTaken", str(error), wanted)
     if isinstance(error, ManifestTooLarge):
         return ready_false(resource, "ManifestTooLarge", str(error), wanted)
-    if isinstance(error, ApiError) and error.code in (400, 403, 422):
+    if is_refusal(error):
         return ready_false(resource, "ApplyFailed", _apply_failed(outcome, error), wanted)
     if isinstance(outcome.failed, SetConfig) and isinstance(error, NotReadBack):
         entry = _condition(resource, wanted, "ConfigApplied", "RejectedKey", str(error))
@@ -119,9 +142,14 @@ def _blocked(status: Mapping[str, Any], pod: str, predicates: tuple[str, ...]) -
 
 
 def _apply_failed(outcome: Outcome, error: ApiError) -> str:
+    told = [_refused(apply, each) for apply, each in outcome.rejected]
+    return "; ".join(told) or _refused(outcome.failed, error)
+
+
+def _refused(action: Action | None, error: ApiError) -> str:
     name = ""
-    if isinstance(outcome.failed, Apply):
-        name = f" {outcome.failed.manifest['metadata']['name']}"
+    if isinstance(action, Apply):
+        name = f" {action.manifest['metadata']['name']}"
     words = error.message
     if error.code == 422 and error.causes:
         words = "; ".join(f"{item.get('field')}: {item.get('message')}" for item in error.causes)
@@ -154,7 +182,7 @@ def ready_false(
 
 def failure_events(have: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[Event, ...]:
     """Return the events of refusals that this pass saw first: one per message."""
-    found = [*spelling_events(have, wanted)]
+    found = [*warning_events(have, wanted)]
     for kind, reason, event in (
         ("Ready", "ApplyFailed", "ApplyFailed"),
         ("ConfigApplied", "RejectedKey", "ConfigRejected"),

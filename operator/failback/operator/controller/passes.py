@@ -124,22 +124,27 @@ class Passes:
         self._kinds = kinds
         self._last_events: dict[str, tuple[Event, ...]] = {}
         """By uid: events to post once a resource is gone."""
+        self._blind: dict[tuple[str, str, str], str] = {}
+        """Resources whose peers could not be looked at → why; their passes say so."""
 
     async def refresh(self, kind: str, namespace: str, name: str) -> bool:
         """Ask the peers of a resource what is due; tell whether anything turned out new."""
         resource = self._store.resource(kind, namespace, name)
         if resource is None:
             return False
+        key = (kind, namespace, name)
         try:
-            return await self._kinds[kind].refresh(resource)
+            found = await self._kinds[kind].refresh(resource)
         except ValidationError:
             return False  # its pass says what is wrong with it
         except ApiError as error:
             logger.warning("%s %s/%s: %s", kind, namespace, name, error)
             return True
-        except Exception:  # the boundary of a look at peers, as that of a pass
+        except Exception as error:  # the boundary of a look at peers, as that of a pass
             logger.exception("%s %s/%s: look at peers failed", kind, namespace, name)
+            self._blind[key] = f"{type(error).__name__}: {error}"
             return True
+        return self._blind.pop(key, None) is not None or found
 
     async def run(self, kind: str, namespace: str, name: str) -> Passed | None:
         """Run one pass; ``None`` when the resource is gone.
@@ -157,22 +162,29 @@ class Passes:
         except Exception as error:  # the one boundary of a pass: a bug of one stops no other
             logger.exception("%s %s/%s: pass failed", kind, namespace, name)
             passed = Passed("failed", back_off=True)
-            await self._tell(kind, namespace, name, f"{type(error).__name__}: {error}")
+            failure = f"{type(error).__name__}: {error}"
+            await self._tell(kind, namespace, name, failure, poison=True)
         if passed is not None and passed.result == "failed":
             await self._give_up(kind, namespace, name)
         if passed is not None:
             self._metrics.passed(kind, namespace, name, passed.result, time.monotonic() - begun)
         return passed
 
-    async def _tell(self, kind: str, namespace: str, name: str, failure: str) -> None:
-        """Say in the status, and by an event, that a pass ended before its end."""
+    async def _tell(
+        self, kind: str, namespace: str, name: str, failure: str, *, poison: bool = False
+    ) -> None:
+        """Say in the status, and by an event, that a pass ended before its end.
+
+        Args:
+            poison: What the resource says made it die, as far as can be told.
+        """
         resource = self._store.resource(kind, namespace, name)
         if resource is None:
             return
         resource = {"kind": kind, **resource}
         have = resource.get("status", {})
         try:
-            if patch := difference(have, after_exception(resource, failure)):
+            if patch := difference(have, after_exception(resource, failure, poison=poison)):
                 await self._patch(resource, patch)
         except ApiError as error:
             logger.warning("%s %s/%s: %s", kind, namespace, name, error)
@@ -180,6 +192,7 @@ class Passes:
 
     def forget(self, kind: str, namespace: str, name: str) -> None:
         """Drop everything about a resource that is gone."""
+        self._blind.pop((kind, namespace, name), None)
         self._kinds[kind].forget(namespace, name)
         self._metrics.forget(kind, namespace, name)
 
@@ -285,7 +298,9 @@ class Passes:
 
     async def _finish(self, resource: Object, plan: Plan, outcome: Outcome) -> Passed:
         have = resource.get("status", {})
-        wanted = with_outcome(resource, plan, outcome)
+        metadata = resource["metadata"]
+        blind = self._blind.get((resource["kind"], metadata["namespace"], metadata["name"]), "")
+        wanted = with_outcome(resource, plan, outcome, blind=blind)
         patch = difference(have, wanted)
         try:
             if patch:
@@ -301,7 +316,8 @@ class Passes:
             raise
         self._note_operation(have, wanted)
         failures = (*outcome.events, *failure_events(have, wanted))
-        events = (*plan.events, *failures) if outcome.ok else failures
+        told = (each for each in plan.events if outcome.ok or _is_of_another_lane(each, outcome))
+        events = (*told, *failures)
         done = plan.finalizer is False and outcome.ok
         uid = resource["metadata"]["uid"]
         if done and _is_leaving(resource):
@@ -350,6 +366,11 @@ def _moved_on(error: Exception | None) -> bool:
     if isinstance(error, ApiError):
         return error.code == 409 and error.reason in ("Conflict", "AlreadyExists")
     return isinstance(error, NameTaken)
+
+
+def _is_of_another_lane(event: Event, outcome: Outcome) -> bool:
+    """Tell whether an event is about a pair whose actions were all carried out."""
+    return event.lane is not None and event.lane not in outcome.ended
 
 
 def _retry_after(outcome: Outcome) -> float | None:

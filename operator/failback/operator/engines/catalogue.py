@@ -30,6 +30,8 @@ __all__ = [
     "unknown_key_hint",
 ]
 
+ACCEPT_UNKNOWN_KEY: Final = "failback.dev/accept-unknown-key"
+"""Annotation of a cluster with keys, by commas, that are applied although no broker knows them."""
 UNKNOWN_CLASS: Final = "roll"
 """The class of a key that is not in the catalogue: the safe one."""
 SLAVES_FIRST: Final = "slaves"

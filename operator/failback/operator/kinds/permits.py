@@ -64,6 +64,8 @@ class Permits:
     """The operator's, which nobody may name."""
     experiments: bool = True
     """Whether the chart has experiments at all."""
+    admission_policies: bool = True
+    """Whether the API server has the chart's admission policies."""
 
 
 def read_permits(environment: Mapping[str, str]) -> Permits:
@@ -92,6 +94,7 @@ def read_permits(environment: Mapping[str, str]) -> Permits:
         weak_security=environment.get("FAILBACK_ALLOW_WEAK_SECURITY", "").lower() == "true",
         own_account=environment.get("FAILBACK_SERVICE_ACCOUNT") or "failback-operator",
         experiments=environment.get("FAILBACK_EXPERIMENTS", "true").lower() == "true",
+        admission_policies=environment.get("FAILBACK_ADMISSION_POLICIES", "true").lower() == "true",
     )
 
 

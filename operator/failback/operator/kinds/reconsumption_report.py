@@ -122,8 +122,6 @@ class ReconsumptionReportSpec(Model):
     """How two deliveries are recognised as the same message."""
     thresholds: ReportThresholds = Field(default_factory=ReportThresholds)
     """The most that the verdict Pass allows of each run. The runs' pages judge by it too."""
-    compare_with: list[Word] = Field(default=[], max_length=8)
-    """Other ReconsumptionReports of this namespace to set beside it."""
     artifact_uri: str | None = Field(default=None, max_length=1024, pattern=_ARTIFACT_URI)
     """URI under which pages and tables are written. Unset: the folder report/ of the run."""
     job: ReportJob = Field(default_factory=ReportJob)

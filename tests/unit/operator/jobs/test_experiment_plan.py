@@ -240,6 +240,20 @@ def test_an_arm_is_in_force_before_its_job() -> None:
     assert STAY in world.jobs
 
 
+def test_a_slip_in_an_arm_is_refused_and_nothing_changes() -> None:
+    arms = [{"name": "stay", "brokerConfig": {"flushConsumerOffsetIntervall": "1000"}}]
+    world = World(experiment(arms=arms))
+    world.run()
+    assert world.condition("Injected") == ("False", "UnknownKey")
+    near = 'did you mean "flushConsumerOffsetInterval"'
+    assert near in world.message("Injected")
+    assert "activeArm" not in world.status
+    accepted = {"failback.dev/accept-unknown-key": "flushConsumerOffsetIntervall"}
+    world.cluster["metadata"]["annotations"] = accepted
+    world.run()
+    assert world.status["activeArm"] == "stay"
+
+
 def test_progress_is_shown_while_a_job_runs() -> None:
     world = World(experiment())
     world.run()

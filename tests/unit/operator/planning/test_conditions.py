@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from failback.operator.kinds.permits import Permits
 from failback.operator.planning.cluster import conditions, warnings
 from failback.operator.planning.cluster.conditions import Verdict
 from failback.operator.planning.cluster.shaping import shape_of
@@ -380,6 +381,18 @@ def test_what_is_legal_but_unwise_is_a_warning(
     world.annotate(**marks)
     found = warnings.warning(view(world), "0.1.0")
     assert (found.value, found.reason) == (True, reason)
+
+
+@pytest.mark.parametrize(
+    ("protects", "in_force", "told"),
+    [(True, False, True), (True, True, False), (False, False, False)],
+)
+def test_a_protection_that_has_no_effect_is_a_warning(
+    protects: bool, in_force: bool, told: bool
+) -> None:
+    world = steady(deletionProtection=protects)
+    found = warnings.warning(view(world), "0.1.0", Permits(admission_policies=in_force))
+    assert (found.reason == "DeletionUnprotected") is told
 
 
 def test_no_warning_is_said_too() -> None:

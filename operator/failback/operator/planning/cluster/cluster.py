@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from failback.operator.kinds.broker_cluster import BrokerCluster
+from failback.operator.kinds.permits import Permits
 from failback.operator.planning import operations
 from failback.operator.planning.cluster import conditions, last_valid, unknown_keys, warnings
 from failback.operator.planning.cluster import status as cluster_status
@@ -304,7 +305,9 @@ def _without_unclear(state: ClusterState, desired: Desired) -> Desired:
     }
 
 
-def _verdicts(view: ClusterView, version: str, refusal: _Refusal | None) -> list[Verdict]:
+def _verdicts(
+    view: ClusterView, version: str, refusal: _Refusal | None, permits: Permits | None
+) -> list[Verdict]:
     ready = conditions.ready(view)
     if refusal is not None:
         ready = Verdict("Ready", False, refusal.reason, refusal.message)
@@ -319,7 +322,7 @@ def _verdicts(view: ClusterView, version: str, refusal: _Refusal | None) -> list
         conditions.scaling_down(view),
         *external_access(view),
         conditions.reconciling(view),
-        warnings.warning(view, version),
+        warnings.warning(view, version, permits),
     ]
 
 
@@ -340,7 +343,7 @@ def _status(
     """
     version = common.engine_version(view.cluster.spec.engine, rendered_in)
     pairs = cluster_status.pairs(view)
-    verdicts = [*_verdicts(view, version, refusal), _paused(view.state.is_paused)]
+    verdicts = [*_verdicts(view, version, refusal, context.permits), _paused(view.state.is_paused)]
     found = {
         **view.previous,
         "operatorVersion": view.observed.version_shown or context.version,

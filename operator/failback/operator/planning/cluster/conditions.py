@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from failback.operator.engines.catalogue import config_keys, same_value
-from failback.operator.planning.cluster.unknown_keys import ACCEPT
+from failback.operator.engines.catalogue import ACCEPT_UNKNOWN_KEY, config_keys, same_value
 from failback.operator.planning.cluster.view import ClusterView
 from failback.operator.planning.observed import facts
 from failback.operator.planning.observed.observed import MemberView
@@ -204,7 +203,9 @@ def config_applied(view: ClusterView) -> Verdict:
     if silent:
         return Verdict(kind, None, "UnableToRetrieve", f"no answer of {names(silent)}")
     if view.unknown:
-        text = f"not applied: {names(sorted(view.unknown))}; {ACCEPT} names what is to be"
+        text = (
+            f"not applied: {names(sorted(view.unknown))}; {ACCEPT_UNKNOWN_KEY} names what is to be"
+        )
         return Verdict(kind, False, "UnknownKey", text)
     if unknown:
         return Verdict(kind, None, "UnknownKey", f"can't be verified: {names(sorted(unknown))}")

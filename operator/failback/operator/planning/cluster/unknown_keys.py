@@ -6,16 +6,11 @@ not taken back by an upgrade.
 
 from __future__ import annotations
 
-from typing import Final
-
-from failback.operator.engines.catalogue import known_keys
+from failback.operator.engines.catalogue import ACCEPT_UNKNOWN_KEY, known_keys
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.planning.observed import facts
 from failback.operator.planning.observed.observed import ObservedCluster
 from failback.operator.planning.plan.memory import Memory
-
-ACCEPT: Final = "failback.dev/accept-unknown-key"
-"""Annotation with the keys, by commas, that are applied all the same."""
 
 
 def left_out(cluster: BrokerCluster, observed: ObservedCluster, version: str) -> frozenset[str]:
@@ -29,7 +24,7 @@ def left_out(cluster: BrokerCluster, observed: ObservedCluster, version: str) ->
     unknown = keys - known_keys(spec.engine.program, version).keys()
     if not unknown:
         return frozenset()
-    accepted = cluster.metadata.annotations.get(ACCEPT, "").replace(" ", "").split(",")
+    accepted = cluster.metadata.annotations.get(ACCEPT_UNKNOWN_KEY, "").replace(" ", "").split(",")
     files = [facts.properties(view.config_map) for view in observed.members.values()]
     in_force = {key for key in unknown if any(key in file for file in files)}
     return frozenset(unknown.difference(accepted) - in_force)

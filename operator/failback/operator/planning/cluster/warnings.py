@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from failback.operator.engines.catalogue import quirk, unknown_key_hint
 from failback.operator.kinds.base import parse_quantity
+from failback.operator.kinds.permits import Permits
 from failback.operator.planning.cluster.conditions import Verdict
 from failback.operator.planning.cluster.engine_warnings import engine_warnings
 from failback.operator.planning.cluster.view import ClusterView
@@ -45,9 +46,15 @@ def unknown_annotations(annotations: Mapping[str, str]) -> list[str]:
     )
 
 
-def warning(view: ClusterView, engine_version: str) -> Verdict:
+def warning(view: ClusterView, engine_version: str, permits: Permits | None = None) -> Verdict:
     """Join everything that is legal but unwise; the first reason names the condition."""
-    return joined(list(_found(view, engine_version)))
+    found = [*_found(view, engine_version)]
+    if view.cluster.spec.deletion_protection and permits and not permits.admission_policies:
+        text = "deletionProtection has no effect: the chart's admission policies are not in force"
+        found.append(
+            ("DeletionUnprotected", f"{text} (admissionPolicies.enabled, Kubernetes 1.30)")
+        )
+    return joined(found)
 
 
 def joined(found: list[tuple[str, str]]) -> Verdict:

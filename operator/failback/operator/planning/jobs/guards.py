@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from failback.operator.engines.catalogue import ACCEPT_UNKNOWN_KEY, known_keys, unknown_key_hint
 from failback.operator.kinds.chaos_experiment import Arm, ChaosExperiment, Fault
 from failback.operator.kinds.permits import Permits
 from failback.operator.planning.jobs.observed_jobs import ObservedExperiment
@@ -51,6 +52,7 @@ def refusal(
         _label(experiment, observed),
         _consent(experiment, arm),
         _known_pairs(experiment, arm, cluster),
+        _known_keys(arm, cluster),
         _lease(observed),
         _cluster(cluster),
         _liveness(experiment, arm, observed.broker_pods),
@@ -95,6 +97,21 @@ def _known_pairs(experiment: ChaosExperiment, arm: Arm, cluster: Object) -> Refu
             text = f"{fault.id}: there is no pair {pair}, there is {there}"
             return Refusal("GuardRefused", text)
     return None
+
+
+def _known_keys(arm: Arm, cluster: Object) -> Refusal | None:
+    """A slip in an arm's configuration is not rolled out, as one of the cluster's is not."""
+    engine = cluster["spec"].get("engine") or {}
+    kind = str(arm.engine or engine.get("type") or "failback").lower()
+    same = kind == str(engine.get("type") or "failback").lower()
+    known = known_keys(kind, engine.get("version") if same else None)
+    marks = cluster["metadata"].get("annotations") or {}
+    accepted = marks.get(ACCEPT_UNKNOWN_KEY, "").replace(" ", "").split(",")
+    unknown = sorted(arm.broker_config.keys() - known.keys() - set(accepted))
+    if not unknown:
+        return None
+    hints = [unknown_key_hint(key, kind, None) or key for key in unknown]
+    return Refusal("UnknownKey", f"arm {arm.name}: brokerConfig: {', '.join(hints[:3])}")
 
 
 def _lease(observed: ObservedExperiment) -> Refusal | None:

@@ -129,7 +129,8 @@ def _together(state: ClusterState, this: _Pass) -> Turn:
         pair = _after((before, advance))[1].pair
         actions += advance.actions
         lanes += [lane_of(action) if pair is None else pair for action in advance.actions]
-        events += [*advance.events, *_events(before, advance, this.state)]
+        told = [*advance.events, *_events(before, advance, this.state)]
+        events += [dataclasses.replace(event, lane=pair) for event in told]
         wakes.append(_SOON if advance.operation != before else advance.wake_after)
     return Turn(
         operations.current_first(state, after),

@@ -26,15 +26,19 @@ def with_stalled(
     now: float,
     generation: int,
     failure: str = "",
+    poison: bool = False,
 ) -> dict[str, Any]:
     """Return the wanted status with the condition, where it has one to tell of.
 
     Args:
         before: The status as stored.
         failure: What ended the pass, if something did.
+        poison: It is the resource itself that ended it.
     """
     found = dict(wanted)
-    reason, message = ("PassFailed", failure) if failure else _cause(found)
+    reason, message = _cause(found)
+    if failure:
+        reason, message = "Poison" if poison else "PassFailed", failure
     if not reason and find_condition(before, KIND) is None:
         return found
     stalled = bool(reason)
@@ -45,7 +49,8 @@ def with_stalled(
         if find_condition(found, "Reconciling") is not None:
             news["Reconciling"] = (False, reason, "")
     if failure and find_condition(found, "Ready") is not None:
-        news["Ready"] = (None, reason, "the last pass ended before it could tell")
+        ended = "the last pass ended before it could tell"
+        news["Ready"] = (False, reason, failure) if poison else (None, reason, ended)
     made = [
         condition(before, kind, *verdict, now=now, generation=generation)
         for kind, verdict in news.items()

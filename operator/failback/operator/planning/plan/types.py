@@ -237,6 +237,8 @@ class Event:
     warning: bool = False
     about: Object | None = None
     """Reference of the object it is about; ``None`` = the resource of the pass."""
+    lane: int | None = field(default=None, compare=False)
+    """The lane of the actions that it tells of: it is told although another lane has ended."""
 
 
 # --- operations ---------------------------------------------------------------------------------
