@@ -164,6 +164,7 @@ async def test_a_slave_deletes_what_the_log_says_and_asks_its_master(tmp_path: P
         groups.update(SubscriptionGroupConfig(name))
         offsets.commit(name, "orders", 0, 5)
         offsets.commit(name, "paid", 0, 5)
+        offsets.commit(name, "other", 0, 5)
     asked = list[None]()
 
     async def synchronise() -> None:
@@ -176,13 +177,17 @@ async def test_a_slave_deletes_what_the_log_says_and_asks_its_master(tmp_path: P
     assert not asked
     news.met_queue("new")
     await until(lambda: len(asked) == 1, "the first question")
-    news.deleted(Deletion(Deleted.TOPIC, "orders", 7))
-    news.deleted(Deletion(Deleted.GROUP, "g", 8))
-    news.deleted(Deletion(Deleted.GROUP_AND_OFFSETS, "h", 9))
+    now = topics.data_version.timestamp
+    news.deleted(Deletion(Deleted.TOPIC, "orders", now))
+    news.deleted(Deletion(Deleted.TOPIC, "paid", now - 1))
+    news.deleted(Deletion(Deleted.GROUP, "g", now + 1_000))
+    news.deleted(Deletion(Deleted.GROUP_AND_OFFSETS, "h", now + 1_001))
     await until(lambda: len(asked) == 2, "the second question")
     task.cancel()
     assert "orders" not in topics.table
+    assert "paid" in topics.table, "it was made anew before this table was copied"
+    assert topics.data_version.timestamp == now
     assert {"g", "h", "i"} & groups.table.keys() == {"i"}
-    assert offsets.table == {"paid@g": {0: 5}, "paid@i": {0: 5}}
-    assert offsets.deletions.table == {"orders@": 7, "@h": 9}
-    assert news.deletions == 3
+    assert offsets.table == {"other@g": {0: 5}, "other@i": {0: 5}}
+    assert offsets.deletions.table == {"orders@": now, "paid@": now - 1, "@h": now + 1_001}
+    assert news.deletions == 4

@@ -55,11 +55,13 @@ class LogNews:
         logger.info("the master's log says that %s %s is deleted", kind.name.lower(), name)
         self._wake.set()
         try:
+            # What changed later than this has been copied with its table.
             if kind is Deleted.TOPIC:
-                self.topics.delete(name)
+                if self.topics.data_version.timestamp <= at_ms:
+                    self.topics.forget(name)
                 self.offsets.remove_topic(name, at_ms)
-            else:
-                self.groups.delete(name)
+            elif self.groups.data_version.timestamp <= at_ms:
+                self.groups.forget(name)
             if kind is Deleted.GROUP_AND_OFFSETS:
                 self.offsets.remove_group(name, at_ms)
             self.offsets.persist()

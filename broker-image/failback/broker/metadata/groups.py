@@ -104,6 +104,12 @@ class SubscriptionGroupManager:
         logger.info("deleted consumer group %s", name)
         return True
 
+    def forget(self, name: str) -> None:
+        """Remove a group on a slave, whose master did; the version stays behind the master's."""
+        if self.table.pop(name, None) is not None:
+            self.data_version = self.data_version.next(self.data_version.timestamp)
+            self.persist()
+
     def to_wrapper(self) -> SubscriptionGroupWrapper:
         """Return version and table as GET_ALL_SUBSCRIPTIONGROUP_CONFIG answers them."""
         return SubscriptionGroupWrapper(

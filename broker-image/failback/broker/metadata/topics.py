@@ -257,6 +257,12 @@ class TopicConfigManager:
         logger.info("deleted topic %s", name)
         return True
 
+    def forget(self, name: str) -> None:
+        """Remove a topic on a slave, whose master did; the version stays behind the master's."""
+        if self.table.pop(name, None) is not None:
+            self.data_version = self.data_version.next(self.data_version.timestamp)
+            self.persist()
+
     def to_wrapper(self) -> TopicConfigSerializeWrapper:
         """Return version and table as GET_ALL_TOPIC_CONFIG and a registration carry them."""
         return TopicConfigSerializeWrapper(
