@@ -18,7 +18,7 @@ from failback.namesrv.config import NamesrvConfig
 from failback.namesrv.kv_config import ORDER_TOPIC_CONFIG, KVConfigManager
 from failback.namesrv.routes import UNIT_FLAG, UNIT_SUB_FLAG, Registration, RouteInfoManager
 from failback.protocol import headers, names
-from failback.protocol.body import Body
+from failback.protocol.body import Body, check_weight
 from failback.protocol.codes import RequestCode, ResponseCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import ConfigError, ProtocolError
@@ -39,6 +39,8 @@ _MOST_FILTER_SERVERS: Final = 64
 MOST_SETTINGS_BYTES: Final = 65_536
 """Most bytes of a request that changes settings."""
 _V3_0_11: Final = 37  # from here on a registration's body holds a list of filter servers
+_MOST_WEIGHT_BYTES: Final = 16 * 1024**2
+"""What a registration in JSON may take in memory, roughly: 16,000 topics."""
 _NO_ROUTE: Final = (
     "No topic route info in name server for the topic: {}"
     "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
@@ -95,6 +97,7 @@ class Processor:
         self, handler: Handler, request: RemotingCommand, channel: Hashable
     ) -> RemotingCommand:
         try:
+            request.check_body()
             return handler(request, channel)
         except (ProtocolError, ConfigError) as error:
             return request.response(ResponseCode.SYSTEM_ERROR, str(error))
@@ -314,6 +317,8 @@ def _registration_body(request: RemotingCommand, compressed: bool) -> RegisterBr
     """Read a registration's body in any of its three forms; an empty one has no topics."""
     if not request.body:
         return RegisterBrokerBody()
+    if not compressed:
+        check_weight(request.body, _MOST_WEIGHT_BYTES)
     if request.version < _V3_0_11:
         return RegisterBrokerBody(TopicConfigSerializeWrapper.from_json(request.body))
     if compressed:

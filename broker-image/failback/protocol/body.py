@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any, Self, cast
+from typing import Any, Final, Self, cast
 
 import msgspec
 
 from failback.protocol import fastjson
+from failback.protocol.errors import ProtocolError
 from failback.protocol.headers import Int32
 
 
@@ -31,8 +32,11 @@ class Body(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
         What Java writes takes the fast way, in C.
 
         Raises:
-            ProtocolError: It is no JSON, or not the JSON of this body: names the member.
+            ProtocolError: It is no JSON, or not the JSON of this body: names the member. Or it
+                has so many small parts that it would take many times its size in memory.
         """
+        if len(data) > _LIGHT_BYTES:
+            check_weight(data, _SLACK_BYTES + _TIMES * len(data))
         if (decode := _decode(cls)) is not None:
             try:
                 return cast(Self, decode(data))
@@ -46,6 +50,21 @@ class Body(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
         return fastjson.read(data, cls)
 
 
+def check_weight(data: bytes | str, most_bytes: int) -> None:
+    """Compare what a document may take in memory, roughly, with a limit.
+
+    Raises:
+        ProtocolError: It may take more.
+    """
+    weight = 2 * len(data)
+    for sign, part_bytes in _PART_BYTES:
+        weight += part_bytes * (
+            data.count(sign) if isinstance(data, str) else data.count(sign.encode())
+        )
+    if weight > most_bytes:
+        raise ProtocolError(f"JSON of {len(data)} bytes with too many small parts")
+
+
 @cache
 def _decode(cls: type[Body]) -> Callable[[bytes | str], Any] | None:
     """Return the decoder in C; it has none for tables whose keys are objects."""
@@ -53,6 +72,14 @@ def _decode(cls: type[Body]) -> Callable[[bytes | str], Any] | None:
         return msgspec.json.Decoder(cls, strict=False).decode
     except TypeError:
         return None
+
+
+_LIGHT_BYTES: Final = 256 * 1024
+"""A body of less is not weighed: whatever it holds, it takes some MiB."""
+_SLACK_BYTES: Final = 16 * 1024**2
+_TIMES: Final = 16
+"""A table of offsets with short names takes ten times its size."""
+_PART_BYTES: Final = (("{", 250), ("[", 80), (",", 60))
 
 
 class MessageQueue(

@@ -198,6 +198,23 @@ PULL_SUBSCRIPTION: Final = 4
 PULL_CLASS_FILTER: Final = 8
 PULL_LITE: Final = 16
 
+MOST_BODY_BYTES: Final = 256 * 1024
+"""Of a request that is not named below: heartbeats, locks, groups, settings."""
+
+BODY_BYTES: Final[dict[int, int]] = {
+    RequestCode.SEND_MESSAGE: 16 * 1024**2,
+    RequestCode.SEND_MESSAGE_V2: 16 * 1024**2,
+    RequestCode.SEND_BATCH_MESSAGE: 16 * 1024**2,
+    RequestCode.SEND_REPLY_MESSAGE: 16 * 1024**2,
+    RequestCode.SEND_REPLY_MESSAGE_V2: 16 * 1024**2,
+    RequestCode.REGISTER_BROKER: 4 * 1024**2,
+}
+"""How long the body of a request may be. It is looked at before the body is decoded.
+
+A message is not decoded: maxMessageSize bounds it. A registration in JSON names 16,000 topics in
+4 MiB; a compressed one is bounded when it is inflated.
+"""
+
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 """Where delayed messages wait; the name is RocketMQ's own (TopicValidator, 4.9.8)."""
 

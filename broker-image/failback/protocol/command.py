@@ -20,7 +20,14 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from failback.protocol import fastjson
-from failback.protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, VERSION, LanguageCode
+from failback.protocol.codes import (
+    BODY_BYTES,
+    FLAG_ONEWAY,
+    FLAG_RESPONSE,
+    MOST_BODY_BYTES,
+    VERSION,
+    LanguageCode,
+)
 from failback.protocol.errors import ProtocolError
 from failback.protocol.frames import (
     PREFIX,
@@ -120,6 +127,19 @@ class RemotingCommand(msgspec.Struct, gc=False):
         """Make a request; who sends it sets ``opaque`` to a number unique on the connection."""
         flag = FLAG_ONEWAY if oneway else 0
         return cls(int(code), flag=flag, ext_fields=_merge(header, ext), body=body)
+
+    def check_body(self) -> None:
+        """Compare the length of a request's body with what its code may have.
+
+        Raises:
+            ProtocolError: It is longer.
+        """
+        limit = BODY_BYTES.get(self.code, MOST_BODY_BYTES)
+        if len(self.body) > limit:
+            size = len(self.body)
+            raise ProtocolError(
+                f"the body has {size} bytes, at most {limit} are taken with code {self.code}"
+            )
 
     def response(
         self,

@@ -329,19 +329,20 @@ def inflate_body(body: bytes, sys_flag: int) -> bytes:
     return inflate(body)
 
 
-def inflate(data: bytes) -> bytes:
-    """Inflate a zlib stream, bounded.
+def inflate(data: bytes, most_bytes: int = MAX_INFLATED_BYTES) -> bytes:
+    """Inflate a zlib stream to ``most_bytes`` at most.
 
     Raises:
         ProtocolError: It is none, it is cut off, or it is a bomb.
     """
     inflater = zlib.decompressobj()
     try:
-        inflated = inflater.decompress(data, MAX_INFLATED_BYTES)
+        inflated = inflater.decompress(data, most_bytes)
     except zlib.error as error:
         raise ProtocolError(f"not a zlib stream: {error}") from error
     if not inflater.eof:
-        raise ProtocolError(f"zlib stream of {len(data)} bytes is cut off or inflates too far")
+        what = "is cut off" if len(inflated) < most_bytes else f"has more than {most_bytes} inside"
+        raise ProtocolError(f"zlib stream of {len(data)} bytes {what}")
     return inflated
 
 

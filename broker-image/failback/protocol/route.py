@@ -209,6 +209,9 @@ class TopicConfigSerializeWrapper(Body):
 
 
 _COUNT: Final = struct.Struct(">i")
+MOST_INFLATED_BYTES: Final = 1024**2
+MOST_TOPICS: Final = 20_000
+"""In the compressed form of a registration."""
 
 
 class RegisterBrokerBody(Body):
@@ -235,9 +238,11 @@ class RegisterBrokerBody(Body):
         Raises:
             ProtocolError: It is no zlib stream, or its parts contradict each other.
         """
-        plain = inflate(data)
+        plain = inflate(data, MOST_INFLATED_BYTES)
         version, position = _take_sized(plain, 0)
         count, position = _take_count(plain, position)
+        if count > MOST_TOPICS:
+            raise ProtocolError(f"registration of {count} topics, at most {MOST_TOPICS} are taken")
         table = {}
         for _ in range(count):
             text, position = _take_sized(plain, position)

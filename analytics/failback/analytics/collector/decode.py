@@ -131,7 +131,7 @@ def _from_parquet(body: bytes, limits: Limits) -> pa.Table:
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_binary(kind)
+    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
 
 
 def _needed(metadata: dict[bytes, bytes], key: str) -> bytes:

@@ -103,10 +103,9 @@ class _Compact:
             return self._byte()
         if kind in (4, 5, 6):
             return self._integer()
-        if kind == 7:
-            return self._skip(8)
-        if kind == 8:
-            return self._skip(self._varint())
+        if kind in (7, 8):  # a float, a text
+            self._skip(8 if kind == 7 else self._varint())
+            return None
         if kind == 12:
             return self.struct(depth + 1)
         raise BadStream(f"the head of a page has a field of type {kind}")

@@ -294,6 +294,7 @@ class RemotingServer:
             self._send(connection, request, answer)
             return
         try:
+            request.check_body()
             outcome = handler(connection, request)
         # One boundary for every processor: an error of one request is answered to its
         # sender and must not reach the other connections.
