@@ -46,6 +46,7 @@ BLANK_MAGIC: Final = 0xCBD43194
 RECORD_FIXED_BYTES: Final = 91  # a V1 record with IPv4 hosts and nothing of variable length
 MAX_TOPIC_BYTES: Final = 127
 MAX_PROPERTIES_BYTES: Final = 32767
+_GZIP_BITS: Final = 16 + zlib.MAX_WBITS
 MAX_INFLATED_BYTES: Final = 64 * 1024 * 1024
 """A compressed body that grows beyond this is refused: 16 times the broker's own limit."""
 
@@ -329,13 +330,13 @@ def inflate_body(body: bytes, sys_flag: int) -> bytes:
     return inflate(body)
 
 
-def inflate(data: bytes, most_bytes: int = MAX_INFLATED_BYTES) -> bytes:
-    """Inflate a zlib stream to ``most_bytes`` at most.
+def inflate(data: bytes, most_bytes: int = MAX_INFLATED_BYTES, *, is_gzip: bool = False) -> bytes:
+    """Inflate a zlib or gzip stream to ``most_bytes`` at most.
 
     Raises:
         ProtocolError: It is none, it is cut off, or it is a bomb.
     """
-    inflater = zlib.decompressobj()
+    inflater = zlib.decompressobj(_GZIP_BITS if is_gzip else zlib.MAX_WBITS)
     try:
         inflated = inflater.decompress(data, most_bytes)
     except zlib.error as error:

@@ -46,6 +46,8 @@ _CLOUD_END: Final = re.compile(
 )
 """A SubAfter of such a client, and its end."""
 _LONGEST_SHOWN: Final = 40
+_MOST_DAMAGED: Final = 1000
+"""In one body. What has more is no trace."""
 _MAX_NUMBER: Final = 1 << 62
 
 
@@ -103,6 +105,9 @@ def decode_body(body: bytes) -> Body:
     damaged: list[Damaged] = []
     seen: dict[tuple[str, str | None, str], int] = {}
     for number, (piece, is_whole) in enumerate(_pieces(body)):
+        if len(damaged) >= _MOST_DAMAGED:
+            damaged.append(Damaged(number, "and all behind it are not read: too many are damaged"))
+            break
         if not is_whole:
             damaged.append(Damaged(number, f"is cut off after {len(piece)} bytes"))
             continue

@@ -22,7 +22,12 @@ _STRING: Final = re.compile(
     r""""([^"\\]*+(?:\\.[^"\\]*+)*+)"|'([^'\\]*+(?:\\.[^'\\]*+)*+)'""", re.DOTALL
 )
 _ESCAPE: Final = re.compile(r"""\\(?:u([0-9A-Fa-f]{4})|x([0-9A-Fa-f]{2})|([0-7btnrvfF"'/\\]))|\\""")
+_RIGHT: Final = r"""\\(?:u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]{2}|[0-7btnrvfF"'/\\])"""
+_RIGHT_STRING: Final = re.compile(
+    rf""""[^"\\]*+(?:{_RIGHT}[^"\\]*+)*+"|'[^'\\]*+(?:{_RIGHT}[^'\\]*+)*+'"""
+)
 _ESCAPED: Final = dict(zip("01234567btnrvfF", "\0\1\2\3\4\5\6\7\b\t\n\r\v\f\f", strict=True))
+_SOME_ESCAPES: Final = re.compile(r"(?:[^\\]*+\\(?:u.{4}|x.{2}|.)){1,1000}+|[^\\]++|\\", re.DOTALL)
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _NUMBER: Final = re.compile(
     r"([+-]?[0-9]++(?:\.[0-9]*+)?(?:[eE][+-]?[0-9]{1,4})?)[LSBFD]?", re.ASCII
@@ -42,6 +47,8 @@ _SETS: Final = frozenset({"Set", "TreeSet"})
 _CLOSING: Final = {"{": "}", "[": "]"}
 
 _INTEGER_KEY: Final = re.compile(r"(?<=[{,])(-?[0-9]+)(?=:)", re.ASCII)
+_PART_CHARACTERS: Final = 64 * 1024
+"""A text is quoted in parts: an object for each of its keys would take many times its size."""
 _BREAK: Final = "\x00"
 """Stands in no JSON."""
 
@@ -107,8 +114,18 @@ class Lexer:
         self.position = match.end()
         return content
 
+    def _pass_string(self) -> None:
+        match = _RIGHT_STRING.match(self.text, self.position)
+        if match is None:
+            self.string()  # says what is wrong with it
+        else:
+            self.position = match.end()
+
     def _unescaped(self, content: str) -> str:
-        content = _ESCAPE.sub(self._escaped, content)
+        # In parts: a substitution keeps an object for each escape until its end.
+        content = "".join(
+            _ESCAPE.sub(self._escaped, part[0]) for part in _SOME_ESCAPES.finditer(content)
+        )
         if _SURROGATE.search(content):  # pairs become what they mean; there is no half alone
             content = content.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         return content
@@ -153,6 +170,9 @@ class Lexer:
             open_brackets = ["{"]
         elif self.opens("["):
             open_brackets = ["["]
+        elif self.peek() in ('"', "'"):
+            self._pass_string()
+            return
         else:
             self.scalar()
             return
@@ -162,7 +182,7 @@ class Lexer:
             self.position = match.end()
             first = self.peek()
             if first in ('"', "'"):
-                self.string()
+                self._pass_string()
                 continue
             self.position += 1
             if first in _CLOSING:
@@ -334,15 +354,37 @@ def with_quoted_keys(data: bytes | str) -> str | None:
     A table of a hundred thousand offsets is ten times as quick to read so.
 
     Returns:
-        The text, or ``None`` where a string holds a backslash: its end is not found so simply.
+        The text, or ``None`` where there is no such key, and where a string holds a backslash: its
+        end is not found so simply.
 
     Raises:
         UnicodeDecodeError: It is no UTF-8.
     """
     text = data if isinstance(data, str) else bytes(data).decode()
-    if "\\" in text or _BREAK in text:
+    if "\\" in text or _BREAK in text or _INTEGER_KEY.search(text) is None:
         return None
-    parts = text.split('"')  # every second one is the content of a string
-    outside = '"'.join(_INTEGER_KEY.split(_BREAK.join(parts[::2])))
-    parts[::2] = outside.split(_BREAK)
-    return '"'.join(parts)
+    parts, start = [], 0
+    while start < len(text):
+        end = _end_of_part(text, start)
+        parts.append(_quoted(text[start:end]))
+        start = end
+    return "".join(parts)
+
+
+def _end_of_part(text: str, start: int) -> int:
+    """Return where a comma outside of strings stands, some way behind ``start``."""
+    end = start + _PART_CHARACTERS
+    while (end := text.find(",", end)) >= 0:
+        if text.count('"', start, end) % 2 == 0:
+            return end
+        if (end := text.find('"', end)) < 0:  # inside a string, which ends here
+            break
+        end += 1
+    return len(text)
+
+
+def _quoted(part: str) -> str:
+    pieces = part.split('"')  # every second one is the content of a string
+    outside = '"'.join(_INTEGER_KEY.split(_BREAK.join(pieces[::2])))
+    pieces[::2] = outside.split(_BREAK)
+    return '"'.join(pieces)

@@ -24,6 +24,7 @@ import msgspec
 from failback.client.admin.admin import AdminClient
 from failback.client.remoting.connection import RemotingClient
 from failback.operator.brokers.backlogs import Backlogs
+from failback.operator.brokers.http_answers import read_bounded
 from failback.operator.brokers.questions import Questions
 from failback.operator.brokers.ranges import Ranges
 from failback.operator.metrics import Metrics
@@ -43,6 +44,7 @@ _SILENT_SECONDS: Final = (10.0, 20.0, 30.0)
 """Until a broker is asked again that gave no answer once, twice, more often."""
 _KEPT_OFFSETS: Final = 8
 _ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
+_MOST_METRICS_BYTES: Final = 4 * 1024**2
 _GAUGE: Final = re.compile(rb"^(rocketmq_slave_[a-z_]+)(?:\{[^}]*\})? (\S+)", re.MULTILINE)
 _NO_STATE: Final[Mapping[str, Any]] = dict.fromkeys(
     ("config", "config_version", "runtime", "end", "end_at", "start", "metrics")
@@ -388,7 +390,7 @@ class Peers:
         try:
             async with self._questions.turn(), self._http.get(f"{target.http}/metrics") as answer:
                 if answer.status == 200:
-                    text = await answer.read()
+                    text = await read_bounded(answer, _MOST_METRICS_BYTES)
                     found = {name.decode(): float(value) for name, value in _GAUGE.findall(text)}
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError):
             found = None

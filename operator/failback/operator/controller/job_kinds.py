@@ -11,6 +11,7 @@ import aiohttp
 
 from failback.kube.asynchronous import Kube
 from failback.kube.errors import ApiError
+from failback.operator.brokers.http_answers import read_bounded
 from failback.operator.controller.cluster_kinds import Dependencies
 from failback.operator.controller.outcome import Outcome
 from failback.operator.controller.passes import Decision
@@ -29,6 +30,7 @@ from failback.operator.render.report_jobs import report_job_name
 
 _PROGRESS_PORT: Final = 8088
 _PROGRESS_SECONDS: Final = 2.0
+_MOST_PROGRESS_BYTES: Final = 1024**2
 _SEED_BITS: Final = 63
 """What the field of the seed holds, and the harness takes."""
 
@@ -176,7 +178,7 @@ async def _progress(
         async with aiohttp.ClientSession(timeout=limit) as session, session.get(url) as answer:
             if answer.status != 200:
                 return None
-            found = json.loads(await answer.text())
+            found = json.loads(await read_bounded(answer, _MOST_PROGRESS_BYTES))
     except (TimeoutError, aiohttp.ClientError, OSError, ValueError):
         return None
     return found if isinstance(found, dict) else None

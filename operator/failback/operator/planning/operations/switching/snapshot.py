@@ -12,8 +12,13 @@ import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+import msgspec
+
 from failback.operator.planning.observed.observed import Object
 from failback.operator.planning.plan.types import SaveSnapshot
+from failback.protocol.body import check_weight
+from failback.protocol.errors import ProtocolError
+from failback.protocol.message import inflate
 
 Table = Mapping[str, Mapping[int, int]]
 
@@ -21,6 +26,9 @@ MAX_BYTES: Final = 900 * 1024
 """An object of the API server ends at 1 MiB, base64 not counted."""
 LABEL: Final = "failback.dev/taken"
 """Annotation that says which snapshot of which switch this is."""
+_MOST_TEXT_BYTES: Final = 16 * 1024**2
+"""What :data:`MAX_BYTES` hold, of half a million queues."""
+_TIMES: Final = 8
 _FIELD: Final = "offsets.json.gz"
 _GZIP: Final = 31  # zlib's window bits for a gzip envelope, which then holds no time
 
@@ -82,15 +90,13 @@ def decode(packed: bytes) -> dict[str, dict[int, int]]:
     """Return the table that :func:`encode` packed.
 
     Raises:
-        ValueError: It is none.
+        ValueError: It is none, or larger than any that is kept.
     """
     try:
-        found: dict[str, dict[str, int]] = json.loads(zlib.decompress(packed, _GZIP))
-        return {
-            key: {int(queue): int(offset) for queue, offset in queues.items()}
-            for key, queues in found.items()
-        }
-    except (zlib.error, AttributeError, TypeError) as error:
+        text = inflate(packed, _MOST_TEXT_BYTES, is_gzip=True)
+        check_weight(text, _MOST_TEXT_BYTES * _TIMES)
+        return msgspec.json.decode(text, type=dict[str, dict[int, int]])
+    except (ProtocolError, msgspec.MsgspecError) as error:
         raise ValueError(f"not an offset table: {error}") from error
 
 

@@ -1,0 +1,80 @@
+"""What a peer sends may cost at most a small multiple of its size in memory: every decoder.
+
+The kernel counts: a child decodes shapes that are generated under a seed, each of them once at the
+longest that its door lets in. `make soak` runs the full counts.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+from typing import Final
+
+import pytest
+
+from tests.support.common.decoders import DECODERS, MIB
+from tests.support.common.samples import SAMPLES
+from tests.support.common.shapes import SHAPES, length_of, spoilt
+from tests.support.processes.peak_memory import peak_memory
+
+pytestmark = [pytest.mark.foreign, pytest.mark.long]
+
+SEED: Final = int(os.environ.get("FAILBACK_SHAPES_SEED", "32"))
+SHAPES_OF_A_RUN: Final = 20_000
+SHAPES_OF_A_SOAK: Final = 100_000
+TEXTS: Final = ("a long text", "a text of escapes", "a text of escapes among letters")
+EXPECTED: Final = ("", "ProtocolError", "ConfigError", "Problem", "ValueError")
+"""What a decoder may say: nothing, or what its door makes an answer of."""
+
+
+def try_shapes(name: str, count: int) -> int:
+    """Decode shapes within the budget; return how many were tried."""
+    decoder = DECODERS[name]
+    chance = random.Random(f"{SEED} {name}")
+    tried = 0
+    with peak_memory(f"tests.support.common.decoders:{name}", SAMPLES.get(name, b"{}")) as child:
+
+        def within_budget(label: str, payload: bytes, length: int) -> None:
+            nonlocal tried
+            tried += 1
+            outcome = child.measure(payload)
+            place = f"shape {tried}, {label}, {length} bytes, seed {SEED}"
+            assert outcome.peak_bytes <= decoder.budget(length), f"{place}: {outcome}"
+            assert outcome.error.partition(":")[0] in EXPECTED, f"{place}: {outcome}"
+
+        for label, make in SHAPES.items():
+            body = make(chance, decoder.longest)
+            within_budget(label, decoder.wrap(body), len(body))
+        labels = sorted(SHAPES)
+        while tried < count:
+            if name in SAMPLES and chance.random() < 0.4:
+                body = spoilt(chance, SAMPLES[name])
+                within_budget("a sample, spoilt", body, len(body))
+                continue
+            label = chance.choice(labels)
+            body = SHAPES[label](chance, length_of(chance, decoder.longest))
+            within_budget(label, decoder.wrap(body), len(body))
+    return tried
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_no_shape_takes_more_than_its_budget(
+    name: str, record_property: Callable[[str, object], None]
+) -> None:
+    record_property("inputs", try_shapes(name, SHAPES_OF_A_RUN // len(DECODERS) + 1))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", DECODERS)
+def test_no_shape_of_very_many_takes_more_than_its_budget(name: str) -> None:
+    assert try_shapes(name, SHAPES_OF_A_SOAK) >= SHAPES_OF_A_SOAK
+
+
+@pytest.mark.parametrize("label", TEXTS)
+@pytest.mark.parametrize("name", ["heartbeat", "registration", "offsets", "any_json"])
+def test_a_long_text_costs_at_most_eight_times_its_size(name: str, label: str) -> None:
+    length = DECODERS[name].longest if name in DECODERS else 4 * MIB
+    body = SHAPES[label](random.Random(SEED), length)
+    with peak_memory(f"tests.support.common.decoders:{name}", b"{}") as child:
+        assert child.measure(body).peak_bytes < 8 * len(body) + MIB
