@@ -37,6 +37,8 @@ _OTHER = {
     "brokerIP1": "127.0.0.2",
     "brokerIP2": "127.0.0.2",
     "failbackBindAddress": "127.0.0.2",
+    "failbackMembers": "127.0.0.1:9",
+    "haMasterAddress": "127.0.0.1:9",
     "deleteWhen": "05",
     "messageDelayLevel": "1s 5s",
     "failbackTimeScale": "0.5",

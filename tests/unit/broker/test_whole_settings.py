@@ -29,10 +29,16 @@ CHOICES = {
     "messageDelayLevel": "1s 5s",
     "namesrvAddr": "127.0.0.1:9",
     "haMasterAddress": "127.0.0.1:9",
+    "failbackMembers": "127.0.0.1:9",
     "failbackTimeScale": "2",
     "failbackDrainSeconds": "2",
 }
-BAD = {"brokerPermission": "9", "namesrvAddr": "http://a:1", "fileReservedTime": "two days"}
+BAD = {
+    "brokerPermission": "9",
+    "failbackMembers": "x",
+    "namesrvAddr": "http://a:1",
+    "fileReservedTime": "two days",
+}
 
 
 def other(key: str, value: str) -> str:
@@ -96,6 +102,7 @@ async def test_every_key_is_changed_whole_or_refused_whole(seen: Seen) -> None:
             assert (key, code, remark) == (key, 0, "")
             assert {name for name in after if after[name] != before[name]} == {key}
             assert (key, seen.stored()[key]) == (key, value)
+            assert BrokerConfig.load(seen.file, {}).to_properties()[key] == value
             continue
         assert (key, code) == (key, 16 if key in REFUSED_AT_ALL else 1)
         assert key in remark

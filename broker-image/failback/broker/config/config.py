@@ -408,6 +408,7 @@ class BrokerConfig:
             elif key in self.unknown:
                 trial.unknown[key] = value
         check_together(trial)
+        trial._check_names(None)
         before, after = self.to_properties(), trial.to_properties()
         changed = {key for key in after if before.get(key) != after[key]}
         refuse_late(self, trial, changed)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from failback.broker.config.config_checks import is_true
-from failback.broker.config.config_keys import NOT_OFFERED, SHOWN_ONLY
+from failback.broker.config.config_keys import NOT_OFFERED, OLD_SPELLINGS, SHOWN_ONLY
 from failback.protocol.words.spelling import nearest
 
 logger = logging.getLogger(__name__)
@@ -35,6 +35,8 @@ def _without_effect(
         if key in NOT_OFFERED:
             if is_true(value):
                 yield key, NOT_OFFERED[key]
+        elif key in OLD_SPELLINGS:
+            yield key, f"a spelling of 4.4: {OLD_SPELLINGS[key]} is as if it was not set"
         elif key not in defaults:
             near = nearest(key, defaults, cutoff=_NEAR)
             yield key, f'did you mean "{near}"?' if near else ""

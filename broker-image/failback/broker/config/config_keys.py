@@ -77,6 +77,12 @@ DANGEROUS: Final = {
     "enableDLegerCommitLog": _MASTERS,
 }
 """Switches with which no broker starts when they are ``true``, and why."""
+OLD_SPELLINGS: Final = {
+    "mapedFileSizeCommitLog": "mappedFileSizeCommitLog",
+    "mapedFileSizeConsumeQueue": "mappedFileSizeConsumeQueue",
+}
+"""Keys of 4.4 that 4.9.8 does not know, and what it has in their place: a store that was made with
+the default is refused with another size."""
 SHOWN_ONLY: Final = frozenset(
     {
         "commercialEnable",
