@@ -14,7 +14,7 @@ from failback.analytics.collector.metrics import FAMILIES as COLLECTOR
 from failback.analytics.dashboard.http.metrics import FAMILIES as DASHBOARD
 from failback.analytics.exporter.families import KNOWN, OURS, SHARED
 from failback.operator.metrics import Metrics
-from failback.protocol.metric_families import BROKER, MAX_SERIES, Family
+from failback.protocol.metric_families import BROKER, MAX_SERIES, NAMESRV, Family
 
 PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "reference" / "metrics.md"
 _HEAD: Final = f"""# Metrics
@@ -26,6 +26,7 @@ have no prefix of ours where others could export them too. Alerts on them have
 | who | where |
 |---|---|
 | our brokers | `http://BROKER:8088/metrics` (`failbackHttpPort`) |
+| our name servers | `http://NAMESRV:PORT/metrics` (`failbackHttpPort` of its file) |
 | operator | `:8080/metrics` |
 | collector | `/metrics` with a token of scope `read`, or `--metrics-port` without |
 | dashboard | `--metrics-port`; in the chart port 8091 of the Service `failback-dashboard` |
@@ -58,6 +59,7 @@ Without the file its age at most and the group's rate stand for it.
 _RUNTIME: Final = "rocketmq_brokeruntime_"
 _TITLES: Final = {
     "broker": "Our brokers",
+    "namesrv": "Our name servers",
     "shared": "The exporter, under the names of the brokers",
     "exporter": "The exporter, beside them",
     "known": "The exporter, under the names of rocketmq-exporter",
@@ -71,6 +73,7 @@ def components() -> dict[str, Sequence[Family]]:
     """Return all families by who exports them."""
     return {
         "broker": BROKER,
+        "namesrv": NAMESRV,
         "shared": SHARED,
         "exporter": OURS,
         "known": KNOWN,

@@ -57,6 +57,8 @@ class Processor:
     kv_config: KVConfigManager
     config: NamesrvConfig
     clock_ms: Callable[[], int]
+    full_tables: int = field(init=False, default=0)
+    """How often something was refused for want of room."""
     _handlers: dict[int, Handler] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -99,6 +101,10 @@ class Processor:
         try:
             request.check_body()
             return handler(request, channel)
+        except names.TableFull as error:
+            self.full_tables += 1
+            logger.warning("request code=%d channel=%s refused: %s", request.code, channel, error)
+            return request.response(ResponseCode.SYSTEM_ERROR, str(error))
         except (ProtocolError, ConfigError) as error:
             return request.response(ResponseCode.SYSTEM_ERROR, str(error))
         except Exception as error:  # our bug, or the disk: this request fails, not the connection

@@ -12,11 +12,12 @@ import time
 from collections.abc import Callable
 from typing import Final, cast
 
-from failback.client.remoting.http_server import HttpServer, Reply
+from failback.client.remoting.http_server import PROMETHEUS, HttpServer, Reply
 from failback.client.remoting.peer_limits import ConnectionCounts, Refusals
 from failback.client.remoting.port_owner import describe_listen_failure
 from failback.namesrv.config import NamesrvConfig
 from failback.namesrv.kv_config import KVConfigManager
+from failback.namesrv.metrics import render
 from failback.namesrv.processor import Processor
 from failback.namesrv.routes import BROKER_EXPIRY_MS, RouteInfoManager
 from failback.protocol.command import RemotingCommand
@@ -184,7 +185,7 @@ class NameServer:
         server = await self._listen(config.bind_address, self.port)
         self.port = server.sockets[0].getsockname()[1]
         scan = asyncio.create_task(self._scan(), name="scan not active brokers")
-        health = HttpServer({"/livez": _livez, "/readyz": self._readyz})
+        health = HttpServer({"/livez": _livez, "/readyz": self._readyz, "/metrics": self._metrics})
         try:
             if config.http_port:
                 await self._listen_for_probes(health, config.http_address, config.http_port)
@@ -229,6 +230,19 @@ class NameServer:
         except OSError as error:
             reason = describe_listen_failure(host, port, error)
             raise ConfigError("failbackHttpPort", reason) from error
+
+    def _metrics(self, _method: str) -> Reply:
+        refused = {
+            CONNECTIONS: self.refusals.counts[CONNECTIONS],
+            "tables": self.processor.full_tables,
+        }
+        text = render(
+            connections=self.counts.total,
+            brokers=len(self.routes.live_brokers()),
+            topics=len(self.routes.all_topics()),
+            refused=refused,
+        )
+        return Reply(200, text, PROMETHEUS)
 
     def _readyz(self, _method: str) -> Reply:
         """Answer 200 while requests are served."""

@@ -226,3 +226,19 @@ BROKER: Final = (
     HELD_PULLS,
 )
 """What our broker exports itself."""
+
+NAMESRV_CONNECTIONS: Final = Family(
+    "failback_namesrv_connections", "gauge", (), "Open connections of brokers, clients and tools."
+)
+NAMESRV_BROKERS: Final = Family(
+    "failback_namesrv_brokers", "gauge", (), "Addresses of brokers that are registered."
+)
+NAMESRV_TOPICS: Final = Family("failback_namesrv_topics", "gauge", (), "Topics that have a route.")
+NAMESRV_REFUSED: Final = Family(
+    "failback_namesrv_refused_total",
+    "counter",
+    ("bound",),
+    "What peers were refused because a bound was reached: connections, tables.",
+)
+NAMESRV: Final = (NAMESRV_CONNECTIONS, NAMESRV_BROKERS, NAMESRV_TOPICS, NAMESRV_REFUSED)
+"""What our name server exports itself."""

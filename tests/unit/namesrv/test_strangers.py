@@ -10,11 +10,13 @@ import pytest
 from failback.client.log_lines import LineFormatter
 from failback.namesrv.config import NamesrvConfig
 from failback.namesrv.kv_config import KVConfigManager
+from failback.namesrv.metrics import render
 from failback.namesrv.processor import Processor
 from failback.namesrv.routes import RouteInfoManager
 from failback.protocol import headers
 from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand
+from failback.protocol.metric_families import NAMESRV
 from failback.protocol.route import (
     DataVersion,
     RegisterBrokerBody,
@@ -166,3 +168,19 @@ def test_unknown_keys_have_room_for_so_many(lab: Lab) -> None:
         lab.ask(RequestCode.UPDATE_NAMESRV_CONFIG, body=f"mine{number}=1".encode())
     shown = lab.processor.config.to_text().splitlines()
     assert len([line for line in shown if line.startswith("mine")]) == 64
+
+
+def test_what_was_refused_is_counted(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, brokers=1)
+    for number in range(3):
+        lab.register(broker_addr=f"10.0.0.{number}:1")
+    assert lab.processor.full_tables == 2
+    text = render(connections=4, brokers=1, topics=0, refused={"tables": 2}).decode()
+    shown = dict(line.split(" ") for line in text.splitlines() if not line.startswith("#"))
+    assert shown == {
+        "failback_namesrv_connections": "4.0",
+        "failback_namesrv_brokers": "1.0",
+        "failback_namesrv_topics": "0.0",
+        'failback_namesrv_refused_total{bound="tables"}': "2.0",
+    }
+    assert {each.name for each in NAMESRV} == {name.partition("{")[0] for name in shown}

@@ -108,6 +108,7 @@ class BrokerController:
         self.outer = BrokerOuterApi(
             self.client, config.name_servers, timeout_ms=self._scale.ms(3000)
         )
+        self.members = Members(lambda: config.members)
         self.slave_synchronize = SlaveSynchronize(
             self.outer,
             self.topics,
@@ -116,6 +117,7 @@ class BrokerController:
             self.delay_offsets,
             own_address=identity.address,
             is_guarded=lambda: config.failback_guard_slave_offsets,
+            members=self.members,
             log_end=lambda: self.store.max_physical_offset,
             deletions_heard=lambda: self.log_news.deletions,
         )
@@ -126,7 +128,6 @@ class BrokerController:
             scale=self._scale,
             synchronise=self._synchronise,
         )
-        self.members = Members(lambda: config.members)
         self.hand_back = HandBack(
             self.outer,
             self.offsets,

@@ -55,8 +55,8 @@ class HeldPull(Generic[RequestT]):
 class PullRequestHoldService(Generic[RequestT]):
     """The held pulls of one broker.
 
-    ``run_again`` processes a request without holding it; ``most`` and ``most_of_one`` tell how many
-    are held in all and of one connection.
+    ``run_again`` processes a request without holding it; ``bounds`` tells how many are held in all
+    and of one connection.
     """
 
     def __init__(
@@ -64,15 +64,14 @@ class PullRequestHoldService(Generic[RequestT]):
         max_offset_of: Callable[[str, int], int],
         run_again: Callable[[HeldPull[RequestT]], None],
         *,
-        most: Callable[[], int] = lambda: MOST_HELD,
-        most_of_one: Callable[[], int] = lambda: MOST_HELD,
+        bounds: Callable[[], tuple[int, int]] = lambda: (MOST_HELD, MOST_HELD),
     ) -> None:
         self._max_offset_of = max_offset_of
         self._run_again = run_again
         self._queues: dict[tuple[str, int], list[HeldPull[RequestT]]] = {}
         self._of_connection: dict[Hashable, set[HeldPull[RequestT]]] = {}
         self._woken: list[HeldPull[RequestT]] = []
-        self._most, self._most_of_one = most, most_of_one
+        self._bounds = bounds
         self._count = 0
 
     def __len__(self) -> int:
@@ -85,7 +84,8 @@ class PullRequestHoldService(Generic[RequestT]):
             TooManyHeld: There is no room for it; it is not held.
         """
         of_one = self._of_connection.setdefault(pull.connection, set())
-        if self._count >= self._most() or len(of_one) >= self._most_of_one():
+        most, most_of_one = self._bounds()
+        if self._count >= most or len(of_one) >= most_of_one:
             if not of_one:
                 del self._of_connection[pull.connection]
             raise TooManyHeld(f"{len(of_one)} pulls of this client are held, {self._count} in all")

@@ -117,8 +117,10 @@ class PullProcessor:
         self.hold: PullRequestHoldService[Pull] = PullRequestHoldService(
             store.max_queue_offset,
             self._run_again,
-            most=lambda: config.failback_max_held_pulls,
-            most_of_one=lambda: config.failback_max_held_pulls_per_connection,
+            bounds=lambda: (
+                config.failback_max_held_pulls,
+                config.failback_max_held_pulls_per_connection,
+            ),
         )
 
     def register_hot_path(self, server: RemotingServer) -> None:
@@ -306,9 +308,9 @@ class PullProcessor:
 
     def _hold(self, pull: Pull, subscription: Subscription) -> None:
         header = pull.header
-        timeout_ms: float = min(
-            header.suspend_timeout_millis, self._config.failback_max_suspend_millis
-        )
+        timeout_ms: float = header.suspend_timeout_millis
+        if timeout_ms > self._config.failback_max_suspend_millis:
+            timeout_ms = self._config.failback_max_suspend_millis
         if not self._config.long_polling_enable:
             timeout_ms = self._config.time_scale.ms(self._config.short_polling_time_mills)
         held = HeldPull(
