@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
+from failback.broker.messaging.delayed import append_copy
 from failback.broker.messaging.send_rules import FORBIDDEN_TOPICS
 from failback.broker.messaging.transactions.check import TransactionCheck
+from failback.broker.store.log.results import Appended
+from failback.broker.store.message_store import MessageStore
 from failback.protocol.codes import PUT_ASIDE_TOPIC, SCHEDULE_TOPIC, RequestCode, ResponseCode
 from failback.protocol.headers import ConsumerSendMsgBackRequestHeader
 from failback.protocol.message import (
@@ -16,6 +19,7 @@ from failback.protocol.message import (
     PUT_ASIDE_FOR,
     PUT_ASIDE_OFFSET,
     PUT_ASIDE_REASON,
+    MessageExt,
 )
 from failback.protocol.route import SubscriptionGroupConfig, TopicConfig
 from tests.support.brokers.broker_lab import BrokerLab, broker_lab
@@ -240,3 +244,24 @@ async def test_a_damaged_half_message_and_odd_ends_hold_up_no_check(tmp_path: Pa
         assert [message.body for message in stored(lab, GIVEN_UP)] == [b"full"]
         (note,) = stored(lab, PUT_ASIDE_TOPIC)
         assert note.properties[PUT_ASIDE_OFFSET] == str(damaged)
+
+
+async def test_a_fault_of_ours_at_one_message_holds_up_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with broker_lab(tmp_path) as lab:
+        set_up(lab)
+        offsets = [put_waiting(lab, b"odd", waiting(TOPIC, 2)), put_waiting(lab, b"2", "")]
+        put_waiting(lab, b"good", waiting(TOPIC))
+
+        def fails(store: MessageStore, message: MessageExt, **fields: Any) -> Appended:
+            if message.body == b"odd":
+                raise KeyError(message.topic)
+            return append_copy(store, message, **fields)
+
+        monkeypatch.setattr("failback.broker.messaging.delivery.append_copy", fails)
+        await Deliveries(lab).after(1_000)
+        assert [message.body for message in stored(lab)] == [b"good"]
+        notes = [message.properties for message in stored(lab, PUT_ASIDE_TOPIC)]
+        assert [note[PUT_ASIDE_OFFSET] for note in notes] == [str(offset) for offset in offsets]
+        assert "internal error" in notes[0][PUT_ASIDE_REASON]

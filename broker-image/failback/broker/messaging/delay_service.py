@@ -93,7 +93,11 @@ class DelayService:
     def _deliver_level(self, level: int, delay_ms: float) -> tuple[int | None, int]:
         """Append what is due; return the new offset, None without messages, and how many."""
         offset = self._within(level, self.delay_offsets.table.get(level, 0))
-        entries = self.store.entries(SCHEDULE_TOPIC, level - 1, offset, MOST_PER_TURN)
+        try:
+            entries = self.store.entries(SCHEDULE_TOPIC, level - 1, offset, MOST_PER_TURN)
+        except OSError as error:
+            logger.error("delay level %d can't be read at %d: %s", level, offset, error)
+            return None, 0
         if not entries:
             return None, 0
         now, delivered = self.clock_ms(), 0
@@ -102,30 +106,42 @@ class DelayService:
             if now < due_ms <= now + delay_ms:
                 break
             try:
-                self._deliver(physical_offset)
-            except StoreError as error:
+                self._deliver_or_keep(physical_offset, level, offset)
+            except (StoreError, OSError) as error:
                 logger.error("delay level %d stays at %d: %s", level, offset, error)
                 break
             delivered += 1
             offset += 1
         return offset, delivered
 
-    def _deliver(self, physical_offset: int) -> None:
+    def _deliver_or_keep(self, physical_offset: int, level: int, offset: int) -> None:
         """Append the copy; what can't be one is put aside, and what waits behind it goes on.
 
         Raises:
-            StoreError: The store takes nothing now.
+            StoreError, OSError: The store takes nothing now.
         """
+        try:
+            self._deliver(physical_offset, level, offset)
+        except (StoreError, OSError):
+            raise
+        # A fault of ours, at one message: neither the broker nor the level may end there.
+        except Exception:
+            logger.exception("delayed message at physical offset %d", physical_offset)
+            reason = "an internal error, which the log of the broker has"
+            self.delivery.put_aside.keep(None, physical_offset, reason)
+
+    def _deliver(self, physical_offset: int, level: int, offset: int) -> None:
         message, keep = stored_message(self.store, physical_offset), self.delivery.put_aside.keep
-        if message is None:
+        place = (SCHEDULE_TOPIC, level - 1, offset)
+        if message is None or (message.topic, message.queue_id, message.queue_offset) != place:
             keep(None, physical_offset, "its record is damaged")
             return
-        place = real_place(message)
-        if place is None:
+        target = real_place(message)
+        if target is None:
             topic = message.properties.get(REAL_TOPIC, "")
             keep(message, physical_offset, "it names no topic and queue", topic)
             return
-        self.delivery.deliver(message, *place, message.properties)
+        self.delivery.deliver(message, *target, message.properties)
 
     def _within(self, level: int, offset: int) -> int:
         low = self.store.min_queue_offset(SCHEDULE_TOPIC, level - 1)

@@ -105,7 +105,7 @@ class PutAside:
     def _topic(self, name: str) -> None:
         try:
             self.topics.create_in_send_back(name, 1, PERM_READ | PERM_WRITE)
-        except ProtocolError as error:
+        except (ProtocolError, OSError) as error:
             logger.error("messages are put aside in %s, which can't be a topic: %s", name, error)
 
 

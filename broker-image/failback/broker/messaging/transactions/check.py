@@ -117,12 +117,12 @@ class TransactionCheck:
         try:
             while offset < end:
                 if not ops.is_ended(offset):
-                    verdict = self._judge(offset, ops, half_start, began)
+                    verdict = self._judge_or_keep(offset, ops, half_start, began)
                     if verdict is None:
                         break
                     asked += verdict
                 offset += 1
-        except StoreError as error:
+        except (StoreError, OSError) as error:
             logger.error("transaction check stays at %d: %s", offset, error)
         if offset != half_start:
             try:  # what was put back must be in the log before the offset can be persisted
@@ -152,6 +152,19 @@ class TransactionCheck:
                 ops.ended[half_offset] = ops.next_offset
             ops.next_offset += 1
         return bool(entries)
+
+    def _judge_or_keep(self, offset: int, ops: Ops, half_start: int, began: int) -> int | None:
+        """As :meth:`_judge`; a half message at which that fails is put aside."""
+        try:
+            return self._judge(offset, ops, half_start, began)
+        except (StoreError, OSError):
+            raise
+        # A fault of ours, at one message: the check must not end there every time.
+        except Exception:
+            logger.exception("half message at queue offset %d", offset)
+            place = self.store.physical_offset_of(TRANS_HALF_TOPIC, HALF_QUEUE, offset)
+            self.halves.put_aside(place)
+            return 0
 
     def _judge(self, offset: int, ops: Ops, half_start: int, began: int) -> int | None:
         """Return 1 when a producer was asked, 0 when the message is passed, ``None`` to stop."""
