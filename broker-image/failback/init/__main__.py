@@ -35,8 +35,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     match request:
         case arguments.Kill():
             return commands.kill(request, directory)
-        case arguments.Hold(by):
-            return commands.hold(by, directory)
+        case arguments.Hold(by, until):
+            return commands.hold(by, directory, until)
+        case arguments.Renew(seconds):
+            return commands.renew(seconds, directory)
         case arguments.Release():
             return commands.release(directory)
         case arguments.Status(as_json):

@@ -9,16 +9,22 @@ from typing import Final, NamedTuple
 USAGE: Final = """\
 usage: failback-init -- COMMAND [ARGUMENT...]
            run COMMAND as a child: reap, forward signals, end with its exit code (128+n: signal n)
-       failback-init kill SIGNAL [--expect PID:STARTTIME] [--hold] [--by TEXT]
+       failback-init kill SIGNAL [--expect PID:STARTTIME] [--hold] [--until SECONDS] [--by TEXT]
            signal exactly that child; --hold first writes the hold file
-       failback-init hold [--by TEXT]      keep the child down: it is not started again
+       failback-init hold [--until SECONDS] [--by TEXT]
+           keep the child down: it is not started again
+       failback-init renew SECONDS         let a hold or a stop end so many seconds from now
        failback-init release               let it start again
        failback-init status [--json]       the child, the hold, and how earlier ones died
        failback-init --version | --help
 
+--until: a hold, or a stop by SIGSTOP, ends by itself after so many seconds, unless it is renewed.
 The run directory is FAILBACK_RUN_DIR, /run/failback if that is not set.
 Exit codes: 0 done, 1 there is no such child, 2 wrong usage, 4 refused, 126 and 127 as in a shell.
 """
+
+
+_MOST_SECONDS: Final = 86_400
 
 
 class UsageError(Exception):
@@ -41,10 +47,17 @@ class Kill(NamedTuple):
     expect: Expected | None
     hold: bool
     by: str
+    until: float | None = None
+    """Seconds after which a hold or a stop ends by itself."""
 
 
 class Hold(NamedTuple):
     by: str
+    until: float | None = None
+
+
+class Renew(NamedTuple):
+    seconds: float
 
 
 class Release(NamedTuple):
@@ -61,7 +74,7 @@ class Show(NamedTuple):
     what: str
 
 
-Request = Run | Kill | Hold | Release | Status | Show
+Request = Run | Kill | Hold | Renew | Release | Status | Show
 
 
 def parse(words: Sequence[str]) -> Request:
@@ -84,6 +97,7 @@ def parse(words: Sequence[str]) -> Request:
     readers: dict[str, Callable[[list[str]], Request]] = {
         "kill": _kill,
         "hold": _hold,
+        "renew": _renew,
         "release": _release,
         "status": _status,
     }
@@ -115,17 +129,39 @@ def expected(word: str) -> Expected:
 
 
 def _kill(words: list[str]) -> Kill:
-    options, flags, rest = _options(words, valued=("--expect", "--by"), flags=("--hold",))
+    valued = ("--expect", "--by", "--until")
+    options, flags, rest = _options(words, valued=valued, flags=("--hold",))
     if len(rest) != 1:
         raise UsageError("kill takes one signal")
     expect = expected(options["--expect"]) if "--expect" in options else None
-    return Kill(signal_number(rest[0]), expect, "--hold" in flags, options.get("--by", ""))
+    by, until = options.get("--by", ""), _until(options)
+    return Kill(signal_number(rest[0]), expect, "--hold" in flags, by, until)
 
 
 def _hold(words: list[str]) -> Hold:
-    options, _, rest = _options(words, valued=("--by",))
+    options, _, rest = _options(words, valued=("--by", "--until"))
     _nothing("hold", rest)
-    return Hold(options.get("--by", ""))
+    return Hold(options.get("--by", ""), _until(options))
+
+
+def _renew(words: list[str]) -> Renew:
+    if len(words) != 1:
+        raise UsageError("renew takes a number of seconds")
+    return Renew(_seconds("renew", words[0]))
+
+
+def _until(options: dict[str, str]) -> float | None:
+    return _seconds("--until", options["--until"]) if "--until" in options else None
+
+
+def _seconds(what: str, word: str) -> float:
+    try:
+        seconds = float(word)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= _MOST_SECONDS:
+        raise UsageError(f"{what} takes seconds, above 0 and at most {_MOST_SECONDS}, not {word!r}")
+    return seconds
 
 
 def _release(words: list[str]) -> Release:

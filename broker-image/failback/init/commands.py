@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from typing import Final
 
@@ -28,7 +29,9 @@ def kill(request: Kill, directory: RunDirectory) -> int:
         return _fail(NO_SUCH_CHILD, f"process {child.pid} has ended")
     try:
         if request.hold:
-            directory.hold(request.by or "failback-init kill")
+            directory.hold(request.by or "failback-init kill", request.until)
+        if request.signum == signal.SIGSTOP and request.until is not None:
+            directory.pause(child, request.until)
         directory.signal_sent(child, request.signum, {"by": request.by or "failback-init kill"})
     except OSError as error:  # a death whose cause is nowhere would be taken for another's
         return _fail(REFUSED, f"{directory.path}: {error.strerror}; no signal was sent")
@@ -70,13 +73,22 @@ def _refusal(record: Record, child: Identity, expect: Expected | None) -> str | 
     return None
 
 
-def hold(by: str, directory: RunDirectory) -> int:
-    """Keep the child down from its next end on. Safe to repeat."""
+def hold(by: str, directory: RunDirectory, until: float | None = None) -> int:
+    """Keep the child down from its next end on, at most ``until`` seconds. Safe to repeat."""
     try:
-        directory.hold(by)
+        directory.hold(by, until)
     except OSError as error:
         return _fail(NO_SUCH_CHILD, f"{directory.path}: {error.strerror}")
     return DONE
+
+
+def renew(seconds: float, directory: RunDirectory) -> int:
+    """Let a hold and a stop that end by themselves last ``seconds`` from now."""
+    try:
+        found = directory.renew(seconds)
+    except OSError as error:
+        return _fail(NO_SUCH_CHILD, f"{directory.path}: {error.strerror}")
+    return DONE if found else _fail(NO_SUCH_CHILD, "there is nothing to renew")
 
 
 def release(directory: RunDirectory) -> int:

@@ -1,7 +1,8 @@
 """The run directory: what an init tells those who come through exec, and what they tell it.
 
     child.json      the child that runs, with its init; written before the child becomes the command
-    hold            while it exists no child is started; holds JSON: by whom, when
+    hold            while it exists no child is started; holds JSON: by whom, when, until when
+    pause           of a stopped child: which one, and when it is to be continued
     signals.jsonl   signals on their way to the child, each written before it was sent
     stops.jsonl     the child was stopped or continued, as its parent saw it
     deaths.jsonl    how children ended: wait status, and which recorded signal fits it
@@ -12,6 +13,7 @@ The directory outlives the container (an emptyDir), so a record is read after th
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -33,6 +35,7 @@ class RunDirectory:
         self.path = path
         self.hold_file = os.path.join(path, "hold")
         self._child_file = os.path.join(path, "child.json")
+        self._pause_file = os.path.join(path, "pause")
         self._lock: int | None = None
 
     @classmethod
@@ -71,16 +74,42 @@ class RunDirectory:
     # --- the hold ----------------------------------------------------------------------------
 
     def held(self) -> bool:
-        return os.path.exists(self.hold_file)
+        """Whether there is a hold whose time is not over. One without a limit never ends."""
+        return os.path.exists(self.hold_file) and not _is_over(self._read(self.hold_file) or {})
 
     def hold_record(self) -> Record | None:
         """Return who holds; an empty record for a hold file that is no JSON of ours."""
         return (self._read(self.hold_file) or {}) if self.held() else None
 
-    def hold(self, by: str) -> None:
-        """Keep the child down from now on. A second hold changes nothing."""
+    def hold(self, by: str, seconds: float | None = None) -> None:
+        """Keep the child down from now on, at most ``seconds``. A second hold changes nothing."""
         if not self.held():
-            self._write(self.hold_file, {"by": by, **Stamp.now()._asdict()})
+            self._write(self.hold_file, {"by": by, **Stamp.now()._asdict(), **_until(seconds)})
+
+    def pause(self, process: Identity, seconds: float) -> None:
+        """Let a stop of ``process`` end after ``seconds``. Called before it is stopped."""
+        now = Stamp.now()._asdict()
+        self._write(self._pause_file, {**process._asdict(), **now, **_until(seconds)})
+
+    def pause_is_over(self, process: Identity) -> bool:
+        """Whether ``process`` was stopped for a time that is over now."""
+        record = self._read(self._pause_file) or {}
+        return (record.get("pid"), record.get("ticks")) == process and _is_over(record)
+
+    def end_pause(self) -> None:
+        """Forget a pause: its process runs again."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._pause_file)
+
+    def renew(self, seconds: float) -> bool:
+        """Let a hold and a pause that have a limit end after ``seconds``; tell whether any has."""
+        found = False
+        for file in (self.hold_file, self._pause_file):
+            record = self._read(file)
+            if record is not None and "until_mono_ns" in record and not _is_over(record):
+                self._write(file, {**record, **Stamp.now()._asdict(), **_until(seconds)})
+                found = True
+        return found
 
     def release(self) -> bool:
         """End the hold; tell whether there was one."""
@@ -162,3 +191,18 @@ class RunDirectory:
         except (FileNotFoundError, json.JSONDecodeError, UnicodeDecodeError):
             return None
         return found if isinstance(found, dict) else None
+
+
+def _until(seconds: float | None) -> Record:
+    if seconds is None:
+        return {}
+    return {"until_mono_ns": Stamp.now().mono_ns + round(seconds * 1e9)}
+
+
+def _is_over(record: Record) -> bool:
+    """Whether the time of a record is over. The clock begins anew with the machine."""
+    until, since = record.get("until_mono_ns"), record.get("mono_ns")
+    if not isinstance(until, int):
+        return False
+    now = Stamp.now().mono_ns
+    return now >= until or (isinstance(since, int) and now < since)

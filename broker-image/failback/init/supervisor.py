@@ -33,6 +33,7 @@ FORWARDED: Final = frozenset(
 )
 _AWAITED: Final = FORWARDED | {signal.SIGCHLD}
 _HOLD_POLL_SECONDS: Final = 0.1
+_PAUSE_POLL_SECONDS: Final = 0.5
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
 _IGNORED_BY_PYTHON: Final = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTTOU)
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
@@ -60,6 +61,7 @@ class Supervisor:
         self._records = directory if refusal is None else None
         if refusal is not None:
             _say(f"no kill, hold or death records: {refusal}")
+        self._is_stopped = False
         self._pid1 = os.getpid() == 1
         self._prctl = None if self._pid1 else _Prctl()
 
@@ -161,7 +163,11 @@ class Supervisor:
     def _watch(self) -> int:
         """Forward and reap until the child has ended; return its wait status."""
         while True:
-            info = signal.sigwaitinfo(_AWAITED)
+            seconds = _PAUSE_POLL_SECONDS if self._is_stopped else None
+            info = _next_signal(seconds)
+            if info is None:
+                self._end_pause()
+                continue
             if info.si_signo in FORWARDED:
                 self._forward(info)
             wstatus = self._reap()
@@ -173,6 +179,19 @@ class Supervisor:
         by = {"by": "forwarded", "from_pid": info.si_pid, "from_uid": info.si_uid}
         self._note(lambda records: records.signal_sent(self._child, info.si_signo, by))
         os.kill(self._child.pid, info.si_signo)
+
+    def _end_pause(self) -> None:
+        """Continue a child whose stop was to last until now: whoever stopped it may be gone."""
+        try:
+            is_over = self._records is not None and self._records.pause_is_over(self._child)
+        except OSError as error:
+            _say(f"pause: {error.strerror}")
+            return
+        if is_over:
+            _say("the time of the stop is over: the command is continued")
+            by = {"by": "failback-init: the stop's time was over"}
+            self._note(lambda records: records.signal_sent(self._child, signal.SIGCONT, by))
+            os.kill(self._child.pid, signal.SIGCONT)
 
     def _reap(self) -> int | None:
         """Take the status of all that changed; return the child's own if it has ended."""
@@ -192,6 +211,9 @@ class Supervisor:
     def _changed(self, wstatus: int, seen: Stamp) -> bool:
         """Keep what became of the child; tell whether it has ended."""
         if os.WIFSTOPPED(wstatus) or os.WIFCONTINUED(wstatus):
+            self._is_stopped = os.WIFSTOPPED(wstatus)
+            if not self._is_stopped:
+                self._note(lambda records: records.end_pause())
             self._note(lambda records: records.stopped(self._child, wstatus, seen))
             return False
         self._note(
@@ -208,6 +230,13 @@ class Supervisor:
                 os.kill(pid, signal.SIGKILL)  # not reaped, so the pid is still its own
             for pid in left:
                 os.waitpid(pid, 0)  # its children come to us and are in the next round
+
+
+def _next_signal(seconds: float | None) -> signal.struct_siginfo | None:
+    """Wait for a signal of ours; ``None`` after ``seconds`` without one."""
+    if seconds is None:
+        return signal.sigwaitinfo(_AWAITED)
+    return signal.sigtimedwait(_AWAITED, seconds)
 
 
 class _Prctl:

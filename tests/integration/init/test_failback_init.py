@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -202,6 +203,50 @@ def test_a_hold_lets_a_running_child_live(lab: InitLab) -> None:
     assert lab.status()["hold"]["by"] == "a"
     assert lab.call("kill", "TERM").returncode == 0
     assert ended(process) == 143
+
+
+def test_a_hold_ends_by_itself_unless_it_is_renewed(lab: InitLab) -> None:
+    lab.run_dir.mkdir()
+    assert lab.call("hold", "--until", "600").returncode == 0
+    assert lab.call("renew", "1.5").returncode == 0
+    process = lab.start("echo", "ran")
+    assert ended(process) == 0
+    assert "held by" in process.stderr.read() if process.stderr else ""
+    assert lab.status()["held"] is False
+    assert lab.call("renew", "600").returncode == 1, "what is over is not renewed"
+
+
+def test_a_stop_ends_by_itself(lab: InitLab) -> None:
+    lab.start(*SLEEP)
+    lab.child()
+    assert lab.call("kill", "STOP", "--until", "600").returncode == 0
+    wait_until(lambda: lab.child()["state"] == "T", "the child stands still")
+    assert lab.call("renew", "1").returncode == 0
+    wait_until(lambda: lab.child()["state"] != "T", "the child runs on")
+    assert [each["event"] for each in lab.status()["stops"]] == ["stopped", "continued"]
+    assert lab.call("renew", "600").returncode == 1
+
+
+def test_a_stop_without_a_limit_stays_also_after_one_with_a_limit(lab: InitLab) -> None:
+    lab.start(*SLEEP)
+    lab.child()
+    assert lab.call("kill", "STOP", "--until", "1").returncode == 0
+    assert lab.call("kill", "CONT").returncode == 0
+    wait_until(lambda: len(lab.status()["stops"]) == 2, "the child runs on")
+    assert lab.call("kill", "STOP").returncode == 0
+    wait_until(lambda: lab.child()["state"] == "T", "the child stands still")
+    time.sleep(2)
+    assert lab.child()["state"] == "T"
+
+
+def test_no_signal_is_sent_that_could_not_be_recorded(lab: InitLab) -> None:
+    lab.start(*SLEEP)
+    lab.child()
+    (lab.run_dir / "signals.jsonl").mkdir()
+    refused = lab.call("kill", "9")
+    assert refused.returncode == 4
+    assert "no signal was sent" in refused.stderr
+    assert lab.child()["state"] == "S"
 
 
 def test_orphans_are_reaped_while_the_child_runs(lab: InitLab) -> None:

@@ -92,6 +92,11 @@ class Containers:
     def hold(self, pod: Pod, by: str) -> None:
         self._run(pod, f"hold {pod['metadata']['name']}", keeper_of(pod).hold(by))
 
+    def renew(self, pod: Pod) -> None:
+        """Let a hold and a stop that end by themselves last on."""
+        if words := keeper_of(pod).renew():
+            self._run(pod, f"renew {pod['metadata']['name']}", words)
+
     def release(self, pod: Pod) -> None:
         self._run(pod, f"release {pod['metadata']['name']}", keeper_of(pod).release())
 

@@ -8,11 +8,12 @@ records lie on a volume of the pod.
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Mapping
 from typing import Any, Final
 
 from failback.chaos.cluster.view import Stamp
-from failback.chaos.targets.kube.inside import Child, Death, Inside
+from failback.chaos.targets.kube.inside import LIMIT_SECONDS, Child, Death, Inside
 
 COMMAND: Final = "failback-init"
 _SENDER: Final = "failback-chaos"
@@ -40,7 +41,10 @@ class InitKeeper:
             raise ValueError(f"no status of an init: {error}") from error
 
     def kill(self, signum: int, pid: int, ticks: int) -> list[str]:
-        return [COMMAND, "kill", str(signum), "--expect", f"{pid}:{ticks}", "--by", _SENDER]
+        words = [COMMAND, "kill", str(signum), "--expect", f"{pid}:{ticks}", "--by", _SENDER]
+        if signum == signal.SIGSTOP:
+            words += ["--until", str(LIMIT_SECONDS)]
+        return words
 
     def read_receipt(self, answer: bytes) -> tuple[Stamp, Stamp]:
         said = _object(answer)
@@ -50,7 +54,10 @@ class InitKeeper:
             raise ValueError(f"no receipt of an init: {error}") from error
 
     def hold(self, by: str) -> list[str]:
-        return [COMMAND, "hold", "--by", by]
+        return [COMMAND, "hold", "--by", by, "--until", str(LIMIT_SECONDS)]
+
+    def renew(self) -> list[str]:
+        return [COMMAND, "renew", str(LIMIT_SECONDS)]
 
     def release(self) -> list[str]:
         return [COMMAND, "release"]

@@ -14,6 +14,8 @@ from typing import Final, Protocol
 
 from failback.chaos.cluster.view import DeathRecord, ProcessState, Stamp
 
+LIMIT_SECONDS: Final = 120
+"""How long a hold or a stop lasts where nobody renews it."""
 _DEAD_STATES: Final = "ZXx"
 _STOPPED_STATES: Final = "Tt"
 
@@ -83,6 +85,10 @@ class Keeper(Protocol):
 
     def hold(self, by: str) -> Sequence[str]:
         """Keep the broker down from its next end on. Safe to repeat."""
+
+    def renew(self) -> Sequence[str]:
+        """Let a hold and a stop last :data:`LIMIT_SECONDS` from now; empty where none ends by
+        itself."""
 
     def release(self) -> Sequence[str]:
         """Let it start again. Safe to repeat."""

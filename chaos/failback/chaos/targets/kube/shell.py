@@ -65,6 +65,10 @@ class ShellKeeper:
     def hold(self, by: str) -> list[str]:
         return _words(_HOLD, HOLD_FILE, by)
 
+    def renew(self) -> list[str]:
+        """Nothing: no process of these images would end a hold or a stop."""
+        return []
+
     def release(self) -> list[str]:
         return _words(_RELEASE, HOLD_FILE)
 

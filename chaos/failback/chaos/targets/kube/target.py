@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import signal
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -56,6 +57,7 @@ from failback.chaos.targets.kube.members import (
     platform_state,
     with_hold,
 )
+from failback.chaos.targets.kube.renewal import Renewal
 
 DOMAIN_VARIABLE: Final = "FAILBACK_CLUSTER_DOMAIN"
 DEFAULT_STORE: Final = "/home/rocketmq/store"
@@ -85,8 +87,10 @@ class KubernetesTarget:
         self._lookers = ThreadPoolExecutor(_AT_ONCE, "look")
         self._deaths = DeathBook()
         self._lock = threading.Lock()
+        self._renewal = Renewal(self._renew)
 
     def close(self) -> None:
+        self._renewal.close()
         self._lookers.shutdown(cancel_futures=True)
         self.api.close()
 
@@ -210,7 +214,12 @@ class KubernetesTarget:
         found = (str(pod["metadata"]["uid"]), container_id(pod))
         if found != (victim.uid, victim.container):
             raise TargetError(what, "the chosen process is REPLACED", {"found": list(found)})
-        return self._containers.kill(pod, victim, signum)
+        receipt = self._containers.kill(pod, victim, signum)
+        if signum == signal.SIGSTOP:
+            self._renewal.add(victim.pod)
+        elif signum == signal.SIGCONT:
+            self._renewal.drop(victim.pod)
+        return receipt
 
     def await_gone(self, victim: ProcessIdentity, deadline: Deadline) -> DeathRecord:
         """The record of the death inside, read once the container was started again; else, and
@@ -245,11 +254,13 @@ class KubernetesTarget:
         pod = self.api.pod(member.pod)
         if pod is not None and is_running(pod):
             self._containers.hold(pod, undo)
+            self._renewal.add(member.pod)
             return
         self._annotate_hold(member.pod, on=True)
 
     def release(self, member: Member) -> None:
         """Both kinds of hold away. A container that is being started again is waited for."""
+        self._renewal.drop(member.pod)
         self._annotate_hold(member.pod, on=False)
         deadline = Deadline.after(_RELEASE_SECONDS)
         while (pod := self.api.pod(member.pod)) is not None:
@@ -260,6 +271,11 @@ class KubernetesTarget:
                 state = platform_state(pod)
                 raise TargetError(f"release {member.pod}", f"its container is {state}")
             time.sleep(_LOOK_SECONDS)
+
+    def _renew(self, pod: str) -> None:
+        found = self.api.pod(pod)
+        if found is not None and is_running(found):
+            self._containers.renew(found)
 
     def stop(self, member: Member, grace_seconds: float) -> StopReceipt:
         """Delete the pod with its grace; the container's end tells whether it was enough."""

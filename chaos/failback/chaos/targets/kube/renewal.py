@@ -1,0 +1,52 @@
+"""Keeps holds and stops of brokers alive while the harness is: else they end by themselves.
+
+A harness outside of the cluster may be gone for good, and nobody there heals what it left.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from failback.chaos.errors import TargetError
+
+logger = logging.getLogger(__name__)
+
+RENEW_SECONDS: Final = 30.0
+
+
+class Renewal:
+    """The pods to renew, from a thread that begins with the first."""
+
+    def __init__(self, renew: Callable[[str], None], seconds: float = RENEW_SECONDS) -> None:
+        """``renew`` gets a pod's name; it may raise :class:`TargetError`."""
+        self._renew = renew
+        self._seconds = seconds
+        self._pods: set[str] = set()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def add(self, pod: str) -> None:
+        self._pods.add(pod)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="renew-holds", daemon=True)
+            self._thread.start()
+
+    def drop(self, pod: str) -> None:
+        self._pods.discard(pod)
+
+    def close(self) -> None:
+        """End the thread: what is held ends by itself, as when this process is killed."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _work(self) -> None:
+        while not self._stop.wait(self._seconds):
+            for pod in sorted(self._pods):
+                try:
+                    self._renew(pod)
+                except TargetError as error:  # its container may be between two starts
+                    logger.debug("not renewed: %s", error)
