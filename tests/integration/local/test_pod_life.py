@@ -110,6 +110,29 @@ async def test_a_held_pod_stays_down_until_released(tmp_path: Path) -> None:
         await until(lambda: pod.ready, "ready again, without a back-off")
 
 
+async def test_a_hold_and_a_stop_end_by_themselves(tmp_path: Path) -> None:
+    root = new_root(tmp_path)
+    async with running(pod_spec(root, shell("sleep 60")), root, 3600) as (pod, _):
+        await until(lambda: pod.ready, "ready")
+        first = pod.identity
+        assert first is not None
+        pod.limit(600)
+        os.kill(first.pid, signal.SIGSTOP)
+        await until(lambda: state_of(first) == "T", "stopped")
+        pod.limit(0.2)
+        await until(lambda: state_of(first) != "T", "running on")
+        pod.hold("undo-7")
+        os.kill(first.pid, signal.SIGKILL)
+        await until(lambda: pod.state == "Held", "held")
+        pod.limit(0.2)
+        await until(lambda: pod.ready, "started again")
+
+
+def state_of(process: Identity) -> str:
+    """Return the kernel's letter for a process."""
+    return Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
 async def test_a_hold_file_removed_by_hand_releases_and_survives_a_new_pod(tmp_path: Path) -> None:
     root = new_root(tmp_path)
     first = Pod(pod_spec(root, shell("sleep 60")), root, Seen())

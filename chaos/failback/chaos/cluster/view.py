@@ -13,6 +13,9 @@ MASTER: Final = "master"
 SLAVE: Final = "slave"
 Role = Literal["master", "slave"]
 
+LIMIT_SECONDS: Final = 120
+"""How long a hold or a stop of a broker lasts where the harness does not renew it."""
+
 
 class Stamp(NamedTuple):
     """One instant on both clocks of the harness host, in nanoseconds."""

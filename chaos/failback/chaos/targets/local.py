@@ -6,9 +6,11 @@ runtime, which is the brokers' parent. The package of the runtime is not importe
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
+import signal
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,9 +20,11 @@ from typing import Any, Final, Literal
 from failback.chaos.cluster import processes
 from failback.chaos.cluster.broker_facts import ask_broker, ask_nameservers, boot_ms_of, conflicts
 from failback.chaos.cluster.clock import now
+from failback.chaos.cluster.renewal import Renewal
 from failback.chaos.cluster.target import Deadline, FileStat, Injection
 from failback.chaos.cluster.unix_socket import exchange
 from failback.chaos.cluster.view import (
+    LIMIT_SECONDS,
     ClusterView,
     DeathRecord,
     LogLine,
@@ -87,13 +91,15 @@ class LocalTarget:
     def __init__(self, control: ControlSocket, cluster: str) -> None:
         self._control = control
         self._cluster = cluster
+        self._renewal = Renewal(self._limit)
 
     @property
     def control_path(self) -> Path:
         return self._control.path
 
     def close(self) -> None:
-        """Nothing is kept open: every call has its own connection."""
+        """Every call has its own connection; only what is held is no longer renewed."""
+        self._renewal.close()
 
     # --- looking ---------------------------------------------------------------------------------
 
@@ -173,7 +179,22 @@ class LocalTarget:
     # --- acting ----------------------------------------------------------------------------------
 
     def signal(self, victim: ProcessIdentity, signum: int) -> SignalReceipt:
-        return processes.send_signal(victim.pid, victim.ticks, signum)
+        if signum == signal.SIGSTOP:
+            self._limit(victim.pod)
+            self._renewal.add(victim.pod)
+        receipt = processes.send_signal(victim.pid, victim.ticks, signum)
+        if signum == signal.SIGCONT:
+            self._unlimit(victim.pod)
+        return receipt
+
+    def _limit(self, pod: str) -> None:
+        """Let the runtime end a hold and a stop, should this process not ask again."""
+        self._control.call("limit", pod=pod, seconds=LIMIT_SECONDS)
+
+    def _unlimit(self, pod: str) -> None:
+        self._renewal.drop(pod)
+        with contextlib.suppress(TargetError):  # without a runtime there is no timer either
+            self._control.call("limit", pod=pod, seconds=0)
 
     def await_gone(self, victim: ProcessIdentity, deadline: Deadline) -> DeathRecord:
         if not processes.await_exit(victim.pid, victim.ticks, deadline.left()):
@@ -204,8 +225,11 @@ class LocalTarget:
 
     def hold(self, member: Member, undo: str) -> None:
         self._control.call("hold", pod=member.pod, undo=undo)
+        self._limit(member.pod)
+        self._renewal.add(member.pod)
 
     def release(self, member: Member) -> None:
+        self._unlimit(member.pod)
         self._control.call("release", pod=member.pod)
 
     def stop(self, member: Member, grace_seconds: float) -> StopReceipt:

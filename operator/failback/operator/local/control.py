@@ -4,6 +4,7 @@
     {"cmd": "status"}                              status of every custom resource, progress
     {"cmd": "hold", "pod": P, "undo": ID}          do not start P again until release
     {"cmd": "release", "pod": P}
+    {"cmd": "limit", "pod": P, "seconds": S}       end a hold of P, and a SIGSTOP, in S s; 0: never
     {"cmd": "stop", "pod": P, "grace_seconds": S}  SIGTERM, grace, SIGKILL; it stays down
     {"cmd": "start", "pod": P}
     {"cmd": "deaths", "since": N}                  wait statuses with a number above N

@@ -94,6 +94,8 @@ class Pod:
         self._woken = asyncio.Event()
         self._first_back_off_seconds = first_back_off_seconds
         self._back_off = BackOff(first_back_off_seconds)
+        self._limit: asyncio.TimerHandle | None = None
+        """When a hold and a stop end by themselves."""
         self._log_start = 0
         self._started_ns = 0
 
@@ -145,6 +147,23 @@ class Pod:
         """From now on do not start the container again. Survives this runtime."""
         self._root.run_dir(self.spec.name).mkdir(parents=True, exist_ok=True)
         write_json(self._root.hold_file(self.spec.name), {"undo": undo})
+
+    def limit(self, seconds: float) -> None:
+        """Let a hold, and a stop by SIGSTOP, end in ``seconds``; 0: not by themselves.
+
+        Who made them asks again before that, as long as it lives.
+        """
+        if self._limit is not None:
+            self._limit.cancel()
+            self._limit = None
+        if seconds > 0:
+            self._limit = asyncio.get_running_loop().call_later(seconds, self._end_by_itself)
+
+    def _end_by_itself(self) -> None:
+        self._limit = None
+        self.release()
+        if self._child is not None:
+            self._child.signal(signal.SIGCONT)
 
     def release(self) -> None:
         """Undo :meth:`hold`; a container that is down starts at once."""

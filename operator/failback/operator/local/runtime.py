@@ -269,6 +269,7 @@ class LocalRuntime:
             "status": self._on_status,
             "hold": self._on_hold,
             "release": self._on_release,
+            "limit": self._on_limit,
             "stop": self._on_stop,
             "start": self._on_start,
             "deaths": self._on_deaths,
@@ -296,6 +297,10 @@ class LocalRuntime:
 
     async def _on_release(self, request: Mapping[str, Any]) -> dict[str, Any]:
         self._pod(request).release()
+        return {}
+
+    async def _on_limit(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        self._pod(request).limit(float(request.get("seconds", 0)))
         return {}
 
     async def _on_stop(self, request: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,8 +12,8 @@ import signal
 from collections.abc import Mapping
 from typing import Any, Final
 
-from failback.chaos.cluster.view import Stamp
-from failback.chaos.targets.kube.inside import LIMIT_SECONDS, Child, Death, Inside
+from failback.chaos.cluster.view import LIMIT_SECONDS, Stamp
+from failback.chaos.targets.kube.inside import Child, Death, Inside
 
 COMMAND: Final = "failback-init"
 _SENDER: Final = "failback-chaos"

@@ -14,8 +14,6 @@ from typing import Final, Protocol
 
 from failback.chaos.cluster.view import DeathRecord, ProcessState, Stamp
 
-LIMIT_SECONDS: Final = 120
-"""How long a hold or a stop lasts where nobody renews it."""
 _DEAD_STATES: Final = "ZXx"
 _STOPPED_STATES: Final = "Tt"
 
@@ -87,7 +85,7 @@ class Keeper(Protocol):
         """Keep the broker down from its next end on. Safe to repeat."""
 
     def renew(self) -> Sequence[str]:
-        """Let a hold and a stop last :data:`LIMIT_SECONDS` from now; empty where none ends by
+        """Let a hold and a stop last as long as a new one from now; empty where none ends by
         itself."""
 
     def release(self) -> Sequence[str]:

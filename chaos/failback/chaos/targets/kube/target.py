@@ -20,6 +20,7 @@ from typing import Any, Final, Literal
 
 from failback.chaos.cluster.broker_facts import ask_broker, ask_nameservers, boot_ms_of, conflicts
 from failback.chaos.cluster.clock import now
+from failback.chaos.cluster.renewal import Renewal
 from failback.chaos.cluster.target import Deadline, FileStat, Injection
 from failback.chaos.cluster.view import (
     ClusterView,
@@ -57,7 +58,6 @@ from failback.chaos.targets.kube.members import (
     platform_state,
     with_hold,
 )
-from failback.chaos.targets.kube.renewal import Renewal
 
 DOMAIN_VARIABLE: Final = "FAILBACK_CLUSTER_DOMAIN"
 DEFAULT_STORE: Final = "/home/rocketmq/store"
