@@ -44,6 +44,34 @@ def test_a_run_of_a_lake_has_the_same_story(run: Path, capsys: pytest.CaptureFix
     assert "has no rows of run nobody" in capsys.readouterr().err
 
 
+@pytest.mark.foreign
+@pytest.mark.parametrize(
+    ("looked_at", "end", "safe", "named"),
+    [
+        (10**12, 3, 2, ["5 lies 2 beyond the end 3"]),
+        (10**12, 5, 5, []),
+        (0, 3, 5, []),  # the queue may have grown since
+    ],
+)
+def test_an_offset_beyond_every_end_that_a_run_saw_is_named_and_not_recommended(
+    looked_at: int,
+    end: int,
+    safe: int,
+    named: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    builder, _ = CASES["c2"]()
+    builder.rows.pop("broker_queue_sample", None)
+    builder.queue_sample(looked_at, end)
+    run = builder.write(tmp_path / "c2")
+    assert main(["explain-offset", "g", "T", "0", "--run", str(run), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["safe_offset"] == safe
+    assert [each for each in found["outside"] if each.startswith("5 ")] == named
+    assert found["command"].endswith(f"--offset {safe}")
+
+
 def test_a_folder_of_several_runs_says_which_there_are(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -19,6 +19,7 @@ from failback.analytics.analysis.counting.partials.commits import TAKEN_RESULTS
 from failback.analytics.lake.lake import Lake
 from failback.analytics.run.history import DOWN_KINDS, GroupQueue, History, row_id
 from failback.client.admin.offset_places import ANSWER, MASTER_FILE, MASTER_TABLE, SLAVE_TABLE
+from failback.client.admin.queue_span import Span
 
 Row = Mapping[str, Any]
 
@@ -62,6 +63,8 @@ class Lineage:
     was not finished, and repeats least."""
     unseen: tuple[str, ...]
     """Places of the chain that the run recorded nothing of."""
+    outside: tuple[str, ...] = ()
+    """Offsets beyond every end that the queue had, in words; the furthest first."""
 
 
 def lineage(history: History, lake: Lake, queue: GroupQueue, t: int) -> Lineage:
@@ -73,7 +76,7 @@ def lineage(history: History, lake: Lake, queue: GroupQueue, t: int) -> Lineage:
     ]
     found.sort(key=lambda step: (step.t, step.row))
     steps = _with_answers(found, _answers(history, lake, queue, t))
-    known = [s.offset for s in _since_reset(steps) if s.offset is not None and s.place != ANSWER]
+    known = [s for s in _since_reset(steps) if s.offset is not None and s.place != ANSWER]
     fallen = [step for step in steps if step.fell]
     answers = [step for step in fallen if step.place == ANSWER]
     return Lineage(
@@ -81,9 +84,26 @@ def lineage(history: History, lake: Lake, queue: GroupQueue, t: int) -> Lineage:
         t=t,
         steps=tuple(steps),
         fell_at=max(answers or fallen, key=lambda step: (step.fell, step.t), default=None),
-        safe_offset=max(known, default=None),
+        safe_offset=_safe(history, queue, known),
         unseen=tuple(place for place in PLACES if not any(s.place == place for s in steps)),
+        outside=_outside(history, queue, steps),
     )
+
+
+def _safe(history: History, queue: GroupQueue, known: Sequence[Step]) -> int | None:
+    """The furthest that the queue had; where none is within it, its end."""
+    ends = [(step.offset or 0, history.end_of(queue.queue, step.t)) for step in known]
+    within = [offset for offset, end in ends if end is None or offset <= end]
+    return max(within or (end for _, end in ends if end is not None), default=None)
+
+
+def _outside(history: History, queue: GroupQueue, steps: Sequence[Step]) -> tuple[str, ...]:
+    found = {
+        (step.offset, Span(0, end).outside(step.offset))
+        for step in steps
+        if step.offset is not None and (end := history.end_of(queue.queue, step.t)) is not None
+    }
+    return tuple(said for _, said in sorted(found, reverse=True) if said)
 
 
 def known_queues(history: History) -> set[GroupQueue]:

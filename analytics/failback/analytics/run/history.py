@@ -155,6 +155,20 @@ class History:
     binc_unknown: int = 0
     unknown_names: Counter[str] = field(default_factory=Counter)
     """Rows whose ``table.column`` says something that this version does not know."""
+    _ends: dict[Queue, tuple[int, int]] = field(init=False, default_factory=dict)
+    """When each queue was looked at last, and the furthest end that was seen."""
+
+    def __post_init__(self) -> None:
+        for row in self.queue_samples:
+            queue = Queue(row["broker"], row["ptopic"], row["qid"])
+            last, end = self._ends.get(queue, (row["t"], row["max"]))
+            self._ends[queue] = (max(last, row["t"]), max(end, row["max"]))
+
+    def end_of(self, queue: Queue, t: int) -> int | None:
+        """The furthest end of a queue, if it was looked at since ``t``: no offset of then is
+        beyond it that has a message."""
+        last, end = self._ends.get(queue, (_UNKNOWN_TIME, 0))
+        return end if last >= t else None
 
     def events_of(self, queue: Queue) -> QueueEvents:
         return self.events.get(queue, NO_EVENTS)

@@ -207,6 +207,7 @@ def _document(found: Lineage, source: str) -> dict[str, Any]:
         "safe_offset": found.safe_offset,
         "command": reset_command(key.grp, key.ptopic, key.broker, key.qid, found.safe_offset),
         "unseen": list(found.unseen),
+        "outside": list(found.outside),
     }
 
 

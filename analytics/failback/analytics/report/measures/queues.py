@@ -66,16 +66,20 @@ def _empty_queue(key: GroupQueue) -> Row:
 
 def _offsets_now(figures: Figures, key: GroupQueue) -> Row:
     """What the brokers' tables hold at the end, and an offset that loses and repeats nothing."""
-    samples = figures.analysis.history.samples
-    master, slave = None, None
-    for (queue, source, bid), found in samples.items():
+    history = figures.analysis.history
+    master, slave, at = None, None, 0
+    for (queue, source, bid), found in history.samples.items():
         if queue == key and source == "code43" and found:
+            at = max(at, found[-1].t)
             if bid == 0:
                 master = found[-1].off
             else:
                 slave = found[-1].off if slave is None else max(slave, found[-1].off)
     taken = max((off for _, off in figures.analysis.progress.taken.get(key, ())), default=None)
     known = [value for value in (master, slave, taken) if value is not None]
+    end = history.end_of(key.queue, at)
+    if end is not None and known:  # no message is beyond it
+        known = [value for value in known if value <= end] or [end]
     return {
         "master_offset": master,
         "slave_offset": slave,
