@@ -19,7 +19,7 @@ from failback.broker.metadata.topics import (
 )
 from failback.broker.monitoring.statistics import BrokerStatistics
 from failback.broker.monitoring.stats_items import StatsItems
-from failback.broker.processors.consumers.progress import GroupProgress
+from failback.broker.processors.consumers.progress import GroupProgress, Walk
 from failback.broker.processors.registry import handles
 from failback.broker.remoting.connection import BrokerConnection
 from failback.broker.remoting.server import Answer
@@ -72,19 +72,20 @@ class InspectionProcessor:
         return request.response(ResponseCode.SUCCESS, body=KVTable(self.runtime_table()).to_json())
 
     @handles(RequestCode.GET_TOPIC_STATS_INFO, GetTopicStatsInfoRequestHeader)
-    def topic_stats(
+    async def topic_stats(
         self, header: GetTopicStatsInfoRequestHeader, request: RemotingCommand
-    ) -> Answer:
+    ) -> RemotingCommand:
         """Answer range and age of every queue of a topic."""
         topic = header.topic
         config = self.topics.get(topic)
         if config is None:
             return request.response(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
-        table = {
-            self._queue(topic, queue_id): self._topic_offset(topic, queue_id)
-            for queue_id in range(min(config.write_queue_nums, MOST_LISTED_QUEUES))
-        }
-        return request.response(ResponseCode.SUCCESS, body=TopicStatsTable(table).to_json())
+        table, walk = {}, Walk()
+        for queue_id in range(min(config.write_queue_nums, MOST_LISTED_QUEUES)):
+            await walk.step()
+            table[self._queue(topic, queue_id)] = self._topic_offset(topic, queue_id)
+        body = await walk.written(TopicStatsTable(table))
+        return request.response(ResponseCode.SUCCESS, body=body)
 
     def _topic_offset(self, topic: str, queue_id: int) -> TopicOffset:
         low = max(0, self.store.min_queue_offset(topic, queue_id))
@@ -125,9 +126,9 @@ class InspectionProcessor:
         return request.response(ResponseCode.SUCCESS, body=answer.to_json())
 
     @handles(RequestCode.GET_CONSUME_STATS, GetConsumeStatsRequestHeader)
-    def consume_stats(
+    async def consume_stats(
         self, header: GetConsumeStatsRequestHeader, request: RemotingCommand
-    ) -> Answer:
+    ) -> RemotingCommand:
         """Answer where a group stands on every queue it reads.
 
         Without a topic: all topics on which it has offsets, less those that its members, if any
@@ -137,14 +138,15 @@ class InspectionProcessor:
         topics = {header.topic} if header.topic else self.offsets.topics_of(group)
         online = self.consumers.groups.get(group)
         table: dict[MessageQueue, OffsetWrapper] = {}
-        tps = 0.0
+        tps, walk = 0.0, Walk()
         for topic in sorted(topics):
             config = self.topics.get(topic)
             if config is None or (online is not None and topic not in online.subscriptions):
                 continue
-            table.update(self.progress.of(group, topic, config.read_queue_nums))
+            table.update(await self.progress.of(group, topic, config.read_queue_nums, walk))
             tps += self.statistics.group_rate(topic, group)
-        return request.response(ResponseCode.SUCCESS, body=ConsumeStats(table, tps).to_json())
+        body = await walk.written(ConsumeStats(table, tps))
+        return request.response(ResponseCode.SUCCESS, body=body)
 
     @handles(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, QueryTopicConsumeByWhoRequestHeader)
     def groups_of_topic(

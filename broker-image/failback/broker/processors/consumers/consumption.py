@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from failback.broker.clients.client_manager import ConsumerManager
 from failback.broker.config.identity import BrokerIdentity
@@ -16,7 +17,7 @@ from failback.broker.metadata.groups import SubscriptionGroupManager
 from failback.broker.metadata.offsets.consumer_offset_manager import ConsumerOffsetManager
 from failback.broker.metadata.topics import MOST_LISTED_QUEUES, TopicConfigManager
 from failback.broker.monitoring.statistics import BrokerStatistics
-from failback.broker.processors.consumers.progress import GroupProgress
+from failback.broker.processors.consumers.progress import GroupProgress, Walk
 from failback.broker.processors.registry import handles
 from failback.broker.remoting.connection import BrokerConnection
 from failback.broker.remoting.server import Answer
@@ -38,6 +39,9 @@ from failback.protocol.stats import (
     QueueTimeSpan,
 )
 
+MOST_ENTRIES: Final = 10_000
+"""Of a queue in one answer; it tells where the queue ends, so the next ones can be asked for."""
+
 
 @dataclass(slots=True)
 class ConsumptionProcessor:
@@ -55,19 +59,19 @@ class ConsumptionProcessor:
     progress: GroupProgress
 
     @handles(RequestCode.QUERY_CONSUME_TIME_SPAN, QueryConsumeTimeSpanRequestHeader)
-    def time_spans(
+    async def time_spans(
         self, header: QueryConsumeTimeSpanRequestHeader, request: RemotingCommand
-    ) -> Answer:
+    ) -> RemotingCommand:
         """Answer how old the messages of a topic are, and how late a group is with each queue."""
         config = self.topics.get(header.topic)
         if config is None:
             remark = f"topic[{header.topic}] not exist"
             return request.response(ResponseCode.TOPIC_NOT_EXIST, remark)
-        spans = [
-            self._time_span(header.topic, header.group, queue_id)
-            for queue_id in range(min(config.write_queue_nums, MOST_LISTED_QUEUES))
-        ]
-        body = QueryConsumeTimeSpanBody(spans).to_json()
+        spans, walk = [], Walk()
+        for queue_id in range(min(config.write_queue_nums, MOST_LISTED_QUEUES)):
+            await walk.step()
+            spans.append(self._time_span(header.topic, header.group, queue_id))
+        body = await walk.written(QueryConsumeTimeSpanBody(spans))
         return request.response(ResponseCode.SUCCESS, body=body)
 
     def _time_span(self, topic: str, group: str, queue_id: int) -> QueueTimeSpan:
@@ -91,24 +95,26 @@ class ConsumptionProcessor:
         )
 
     @handles(RequestCode.GET_BROKER_CONSUME_STATS, GetBrokerConsumeStatsRequestHeader)
-    def all_consume_stats(
+    async def all_consume_stats(
         self, header: GetBrokerConsumeStatsRequestHeader, request: RemotingCommand
-    ) -> Answer:
+    ) -> RemotingCommand:
         """Answer the progress of all groups of this broker, or only that on ordered topics."""
         listed: list[dict[str, list[ConsumeStats]]] = []
-        total = 0
+        total, walk = 0, Walk()
         for group in sorted(self.groups.table):
-            stats = self._consume_stats(group, only_ordered=header.is_order)
+            stats = await self._consume_stats(group, walk, only_ordered=header.is_order)
             listed.append({group: stats})
             total += sum(
                 queue.broker_offset - queue.consumer_offset
                 for of_topic in stats
                 for queue in of_topic.offset_table.values()
             )
-        body = ConsumeStatsList(listed, self.identity.address, total).to_json()
+        body = await walk.written(ConsumeStatsList(listed, self.identity.address, total))
         return request.response(ResponseCode.SUCCESS, body=body)
 
-    def _consume_stats(self, group: str, *, only_ordered: bool) -> list[ConsumeStats]:
+    async def _consume_stats(
+        self, group: str, walk: Walk, *, only_ordered: bool
+    ) -> list[ConsumeStats]:
         stats = []
         for topic in sorted(self.offsets.topics_of(group)):
             config = self.topics.get(topic)
@@ -116,7 +122,7 @@ class ConsumptionProcessor:
                 continue
             if self.consumers.subscribes_elsewhere(group, topic):
                 continue
-            table = self.progress.of(group, topic, config.write_queue_nums)
+            table = await self.progress.of(group, topic, config.write_queue_nums, walk)
             stats.append(ConsumeStats(table, self.statistics.group_rate(topic, group)))
         return stats
 
@@ -124,12 +130,14 @@ class ConsumptionProcessor:
     def consume_queue(
         self, header: QueryConsumeQueueRequestHeader, request: RemotingCommand
     ) -> Answer:
-        """Answer entries of a queue as its files hold them."""
+        """Answer entries of a queue as its files hold them, at most MOST_ENTRIES."""
         topic, queue_id = header.topic, header.queue_id
         if not self.store.has_queue(topic, queue_id):
             remark = f"{queue_id}@{topic} is not exist!"
             return request.response(ResponseCode.SYSTEM_ERROR, remark)
-        entries = self.store.entries(topic, queue_id, header.index, max(0, header.count))
+        entries = self.store.entries(
+            topic, queue_id, header.index, min(max(0, header.count), MOST_ENTRIES)
+        )
         if not entries and not self._holds(topic, queue_id, header.index):
             remark = f"Index {header.index} of {queue_id}@{topic} is not exist!"
             return request.response(ResponseCode.SUCCESS, remark)
