@@ -75,11 +75,19 @@ def broker_conf() -> str:
             "",
             "A Failback broker reads the keys of RocketMQ 4.9 and its own, which begin with"
             " `failback`. Keys that",
-            "it does not know are kept and shown. `failback broker -p` prints what a file gives."
-            " Intervals are",
-            "milliseconds, sizes are bytes, unless the sentence says otherwise. *Changed* says when"
+            "it does not know are kept and shown; what has no effect is listed in one line at the"
+            " start. The file is",
+            "read as java.util.Properties reads it, a text in UTF-8 as such. `failback broker -p`"
+            " prints what a file gives.",
+            "What is refused, and what Apache's broker makes of it, is in"
+            " [compatibility](../compatibility.md#where-we-differ-from-apache-497-on-purpose).",
+            "",
+            "Intervals are"
+            " milliseconds, sizes are bytes, unless the sentence says otherwise. *Changed* says when"
             " a new value counts:",
-            "*live* at once (`failback admin updateBrokerConfig`), *restart* at the next start.",
+            "*live* at once (`failback admin updateBrokerConfig`), *restart* at the next start. What"
+            " a running broker",
+            "can't take up is refused, with everything that was asked beside it.",
             "",
             _MADE,
             "",

@@ -22,7 +22,11 @@ from typing import Any, Final
 from failback.broker.config.config_checks import check_together, refuse_dangerous, refuse_late
 from failback.broker.config.config_file import in_one_line, present_copy, without_effect
 from failback.broker.config.config_text import means_default, parse, to_text
-from failback.broker.config.local_address import address_to_bind, first_local_address
+from failback.broker.config.local_address import (
+    address_to_bind,
+    first_local_address,
+    is_everywhere,
+)
 from failback.broker.config.time_scale import TimeScale
 from failback.client.remoting.addresses import addresses_of
 from failback.protocol.calls import write_properties
@@ -269,6 +273,9 @@ class BrokerConfig:
         config.lines = read.lines
         for remark in read.remarks:
             logger.warning("%s: %s", file, remark)
+        for key in ("brokerIP1", "brokerIP2"):
+            if is_everywhere(getattr(config, _FIELDS[key])):
+                logger.warning("%s: %s is told to others, who reach nobody by 0.0.0.0", file, key)
         defaults = {key: to_text(declared.default) for key, declared in _BY_KEY.items()}
         defaults["haListenPort"] = to_text(config.ha_listen_port)
         if ignored := without_effect(read.values, config.to_properties(), defaults):

@@ -71,6 +71,10 @@ def refuse_dangerous(given: Mapping[str, str], file: Path | None = None) -> None
     if "," in given.get("storePathCommitLog", ""):
         problem = f"must be one folder, is {given['storePathCommitLog']!r}"
         raise ConfigError("storePathCommitLog", problem, file=file)
+    for key in ("storePathRootDir", "storePathCommitLog"):
+        if re.search(r"\s#", given.get(key, "")):
+            problem = f"is {given[key]!r}: a comment needs a line of its own"
+            raise ConfigError(key, problem, file=file)
     if given.get("readOnlyCommitLogStorePaths", "").strip():
         problem = "this broker reads one folder only, so that messages would be missing"
         raise ConfigError("readOnlyCommitLogStorePaths", problem, file=file)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from failback.broker.config.config_checks import is_true
@@ -38,12 +38,17 @@ def _without_effect(
         elif key in OLD_SPELLINGS:
             yield key, f"a spelling of 4.4: {OLD_SPELLINGS[key]} is as if it was not set"
         elif key not in defaults:
-            near = nearest(key, defaults, cutoff=_NEAR)
-            yield key, f'did you mean "{near}"?' if near else ""
+            yield key, f'did you mean "{near}"?' if (near := _meant(key, defaults)) else ""
         elif not value.strip() and settings[key] == defaults[key] != "":
             yield key, "it is empty"
         elif key in SHOWN_ONLY and value.strip() != defaults[key]:
             yield key, ""
+
+
+def _meant(key: str, known: Iterable[str]) -> str:
+    """Return the key that ``key`` was meant to be; empty where none is near."""
+    by_case = {each.casefold(): each for each in known}
+    return by_case.get(key.strip().casefold()) or nearest(key, by_case.values(), cutoff=_NEAR)
 
 
 def in_one_line(keys: Mapping[str, str], lines: Mapping[str, int]) -> str:

@@ -18,6 +18,11 @@ def first_local_address() -> str:
         return str(probe.getsockname()[0])
 
 
+def is_everywhere(address: str) -> bool:
+    """Tell whether an address stands for all of a machine: nobody can be reached by it."""
+    return address.strip("[]") in (EVERYWHERE, "::")
+
+
 def address_to_bind(announced: str) -> str:
     """Return where to listen for whoever is told ``announced``: there, or on all addresses.
 
