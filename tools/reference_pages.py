@@ -82,11 +82,10 @@ def broker_conf() -> str:
             "What is refused, and what Apache's broker makes of it, is in"
             " [compatibility](../compatibility.md#where-we-differ-from-apache-497-on-purpose).",
             "",
-            "Intervals are"
-            " milliseconds, sizes are bytes, unless the sentence says otherwise. *Changed* says when"
-            " a new value counts:",
-            "*live* at once (`failback admin updateBrokerConfig`), *restart* at the next start. What"
-            " a running broker",
+            "Intervals are milliseconds, sizes are bytes, unless the sentence says otherwise."
+            " *Changed* says when a new value counts:",
+            "*live* at once (`failback admin updateBrokerConfig`), *restart* at the next start."
+            " What a running broker",
             "can't take up is refused, with everything that was asked beside it.",
             "",
             _MADE,
