@@ -217,9 +217,8 @@ async def test_a_port_bounds_what_anybody_may_have_of_it(name: str, tmp_path: Pa
         assert await answers(port, path)
         for line in (b"X: " + b"y" * 16_000 + b"\r\n", b"Z" * 16_000, b"a\r\n" * 5_000):
             await _endless_head(port, line)
-        for half in (b"", b"G", b"GET / HTTP/1.1\r\nHost: a\r\n", b"\r\n"):
-            await _half_a_head(port, half)
-        await _dripping_head(port)
+        halves = (b"", b"G", b"GET / HTTP/1.1\r\nHost: a\r\n", b"\r\n")
+        await asyncio.gather(_dripping_head(port), *(_half_a_head(port, half) for half in halves))
         await _many_connections(port)
         assert await answers(port, path), "everybody else is served"
 

@@ -18,6 +18,7 @@ from failback.protocol.headers import (
     Header,
     PullMessageRequestHeader,
     SendMessageRequestHeaderV2,
+    UnregisterClientRequestHeader,
     UpdateConsumerOffsetRequestHeader,
 )
 from failback.protocol.names import GROUP_CHARS
@@ -201,6 +202,26 @@ async def test_tables_have_room_for_so_many(tmp_path: Path) -> None:
         cloned = CloneGroupOffsetRequestHeader("g0", "g1", "TBW102")
         await client.ask(RequestCode.CLONE_GROUP_OFFSET, cloned)
         assert sum(map(len, controller.offsets.table.values())) == 10
+
+
+async def test_one_client_is_a_member_of_so_many_groups(tmp_path: Path) -> None:
+    async with broker_lab(tmp_path, failbackMaxGroupsPerConnection=5) as lab:
+        client, other = lab.connect(), lab.connect()
+        for number in range(10):
+            body = heartbeat(f"g{number}").to_json()
+            answer = await client.ask(RequestCode.HEART_BEAT, body=body)
+            assert answer.code == (0 if number < 5 else 1)
+        left = UnregisterClientRequestHeader("c", "g0", "g0")
+        assert (await client.ask(RequestCode.UNREGISTER_CLIENT, left)).code == 0
+        body = heartbeat("g9").to_json()
+        assert (await client.ask(RequestCode.HEART_BEAT, body=body)).code == 0
+        assert (await other.ask(RequestCode.HEART_BEAT, body=body)).code == 0
+        many = [ConsumerData(f"h{number}") for number in range(6)]
+        body = HeartbeatData("c", [], many).to_json()
+        assert (await other.ask(RequestCode.HEART_BEAT, body=body)).code == 1
+        for each in (client, other):
+            each.disconnect()
+        assert lab.controller.clients._groups_of == {}
 
 
 @pytest.mark.parametrize("queue_id", [-1, -(2**31), 65_536, 2**31 - 1])

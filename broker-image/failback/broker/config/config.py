@@ -225,6 +225,8 @@ class BrokerConfig:
     """Ours, as all that follow: bounds of what peers may make this broker keep."""
     failback_max_groups: int = _ranged(50_000, 1)
     """Of each table: groups, groups with members, groups of producers."""
+    failback_max_groups_per_connection: int = _ranged(1_000, 1)
+    """Groups of which one client is a member, consumer and producer groups together."""
     failback_max_offsets: int = _ranged(1_000_000, 1)
     failback_max_connections: int = _ranged(10_000, 1)
     failback_max_connections_per_address: int = _ranged(2_000, 1)

@@ -77,6 +77,7 @@ MEANINGS: Final[dict[str, str]] = {
     "failbackMaxConnections": "Connections to the ports for clients; one more is closed at once.",
     "failbackMaxConnectionsPerAddress": "The same from one address.",
     "failbackMaxGroups": "Consumer groups, and groups of producers, that are kept.",
+    "failbackMaxGroupsPerConnection": "Groups of which the client of one connection is a member.",
     "failbackMaxHeldPulls": "Pulls that are held; one more is answered with code 2.",
     "failbackMaxHeldPullsPerConnection": "The same of one connection.",
     "failbackMaxOffsets": "Consumer offsets that are kept; those of further queues are refused.",

@@ -64,6 +64,8 @@ class ClientProcessor:
     consumers: ConsumerManager[BrokerConnection] = field(init=False)
     producers: ProducerManager[BrokerConnection] = field(init=False)
     _registered_ms: int | None = field(init=False, default=None)
+    _groups_of: dict[BrokerConnection, set[str]] = field(init=False, default_factory=dict)
+    """What each connection said in its heartbeats."""
     _opaque: Iterator[int] = field(init=False, default_factory=itertools.count)
 
     def __post_init__(self) -> None:
@@ -84,6 +86,7 @@ class ClientProcessor:
         """
         data = HeartbeatData.from_json(request.body)
         self._check_names(data)
+        self._check_memberships(connection, data)
         member = Member(
             connection, data.client_id, request.language, request.version, self.clock_ms()
         )
@@ -114,6 +117,15 @@ class ClientProcessor:
                 check_group(producer.group_name)
                 check_room("producer groups", len(self.producers.groups), most)
 
+    def _check_memberships(self, connection: BrokerConnection, data: HeartbeatData) -> None:
+        """Refuse a client that would be a member of too many groups. Raises ``TableFull``."""
+        names = {consumer.group_name for consumer in data.consumer_data_set}
+        names |= {producer.group_name for producer in data.producer_data_set}
+        names |= self._groups_of.get(connection, set())
+        most = self.config.failback_max_groups_per_connection
+        check_room("groups of one client", len(names) - 1, most)
+        self._groups_of[connection] = names
+
     def _register_consumer(self, consumer: ConsumerData, member: Member[BrokerConnection]) -> None:
         group = self.groups.find(consumer.group_name)
         if group is not None:
@@ -126,6 +138,8 @@ class ClientProcessor:
     @handles(RequestCode.UNREGISTER_CLIENT)
     def unregister(self, connection: BrokerConnection, request: RemotingCommand) -> Answer:
         header = from_ext(UnregisterClientRequestHeader, request.ext_fields)
+        left = {header.producer_group or "", header.consumer_group or ""}
+        self._groups_of[connection] = self._groups_of.get(connection, set()) - left
         if header.producer_group:
             self.producers.unregister(header.producer_group, connection)
         if header.consumer_group:
@@ -185,6 +199,7 @@ class ClientProcessor:
 
     def closed(self, connection: BrokerConnection) -> None:
         """Take a closed connection out of every group."""
+        self._groups_of.pop(connection, None)
         self.producers.closed(connection)
         self.consumers.closed(connection)
 
