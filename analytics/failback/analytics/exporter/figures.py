@@ -14,10 +14,10 @@ from failback.analytics.exporter.details import GET_LATENCY, GET_SIZE, PUT_SIZE,
 from failback.analytics.exporter.live_pairs import OffsetFiles, pair_facts
 from failback.analytics.exporter.pair_history import (
     History,
+    Lags,
     Place,
-    Standing,
     committed_of,
-    standings_of,
+    lags_of,
     sums_of,
 )
 from failback.analytics.exporter.survey import BrokerAnswers, Survey
@@ -30,7 +30,6 @@ from failback.protocol.message import DLQ_PREFIX, RETRY_PREFIX
 from failback.protocol.metric_families import MEMBER, Family
 
 Labels = tuple[str, ...]
-Standings = Mapping[Place, Mapping[int, Standing]]
 GroupLabels = tuple[Place, tuple[str, str], Family, tuple[int, str]]
 """Topic and group as shown, retry and system, family of the diff, members and model."""
 _GROUP_RATES: Final = {
@@ -105,13 +104,9 @@ def figures_of(
         if is_up:
             _add_broker(found, broker)
         if is_up and broker.ends:
-            standings = {
-                place: queues
-                for place, queues in standings_of(broker).items()
-                if history.stands((broker.cluster, broker.broker), place[1])
-            }
+            lags = lags_of(broker, history.fallen((broker.cluster, broker.broker)))
             _add_topics(found, broker, history)
-            _add_groups(found, broker, history, queue_topics, standings)
+            _add_groups(found, broker, history, queue_topics, lags)
             _add_members(found, broker, history)
     for labels, count in history.regressions.items():
         found.set(shared.REGRESSIONS, labels, count[0])
@@ -219,35 +214,37 @@ def _add_groups(
     broker: BrokerAnswers,
     history: History,
     queue_topics: Collection[str],
-    standings: Standings,
+    lags: Lags,
 ) -> None:
     """Show every group on every topic; those without a line of their own are added up first."""
     cluster, name = broker.cluster, broker.broker
     pair = history.pairs[cluster, name]
     sums: dict[GroupLabels, GroupSums] = {}
-    connected = {group: _members_of(broker, group) for group in {group for _, group in standings}}
-    kinds = {topic: (kind_of(topic), _diff_family(topic)) for topic in {it for it, _ in standings}}
+    connected = {group: _members_of(broker, group) for group in {group for _, group in lags.behind}}
+    kinds = {
+        topic: (kind_of(topic), _diff_family(topic)) for topic in {it for it, _ in lags.behind}
+    }
     rates, consumed = pair.committed.per_second, pair.consumed
     for place, offset in committed_of(broker).items():
-        if place not in standings:
+        behind = lags.behind.get(place)
+        if behind is None:
             continue
         shown = history.budget.place("group", cluster, place)
         key = (shown, *kinds[place[0]], connected[place[1]])
         total = sums.get(key)
         if total is None:
             total = sums[key] = GroupSums()
-        for each in standings[place].values():
-            total.lag += each.lag
-            total.expired += each.expired
-            total.beyond += each.beyond
+        total.lag += sum(behind.values())
+        total.expired += lags.expired.get(place, 0)
+        total.beyond += lags.beyond.get(place, 0)
         total.offset += offset
         total.consumed += consumed.get(place, 0)
         rate = rates.get(place)
         if rate is not None:
             total.rate = (total.rate or 0.0) + rate
         if place[0] in queue_topics:
-            for queue_id, each in standings[place].items():
-                found.set(own.QUEUE_LAG, (cluster, name, *place, queue_id), each.lag)
+            for queue_id, waiting in behind.items():
+                found.set(own.QUEUE_LAG, (cluster, name, *place, queue_id), waiting)
     for ((topic, group), kind, family, (members, model)), total in sums.items():
         labels = (*broker.node, topic, group, *kind)
         known = (cluster, name, topic, group)
@@ -263,19 +260,17 @@ def _add_groups(
             found.set(own.CONSUMER_TPS, known, total.rate)
             found.set(own.GROUP_CONSUME_TPS, known, total.rate)
         found.set(family, (group, topic, members, model), total.lag)
-    _add_group_details(found, broker, history, standings)
+    _add_group_details(found, broker, history, lags)
 
 
-def _add_group_details(
-    found: Figures, broker: BrokerAnswers, history: History, standings: Standings
-) -> None:
+def _add_group_details(found: Figures, broker: BrokerAnswers, history: History, lags: Lags) -> None:
     """Show what was asked of single groups, of those with lines of their own."""
     cluster, name = broker.cluster, broker.broker
-    for place, queues in standings.items():
+    for place, queues in lags.behind.items():
         if not history.budget.has("group", cluster, place):
             continue
         age = broker.latencies_ms.get(place)
-        if age is not None or not any(each.lag for each in queues.values()):
+        if age is not None or not any(queues.values()):
             found.set(own.GROUP_LATENCY, (cluster, name, *place), age or 0)
     for (counter, key), rate in broker.rates.items():
         family = _GROUP_RATES.get(counter)
@@ -334,8 +329,9 @@ def _add_slaves(found: Figures, survey: Survey, history: History) -> None:
         master = masters.get((slave.cluster, slave.broker))
         if master is None or master.offsets is None or slave.offsets is None:
             continue
+        fallen = history.fallen((master.cluster, master.broker))
         for group, distance in divergence(master.offsets, slave.offsets).items():
-            if not history.stands((master.cluster, master.broker), group):
+            if group in fallen:
                 continue
             shown = history.budget.place("divergence", slave.cluster, ("", group))[1]
             where = (slave.cluster, slave.broker, slave.node[2], shown)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from failback.analytics.exporter.survey import BrokerAnswers, Survey
 from failback.analytics.live.facts import time_scale_of
@@ -133,10 +133,9 @@ class History:
         """Groups that a pair had; its tables may still have offsets of them."""
         return frozenset(self._deleted.get(pair, ()))
 
-    def stands(self, pair: Pair, group: str) -> bool:
-        """Whether a pair's offsets of a group stand for what it has consumed."""
-        is_broadcasting = group in self._broadcasting.get(pair[0], ())
-        return not is_broadcasting and group not in self._deleted.get(pair, ())
+    def fallen(self, pair: Pair) -> frozenset[str]:
+        """Groups whose offsets on a pair do not stand for what they have consumed."""
+        return self.broadcasting(pair[0]) | self.deleted(pair)
 
     def _note_regressions(self, broker: BrokerAnswers) -> None:
         watch = self._watches.setdefault(
@@ -195,31 +194,40 @@ def committed_of(broker: BrokerAnswers) -> dict[Place, int]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """Where a group stands on a queue, in messages."""
+class Lags(NamedTuple):
+    """Where groups stand on queues that are there, in messages."""
 
-    lag: int
-    """What is stored and not consumed."""
-    expired: int
-    """What was not consumed and is no longer stored."""
-    beyond: int
-    """How far the offset lies behind the queue's end."""
+    behind: dict[Place, dict[int, int]]
+    """Queue id to what is stored and not consumed."""
+    expired: dict[Place, int]
+    """What was not consumed and is no longer stored, where that is something."""
+    beyond: dict[Place, int]
+    """How far offsets lie behind the ends of queues, where they do."""
 
 
-def standings_of(broker: BrokerAnswers) -> dict[Place, dict[int, Standing]]:
-    """(topic, group) to queue id to where the group stands; only of queues that are there."""
-    found = {}
+def lags_of(broker: BrokerAnswers, fallen: Container[str] = ()) -> Lags:
+    """Where groups stand by a broker's table; ``fallen``: those whose offsets stand for nothing."""
+    found = Lags({}, {}, {})
     for key, queues in (broker.offsets or {}).items():
-        topic, group = split_offset_key(key)
+        topic, group = place = split_offset_key(key)
+        if group in fallen:
+            continue
         ends, begins = broker.ends.get(topic, {}), broker.begins.get(topic, {})
-        found[topic, group] = {
-            queue_id: _standing(Span(begins.get(queue_id, 0), ends[queue_id]), offset)
-            for queue_id, offset in queues.items()
-            if queue_id in ends
-        }
+        behind = found.behind[place] = {}
+        for queue_id, offset in queues.items():
+            end = ends.get(queue_id)
+            if end is None:
+                continue
+            first = begins.get(queue_id, 0)
+            if first <= offset <= end:  # nearly always
+                behind[queue_id] = end - offset
+                continue
+            span = Span(first, end)
+            behind[queue_id] = span.lag(offset)
+            for sums, count in (
+                (found.expired, span.expired(offset)),
+                (found.beyond, span.beyond(offset)),
+            ):
+                if count:
+                    sums[place] = sums.get(place, 0) + count
     return found
-
-
-def _standing(span: Span, offset: int) -> Standing:
-    return Standing(span.lag(offset), span.expired(offset), span.beyond(offset))

@@ -163,7 +163,12 @@ def ahead_of(facts: PairFacts, key: GroupTopic, queue: int, offset: int) -> int:
 
     0 where nobody knows what the master has.
     """
-    master = facts.last_master
+    return _ahead(facts, facts.last_master, key, queue, offset)
+
+
+def _ahead(
+    facts: PairFacts, master: MemberFacts | None, key: GroupTopic, queue: int, offset: int
+) -> int:
     if master is None:
         return 0
     if master.was_asked:
@@ -184,9 +189,12 @@ def slave_ahead(facts: PairFacts) -> int:
 
 
 def _all_ahead(facts: PairFacts, table: Table) -> int:
-    keys = (key for key in user_keys([table]) if facts.stands(key.group))
+    master = facts.last_master
     return sum(
-        ahead_of(facts, key, queue, offset) for key in keys for queue, offset in table[key].items()
+        _ahead(facts, master, key, queue, offset)
+        for key in user_keys([table])
+        if facts.stands(key.group)
+        for queue, offset in table[key].items()
     )
 
 
