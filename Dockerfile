@@ -62,10 +62,12 @@ RUN stdlib=$(python3 -c 'import os; print(os.path.dirname(os.__file__))') \
  && sh /tmp/image_system.sh \
  && echo 'rocketmq:x:10001:10001:RocketMQ:/home/rocketmq:/usr/sbin/nologin' >> /etc/passwd \
  && echo 'rocketmq:x:10001:' >> /etc/group \
+ && echo "$SOURCE_DATE_EPOCH" > /etc/failback-sources-date \
  && install -d -o 10001 -g 10001 /home/rocketmq /home/rocketmq/conf /home/rocketmq/store \
       /home/rocketmq/logs /home/rocketmq/scratch /run/failback /runs
 
-# One layer: files that a later layer deletes would still be carried by the one below.
+# One layer: files that a later layer deletes would still be carried by the one below. Its times are
+# those of the sources; a builder finds a layer again by its content alone, hence the file with the date.
 FROM scratch AS runtime
 ARG SOURCE_DATE_EPOCH
 COPY --from=system / /

@@ -8,6 +8,7 @@ and folders of the test where a pod has volumes. The network is the host's.
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 import shutil
@@ -164,6 +165,22 @@ class ImageStore:
 
     def inspect(self, image: str) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.buildah("inspect", "--type", "image", image))
+        return found
+
+    def listing(self, image: str) -> set[tuple[str, ...]]:
+        """Return every file of an image: path, mode, owner, time, and what is in it."""
+        root = self.mount(image)
+        found = set()
+        for path in root.rglob("*"):
+            what = path.lstat()
+            digest = ""
+            if path.is_symlink():
+                digest = str(path.readlink())
+            elif path.is_file():
+                digest = hashlib.sha256(path.read_bytes()).hexdigest()
+            mode, owner = f"{what.st_mode:o}", f"{what.st_uid}:{what.st_gid}"
+            name = str(path.relative_to(root))
+            found.add((name, mode, owner, str(int(what.st_mtime)), digest))
         return found
 
     def size_bytes(self, image: str) -> int:
