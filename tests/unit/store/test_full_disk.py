@@ -41,7 +41,7 @@ def full(part: str, number: int) -> Callable[[Change], None]:
 
 async def put_until_refused(store: MessageStore, kept: list[bytes]) -> str | None:
     """Append keyed messages, a commit for each; return why one was refused."""
-    for _ in range(40):
+    for _ in range(12):
         body = b"%04d" % len(kept)
         try:
             put(store, body.ljust(100, b"."), properties=b"KEYS\x01k" + body)

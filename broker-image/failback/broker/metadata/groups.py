@@ -108,7 +108,7 @@ class SubscriptionGroupManager:
         """Remove a group on a slave, whose master did; the version stays behind the master's."""
         if self.table.pop(name, None) is not None:
             self.data_version = self.data_version.next(self.data_version.timestamp)
-            self.persist()
+            self.file.keep(self._to_text)
 
     def to_wrapper(self) -> SubscriptionGroupWrapper:
         """Return version and table as GET_ALL_SUBSCRIPTIONGROUP_CONFIG answers them."""

@@ -261,7 +261,7 @@ class TopicConfigManager:
         """Remove a topic on a slave, whose master did; the version stays behind the master's."""
         if self.table.pop(name, None) is not None:
             self.data_version = self.data_version.next(self.data_version.timestamp)
-            self.persist()
+            self.file.keep(self._to_text)
 
     def to_wrapper(self) -> TopicConfigSerializeWrapper:
         """Return version and table as GET_ALL_TOPIC_CONFIG and a registration carry them."""

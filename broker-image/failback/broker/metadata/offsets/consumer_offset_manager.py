@@ -199,12 +199,12 @@ class ConsumerOffsetManager:
         self._rows = sum(map(len, self.table.values()))
 
     def persist(self) -> None:
-        """Write the whole table, changed or not.
+        """Write the whole table, changed or not; a disk without room gets it later.
 
         Raises:
-            OSError: The file could not be written.
+            OSError: The disk is broken or read-only.
         """
-        self.file.write(self._to_text())
+        self.file.keep(self._to_text)
 
     async def persist_aside(self) -> None:
         """Write the table as it is now; a sync to disk holds up a thread and not the event loop.
