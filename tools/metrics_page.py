@@ -47,6 +47,12 @@ time, bytes per second, messages sent back) are asked for at most {MAX_SERIES} e
 are furthest behind, topics that took messages within two minutes, groups with members. Rates are
 over half a minute or the time between two surveys, whichever is longer.
 
+A group that broadcasts has no lag, latency and exposure, also while none of its members is online:
+what brokers hold of it is from before. Of a group or topic that was deleted nothing is shown from
+the next look on. Lag counts what is stored: what has expired, and how far an offset lies beyond a
+queue's end, have metrics of their own, which are there only while they are above 0. Brokers of ours
+show no lag of such groups either.
+
 With `--runs FOLDER` the exporter shows run folders as well: which runs go on, which faults are
 open, and what reports found. A run of another machine or pod goes on while its files change, and
 for a minute after that. Per metric and cluster at most {MAX_SERIES} pairs of topic and group

@@ -210,9 +210,10 @@ def lags_of(broker: BrokerAnswers, fallen: Container[str] = ()) -> Lags:
     found = Lags({}, {}, {})
     for key, queues in (broker.offsets or {}).items():
         topic, group = place = split_offset_key(key)
-        if group in fallen:
+        ends = broker.ends.get(topic)
+        if ends is None or group in fallen:  # a topic that was deleted, or did not answer
             continue
-        ends, begins = broker.ends.get(topic, {}), broker.begins.get(topic, {})
+        begins = broker.begins.get(topic, {})
         behind = found.behind[place] = {}
         for queue_id, offset in queues.items():
             end = ends.get(queue_id)

@@ -137,6 +137,11 @@ class PairFacts:
         """Whether offsets of a group stand for what it has consumed."""
         return group not in self.broadcasting and group not in self.deleted
 
+    def is_gone(self, topic: str, queue: int) -> bool:
+        """Whether a topic has no such queue any more, of which tables may still hold offsets."""
+        ends = self.ends.get(topic) or {}
+        return len(ends) > 0 and queue not in ends
+
     def span(self, topic: str, queue: int) -> Span | None:
         """The offsets of a queue; ``None`` where nobody told its end."""
         end = self.ends.get(topic, {}).get(queue)

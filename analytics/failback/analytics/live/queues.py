@@ -52,10 +52,14 @@ class QueueLineage:
     """The same if they start while it is away."""
     span: Span | None = None
     """What the queue has; ``None``: nobody told."""
+    is_gone: bool = False
+    """Whether the topic has no such queue any more."""
 
     @property
     def outside(self) -> tuple[str, ...]:
         """Each offset that lies outside of the queue, in words; the furthest first."""
+        if self.is_gone:
+            return ("there is no such queue any more",)
         if self.span is None:
             return ()
         offsets = {each.offset for each in self.steps if each.offset is not None}
@@ -77,6 +81,8 @@ def lineage(
     steps += [Step(SLAVE_TABLE, each.offset(key, queue), member=each) for each in slaves]
     silent = (each for each in facts.members if not each.answered and (each.broker_id or 0) > 0)
     steps += [Step(SLAVE_TABLE, None, member=each) for each in silent]
+    if facts.is_gone(key.topic, queue):
+        return QueueLineage(tuple(steps), None, None, None, is_gone=True)
     span = facts.span(key.topic, queue)
     safe = _safe([each.offset for each in steps if each.offset is not None], span)
     if safe is None:
@@ -145,6 +151,7 @@ def behind(
             min(offset, ends.get(queue, offset)) - max(there.get(queue, 0), begins.get(queue, 0)),
         )
         for queue, offset in best.items()
+        if not ends or queue in ends
     )
 
 
@@ -177,7 +184,7 @@ def _ahead(
         held = master.file_offset(key, queue) or 0
     else:
         return 0
-    if offset <= held:
+    if offset <= held or facts.is_gone(key.topic, queue):
         return 0
     span = facts.span(key.topic, queue)
     return offset - held if span is None else span.nearest(offset) - span.nearest(held)

@@ -266,3 +266,32 @@ def test_what_would_come_again_is_what_is_stored(offset: int) -> None:
     still = {("c", "b"): dict.fromkeys(table_of(world.offsets), 0.0)}
     (pair,) = cluster_document(CLUSTER, seen(world), still, NOW)["pairs"]
     assert pair["exposure"] == stored
+
+
+# --- queues and topics that are no more -----------------------------------------------------------
+
+
+def test_of_a_queue_that_is_no_more_nothing_is_recommended() -> None:
+    """The topic was given fewer queues; the table still has the offset of the third."""
+    world = World({f"{TOPIC}@{GROUP}": {0: 30, 2: 7}}, slave={f"{TOPIC}@{GROUP}": {0: 30, 2: 9}})
+    assert exported(world)["rocketmq_consumer_lag_messages"] == 10
+    rows = {row["qid"]: row for row in offset_rows([CLUSTER], seen(world))}
+    assert rows[0]["state"] == "equal"
+    row = rows[2]
+    assert (row["state"], row["safe_offset"], row["command"]) == ("no such queue", None, None)
+    assert (row["ahead"], row["lag"], row["at_risk_on_slave"]) == (0, None, None)
+    assert row["outside"] == ["there is no such queue any more"]
+
+
+def test_of_a_topic_that_was_deleted_there_is_no_lag() -> None:
+    world = replace(USUAL, offsets={**USUAL.offsets, f"gone@{GROUP}": {0: 5}})
+    history = History()
+    survey = Survey(0.0, NOW, 0.1, {}, world.answers())
+    history.look(survey)
+    topics = {
+        sample.labels["topic"]
+        for metric in figures_of(survey, history).families()
+        for sample in metric.samples
+        if sample.name == "rocketmq_consumer_lag_messages"
+    }
+    assert topics == {TOPIC}

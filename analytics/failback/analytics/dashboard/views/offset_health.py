@@ -31,6 +31,7 @@ SLAVE_BEHIND: Final = "slave behind master"
 MASTER_AWAY: Final = "master away"
 BEYOND_END: Final = "beyond the end"
 EXPIRED: Final = "expired"
+GONE: Final = "no such queue"
 
 
 _NOBODY: Final = {
@@ -79,7 +80,7 @@ def _row(pair: PairSeen, facts: PairFacts, key: GroupTopic, qid: int, found: Que
     away = facts.master is None
     ahead = ahead_of(facts, key, qid, there) if there is not None else 0
     known = file is not None and (away or memory is not None)
-    state = state_of(memory, file, there, ahead=ahead, away=away)
+    state = GONE if found.is_gone else state_of(memory, file, there, ahead=ahead, away=away)
     return {
         "cluster": pair.cluster.key,
         "broker": pair.broker_name,
