@@ -206,6 +206,10 @@ def test_a_group_without_an_offset_has_no_figure() -> None:
 
 def test_of_a_broker_that_is_gone_no_figure_stays_at_its_last_value() -> None:
     assert exported(USUAL, replace(USUAL, is_up=False)) == {}
+    silent = seen(USUAL)
+    silent["h:0"] = replace(silent["h:0"], problem="no answer")
+    (pair,) = cluster_document(CLUSTER, silent, {("c", "b"): {}}, NOW)["pairs"]
+    assert [(row["lag"], row["most"]) for row in pair["groups"]] == [(None, None)]
 
 
 # --- expired queues, offsets beyond the end -------------------------------------------------------

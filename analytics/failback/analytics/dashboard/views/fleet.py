@@ -208,7 +208,7 @@ def exposures(facts: PairFacts, rates: Mapping[GroupTopic, float]) -> list[Json]
             if (key := GroupTopic(group, name))
         ]
         for group, names in topics.items()
-        if facts.stands(group)
+        if facts.stands(group) and facts.master is not None  # what it said last is no lag of now
     }
     return [
         exposure_document(
