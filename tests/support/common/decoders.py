@@ -19,6 +19,7 @@ from failback.analytics.trace.records import decode_body as decode_trace
 from failback.broker.filters.sql92 import compile_filter
 from failback.client.consumelog.upload.lake_files import ARROW_STREAM, PARQUET
 from failback.namesrv.processor import _registration_body
+from failback.operator.brokers.peers import gauges_of
 from failback.operator.planning.operations.switching import snapshot
 from failback.protocol import clients, fastjson, route, stats
 from failback.protocol.body import Body
@@ -101,14 +102,11 @@ any_json = fastjson.loads
 records = decode_records
 trace = decode_trace
 kept_offsets = snapshot.decode
+metrics = gauges_of
 
 
 def as_it_is(data: bytes) -> bytes:
     return data
-
-
-def in_zlib(data: bytes) -> bytes:
-    return zlib.compress(data, 1)
 
 
 def in_gzip(data: bytes) -> bytes:
@@ -145,7 +143,7 @@ DECODERS: Final[dict[str, Decoder]] = {
     "data_version": Decoder(),
     "settings": Decoder(),
     "registration": Decoder(_REGISTRATION),
-    "compressed_registration": Decoder(MIB, in_zlib),
+    "compressed_registration": Decoder(MIB, text_and_sizes),
     "json_header": Decoder(MAX_HEADER_BYTES),
     "binary_header": Decoder(MAX_HEADER_BYTES),
     "sql_filter": Decoder(32 * KIB),
@@ -164,6 +162,7 @@ DECODERS: Final[dict[str, Decoder]] = {
     "records": Decoder(MIB, times=16),
     "trace": Decoder(256 * KIB),
     "kept_offsets": Decoder(MIB, in_gzip, times=24),
+    "metrics": Decoder(4 * MIB),
     "parquet": Decoder(256 * KIB),
     "arrow_stream": Decoder(256 * KIB),
 }

@@ -46,6 +46,7 @@ SAMPLES: Final[dict[str, bytes]] = {
     "kept_offsets": snapshot.encode({f"t@g{n}": {0: n, 1: 2} for n in range(50)}),
     "parquet": parquet_bytes(arrow_table(_SEGMENT)),
     "arrow_stream": stream_bytes(_SEGMENT),
+    "metrics": b'rocketmq_slave_bytes{slave="1"} 5\nrocketmq_slave_age 1.5\n',
     "settings": b"brokerName=a\nflushDiskType=SYNC_FLUSH\n",
     "sql_filter": b"a > 5 AND b IN ('x', 'y') OR NOT c IS NULL",
     "properties": b"TAGS\x01a\x02KEYS\x01k\x02",

@@ -47,6 +47,7 @@ _SETS: Final = frozenset({"Set", "TreeSet"})
 _CLOSING: Final = {"{": "}", "[": "]"}
 
 _INTEGER_KEY: Final = re.compile(r"(?<=[{,])(-?[0-9]+)(?=:)", re.ASCII)
+_BEFORE_KEY: Final = re.compile("[{,]")
 _PART_CHARACTERS: Final = 64 * 1024
 """A text is quoted in parts: an object for each of its keys would take many times its size."""
 _BREAK: Final = "\x00"
@@ -184,6 +185,8 @@ class Lexer:
             if first in ('"', "'"):
                 self._pass_string()
                 continue
+            if first == "/":
+                self.fail("a comment that does not end")
             self.position += 1
             if first in _CLOSING:
                 open_brackets.append(first)
@@ -372,12 +375,12 @@ def with_quoted_keys(data: bytes | str) -> str | None:
 
 
 def _end_of_part(text: str, start: int) -> int:
-    """Return where a comma outside of strings stands, some way behind ``start``."""
+    """Return where a key may begin, outside of strings, some way behind ``start``."""
     end = start + _PART_CHARACTERS
-    while (end := text.find(",", end)) >= 0:
-        if text.count('"', start, end) % 2 == 0:
-            return end
-        if (end := text.find('"', end)) < 0:  # inside a string, which ends here
+    while (found := _BEFORE_KEY.search(text, end)) is not None:
+        if text.count('"', start, found.start()) % 2 == 0:
+            return found.start()
+        if (end := text.find('"', found.start())) < 0:  # inside a string, which ends here
             break
         end += 1
     return len(text)

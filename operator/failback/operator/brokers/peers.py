@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import itertools
 import logging
 import re
 import time
@@ -45,7 +46,8 @@ _SILENT_SECONDS: Final = (10.0, 20.0, 30.0)
 _KEPT_OFFSETS: Final = 8
 _ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
 _MOST_METRICS_BYTES: Final = 4 * 1024**2
-_GAUGE: Final = re.compile(rb"^(rocketmq_slave_[a-z_]+)(?:\{[^}]*\})? (\S+)", re.MULTILINE)
+_MOST_GAUGES: Final = 1000
+_GAUGE: Final = re.compile(rb"^(rocketmq_slave_[a-z_]+)(?:\{[^}\n]*\})? (\S+)", re.MULTILINE)
 _NO_STATE: Final[Mapping[str, Any]] = dict.fromkeys(
     ("config", "config_version", "runtime", "end", "end_at", "start", "metrics")
 )
@@ -391,10 +393,20 @@ class Peers:
             async with self._questions.turn(), self._http.get(f"{target.http}/metrics") as answer:
                 if answer.status == 200:
                     text = await read_bounded(answer, _MOST_METRICS_BYTES)
-                    found = {name.decode(): float(value) for name, value in _GAUGE.findall(text)}
+                    found = gauges_of(text)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError):
             found = None
         known.broker = replace(known.broker, metrics=found)
+
+
+def gauges_of(text: bytes) -> dict[str, float]:
+    """Return what a broker's ``/metrics`` says of its slaves.
+
+    Raises:
+        ValueError: A value is no number.
+    """
+    found = itertools.islice(_GAUGE.finditer(text), _MOST_GAUGES)
+    return {match[1].decode(): float(match[2]) for match in found}
 
 
 def _integer(table: Mapping[str, str] | None, key: str) -> int | None:
