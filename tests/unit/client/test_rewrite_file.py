@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from failback.broker.config.config import BrokerConfig
 from failback.client.files import rewrite_file
 
 pytestmark = pytest.mark.foreign
@@ -100,6 +102,43 @@ def test_a_process_that_dies_leaves_one_of_the_two(
     watch("fsync", os.fsync)
     rewrite_file(file, new)
     assert {content.rstrip(b"\n") for content in seen} == {OLD.rstrip(b"\n"), new.rstrip(b"\n")}
+
+
+class Died(BaseException):
+    """The end of the process, as far as the file system can tell."""
+
+
+@pytest.mark.parametrize("steps", range(8))
+@pytest.mark.parametrize("number", [None, errno.EBUSY])
+def test_a_kill_at_any_step_leaves_settings_that_a_broker_starts_with(
+    file: Path, monkeypatch: pytest.MonkeyPatch, steps: int, number: int | None
+) -> None:
+    left = steps
+
+    def die_after(where: object, name: str) -> None:
+        real = getattr(where, name)
+
+        def step(*arguments: object, **options: object) -> object:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise Died
+            return real(*arguments, **options)
+
+        monkeypatch.setattr(where, name, step)
+
+    if number is not None:
+        refuse_to_replace(monkeypatch, file, number)
+    new = b"brokerName=b\nbrokerPermission=4\n"
+    with monkeypatch.context():
+        for where, name in ((os, "fsync"), (os, "pwrite"), (Path, "replace"), (Path, "chmod")):
+            die_after(where, name)
+        with contextlib.suppress(Died):
+            rewrite_file(file, new)
+    monkeypatch.undo()
+    config = BrokerConfig.load(file, {})
+    assert (config.broker_name, config.broker_permission) in (("a", 6), ("b", 4))
+    assert steps < 7 or config.broker_name == "b"
 
 
 def refuse_to_replace(monkeypatch: pytest.MonkeyPatch, file: Path, number: int) -> None:
