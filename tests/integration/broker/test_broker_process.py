@@ -558,42 +558,41 @@ def test_an_idle_broker_is_small(cluster: Cluster) -> None:
     assert int(found[1]) < 80 * 1024
 
 
-async def test_a_disk_that_refuses_a_write_stops_the_broker_and_loses_nothing_acknowledged(
+async def test_a_disk_that_refuses_writes_refuses_sends_and_loses_nothing_acknowledged(
     cluster: Cluster,
 ) -> None:
     broker = cluster.broker()
-    acknowledged = [0]
+    acknowledged, refused = [0], ""
     async with RemotingClient() as client:
         assert (await send(client, broker, b"000")).code == 0  # creates the files at full size
         queue = broker.store / "consumequeue/TopicTest/0" / f"{0:020d}"
         await until(lambda: queue.exists() and queue.stat().st_size, "the queue's entries", 30)
         limit = 64 * 1024  # as if the disk were full: writes behind this byte of a file fail
-        resource.prlimit(broker.process.pid, resource.RLIMIT_FSIZE, (limit, limit))
+        before = resource.prlimit(broker.process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(broker.process.pid, resource.RLIMIT_FSIZE, (limit, before[1]))
         for number in range(1, 1000):
             try:
                 answer = await send(client, broker, b"%03d" % number + bytes(1000))
-            except RemotingError:
+            except RemotingError:  # those of the run that found no room
+                continue
+            if answer.code != 0:
+                refused = answer.remark or ""
                 break
-            if answer.code == 0:
-                acknowledged.append(number)
-    wait_until(lambda: not broker.process.alive, "the broker to stop")
-    assert broker.process._process is not None
-    assert broker.process._process.wait() == 74
-    said = broker.process.errors()
-    # A write of the log or one of queue entries, by which of them comes first to the limit.
-    assert re.search(
-        "failback broker: stopped: the disk (refused a write|failed): .*too large", said
-    )
-    assert "Traceback" not in said
-    assert (broker.store / "abort").exists()
-    assert 20 < len(acknowledged) < 64
-    broker.process.dispose()
+            acknowledged.append(number)
+        assert refused
+        assert 20 < len(acknowledged) < 64
+        resource.prlimit(broker.process.pid, resource.RLIMIT_FSIZE, before)
+
+        async def is_taken() -> bool:
+            return (await send(client, broker, b"999")).code == 0
+
+        await eventually(is_taken, bool, "a send where there is room again")
+    broker.kill()
     broker.process.start()
     broker.process.wait_for("boot success")
     async with RemotingClient() as client:
         stored = [int(message.body[:3]) for message in await everything(client, broker)]
-        assert set(acknowledged) <= set(stored)
-        assert (await send(client, broker)).code == 0
+    assert {*acknowledged, 999} <= set(stored)
 
 
 async def test_old_files_go_and_the_broker_goes_on(cluster: Cluster) -> None:
