@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from failback.broker.store.log.deletion import Deleted, Deletion
-from failback.broker.store.log.results import ServiceNotAvailable
+from failback.broker.store.log.results import ServiceNotAvailable, WriteFailed
 from failback.broker.store.message_store import MessageStore
 from failback.protocol.codes import SCHEDULE_TOPIC, TRANSACTION_ROLLBACK
 from failback.protocol.message import encode_record
-from tests.support.store.crashing_files import CrashingFiles
+from tests.support.store.crashing_files import Change, CrashingFiles
 from tests.support.store.store_kit import (
     BORN_HOST,
     STORE_HOST,
@@ -210,6 +211,23 @@ def test_a_store_that_takes_nothing_deletes_nothing() -> None:
     with pytest.raises(ServiceNotAvailable, match="disk is full"):
         store.delete_topic("orders")
     assert bodies(store, "orders") == [b"a"]
+
+
+def test_a_disk_that_fails_at_a_deletion_stops_the_store() -> None:
+    files = CrashingFiles()
+    store = open_store(ROOT, files)
+    put_all(store, b"a", topic="orders")
+
+    def fail(change: Change) -> None:
+        if change.kind == "sync":
+            raise OSError(errno.EIO, "I/O error")
+
+    files.fail = fail
+    with pytest.raises(WriteFailed, match="disk failed"):
+        store.delete_topic("orders")
+    assert bodies(store, "orders") == [b"a"]
+    with pytest.raises(ServiceNotAvailable):
+        put(store, b"b", topic="orders")
 
 
 def test_a_slave_deletes_queues_and_says_nothing() -> None:

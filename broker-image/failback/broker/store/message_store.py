@@ -468,4 +468,8 @@ class MessageStore(StoreReader):
 
     def _make_durable(self) -> None:
         self.commit_pending()
-        self.flush()
+        try:
+            self.flush()
+        except OSError as error:
+            self._late_failure(error)
+            raise WriteFailed(f"the disk failed: {where_and_why(error)}") from error

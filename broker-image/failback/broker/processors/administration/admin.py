@@ -28,7 +28,7 @@ from failback.broker.store.message_store import MessageStore
 from failback.client.files import rewrite_file
 from failback.protocol.codes import RequestCode, ResponseCode
 from failback.protocol.command import RemotingCommand
-from failback.protocol.errors import ConfigError
+from failback.protocol.errors import ConfigError, StoreError
 from failback.protocol.headers import (
     CreateTopicRequestHeader,
     DeleteSubscriptionGroupRequestHeader,
@@ -132,10 +132,16 @@ class AdminProcessor:
         refusal = self._refuse_change(header.topic)
         if refusal is not None:
             return request.response(ResponseCode.SYSTEM_ERROR, refusal)
-        # The log says it first: should it not take that, nothing is deleted.
-        is_known = header.topic in self.topics.table or self.store.has_topic(header.topic)
-        said = self.store.delete_topic(header.topic) if is_known else None
+        config = self.topics.get(header.topic)
         self.topics.delete(header.topic)
+        if config is None and not self.store.has_topic(header.topic):
+            return request.response(ResponseCode.SUCCESS)
+        try:
+            said = self.store.delete_topic(header.topic)
+        except StoreError:  # the log does not take it: nothing is deleted
+            if config is not None:
+                self.topics.update(config)
+            raise
         if said is not None:
             self.offsets.remove_topic(header.topic, said.at_ms)
             self.offsets.persist()
@@ -172,12 +178,19 @@ class AdminProcessor:
             remark = "a slave takes its groups from its master: change them there"
             return request.response(ResponseCode.SYSTEM_ERROR, remark)
         group, with_offsets = header.group_name, header.wants_offsets_removed()
-        if group in self.groups.table or (with_offsets and self.offsets.topics_of(group)):
+        config = self.groups.table.get(group)
+        self.groups.delete(group)
+        if config is None and not (with_offsets and self.offsets.topics_of(group)):
+            return request.response(ResponseCode.SUCCESS)
+        try:
             at_ms = self._say_deleted(group, with_offsets=with_offsets)
-            self.groups.delete(group)
-            if with_offsets:
-                self.offsets.remove_group(group, at_ms)
-                self.offsets.persist()
+        except StoreError:  # the log does not take it: nothing is deleted
+            if config is not None:
+                self.groups.update(config)
+            raise
+        if with_offsets:
+            self.offsets.remove_group(group, at_ms)
+            self.offsets.persist()
         return self._replicated(request)
 
     def _replicated(self, request: RemotingCommand) -> Answer | Awaitable[Answer]:

@@ -46,7 +46,6 @@ class Deletions:
 
         Raises:
             StoreError: The log does not take it; nothing is deleted.
-            OSError: The disk failed.
         """
         self._settle()
         said = None if self._config.is_slave else self.say(Deleted.TOPIC, topic)
@@ -58,7 +57,6 @@ class Deletions:
 
         Raises:
             StoreError: The log does not take it.
-            OSError: The disk failed.
         """
         appended = self._appender.append(
             topic=DELETION_TOPIC,
