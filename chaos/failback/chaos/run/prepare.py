@@ -24,7 +24,7 @@ from failback.chaos.session import RECORDER_PROC_NO, STEADY_STATE, Session
 from failback.chaos.workload.process import WorkloadProcess
 from failback.chaos.workload.supervisor import Supervisor
 from failback.protocol import calls
-from failback.protocol.errors import FailbackError
+from failback.protocol.errors import BrokerError, FailbackError
 from failback.protocol.route import SubscriptionGroupConfig, TopicConfig
 
 logger = logging.getLogger(__name__)
@@ -152,7 +152,10 @@ def _configure(session: Session, view: ClusterView) -> None:
         return
     for member in view.members:
         with WireConnection(member.address) as connection:
-            connection.ask(calls.update_broker_config(changes))
+            try:
+                connection.ask(calls.update_broker_config(changes))
+            except BrokerError as error:  # such as a key that only a start takes up
+                raise GuardRefused("BrokerConfig", f"{member.pod}: {error.remark}") from error
             shown = connection.broker_config()
         for key, value in changes.items():
             if shown.get(key) != value:
