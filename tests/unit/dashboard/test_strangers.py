@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import html
+import json
 import re
 import shlex
 from dataclasses import replace
@@ -16,6 +17,7 @@ from failback.analytics.dashboard.settings import DashboardSettings
 from failback.analytics.dashboard.sources.clusters import ClusterRef, MemberRef, PairRef
 from failback.analytics.live.facts import GroupTopic
 from failback.analytics.live.reset import reset_command
+from failback.analytics.report.page.html import plain_figure
 from failback.protocol.words.typed import typed
 from tests.support.dashboard.asgi import ask
 from tests.support.dashboard.pairs import NOW, seen, world
@@ -98,3 +100,12 @@ def test_no_command_is_put_together_in_another_way() -> None:
                         found.append(f"{file.name}: {text}")
     known = {"crds.py", "demo.py", "field_reference.py", "generate.py"}  # of names that are fixed
     assert [each for each in found if each.partition(":")[0] not in known] == []
+
+
+@pytest.mark.parametrize("text", [*HOSTILE, '<a href="http://shop.example">read this</a>'])
+def test_no_figure_takes_a_name_for_markup(text: str) -> None:
+    figure = {"data": [{"name": text, "y": [text, 1], "text": text}], "layout": {"x": {"t": text}}}
+    shown = json.dumps(plain_figure(json.dumps(figure)), ensure_ascii=False)
+    assert "<" not in shown
+    assert shown.isprintable()
+    assert json.loads(shown)["data"][0]["y"][1] == 1

@@ -18,6 +18,7 @@ from failback.analytics.report.measures.point_rows import Point
 from failback.analytics.report.page.figure_data import outcomes, repeats, time_series
 from failback.analytics.report.page.figures import bars, over_time
 from failback.analytics.report.page.figures.theme import DARK, LIGHT, Theme
+from failback.analytics.report.page.html import plain_figure
 from failback.analytics.report.page.tables import advice, again, card, harm, story
 from failback.analytics.report.page.tables.registry import Table
 
@@ -103,7 +104,7 @@ def figure_makers(report: Json, points: Sequence[Point]) -> dict[str, tuple[str,
 
 def figure_json(draw: Draw, theme: str) -> bytes:
     """A figure as Plotly takes it, without the template that doubles its size."""
-    plain = json.loads(draw(THEMES[theme]).to_json())
+    plain = plain_figure(draw(THEMES[theme]).to_json())
     plain["layout"].pop("template", None)
     return json.dumps(plain, separators=(",", ":")).encode()
 

@@ -134,12 +134,31 @@ def _thinned(report: Report, points: Sequence[Point]) -> frozenset[str]:
     return frozenset(found)
 
 
+def plain_figure(text: str) -> dict[str, Any]:
+    """Return a figure of Plotly's JSON whose texts are shown as they are.
+
+    Plotly takes tags in a text for markup, links among them; no figure of ours has any.
+    """
+    found: dict[str, Any] = _without_markup(json.loads(text))
+    return found
+
+
+def _without_markup(value: Any) -> Any:
+    if isinstance(value, str):
+        return visible(value).replace("<", "&lt;")
+    if isinstance(value, list):
+        return [_without_markup(each) for each in value]
+    if isinstance(value, dict):
+        return {key: _without_markup(each) for key, each in value.items()}
+    return value
+
+
 def figures_json(drawn: Mapping[str, Any]) -> str:
     """Return the figures as JSON that is safe inside a script element.
 
     Titles are left out: the page has them as text, where they wrap.
     """
-    plain = {name: json.loads(figure.to_json()) for name, figure in drawn.items()}
+    plain = {name: plain_figure(figure.to_json()) for name, figure in drawn.items()}
     for figure in plain.values():
         for name in ("template", "title"):
             figure["layout"].pop(name, None)
