@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,17 @@ from typing import Any
 import pytest
 
 from failback.cli.__main__ import main
-from tests.support.net.two_pairs import END, FIRST, GROUP, KEY, STORED_MS, TOPIC, Master, TwoPairs
+from tests.support.net.two_pairs import (
+    END,
+    FIRST,
+    GROUP,
+    KEY,
+    STORED_MS,
+    TOPIC,
+    Master,
+    TwoPairs,
+    lose_topic,
+)
 
 pytestmark = pytest.mark.foreign
 RESET = f"admin resetOffset -g {GROUP} -t {TOPIC}"
@@ -121,6 +132,26 @@ def test_an_offset_that_a_member_writes_over_is_an_error(
     assert code == 1
     assert "stored, its member writes over it" in out
     assert "members are online: c1 JAVA" in err
+
+
+def test_what_was_done_before_a_broker_refused_is_shown(
+    pairs: TwoPairs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = pairs.a.answers[15]
+    pairs.a.answers[15] = lambda r: (
+        store(r) if (r.ext_fields or {})["queueId"] == "0" else r.response(14, "disk full")
+    )
+    code, out, err = run(pairs, f"{RESET} --time now --json", capsys)
+    assert code == 1
+    assert [(row["broker"], row["queue"]) for row in json.loads(out)] == [
+        ("broker-a", 0), ("broker-b", 0), ("broker-b", 1),
+    ]  # fmt: skip
+    assert err == f"error: broker-a ({pairs.a.address}): refused: disk full\n"
+    lose_topic(pairs.a)
+    lose_topic(pairs.b)
+    code, out, err = run(pairs, f"{RESET} --time now --json", capsys)
+    assert (code, out) == (1, "[]\n"), "JSON for machines, also of nothing"
+    assert len(err.splitlines()) == 2
 
 
 def test_a_group_that_no_broker_knows_is_named_with_the_nearest(

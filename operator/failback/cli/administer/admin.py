@@ -371,7 +371,7 @@ def reset_offset(
             raise ConfigError("--time", "is missing (or --queue and --offset)")
         goal = Goal(group, topic, meant_time(time, yes=yes), yes)
         told = ask_brokers(namesrv, root, lambda admin: reset_to_time(admin, goal))
-    if told.rows:
+    if told.rows or json:
         _show(("BROKER", "QUEUE", "OFFSET", "HOW"), told.rows, json)
     told.end()
 
