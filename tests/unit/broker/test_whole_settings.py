@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -92,7 +92,10 @@ async def seen(tmp_path: Path) -> AsyncIterator[Seen]:
         yield Seen(lab, file)
 
 
-async def test_every_key_is_changed_whole_or_refused_whole(seen: Seen) -> None:
+async def test_every_key_is_changed_whole_or_refused_whole(
+    seen: Seen, record_property: Callable[[str, object], None]
+) -> None:
+    record_property("inputs", len(KEYS))
     for key in KEYS:
         before, written, version = await seen.shown(), seen.file.read_bytes(), seen.announced()
         value = other(key, before[key])
