@@ -379,6 +379,9 @@ def test_nothing_is_said_while_a_master_does_not_answer(lacks: str) -> None:
     changes: dict[str, Any] = {lacks: None}
     assert found.run(CREATED + 60, replace(master(NOW), **changes)).actions == ()
     assert found.reason("Restored") == "UnableToRetrieve"
+    condition = find_condition(found.status, "Restored")
+    assert condition is not None
+    assert condition["message"] == f"what the master of {PAIR} holds now is not known"
     assert "restore" not in found.status
 
 

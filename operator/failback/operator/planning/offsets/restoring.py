@@ -45,6 +45,11 @@ class OnMaster:
     online: frozenset[str] | None = None
     """Of the groups that a restore is about, those with running members."""
 
+    @property
+    def is_known(self) -> bool:
+        """Whether it has said all that a restore needs."""
+        return None not in (self.offsets, self.ranges, self.online)
+
 
 Masters = Mapping[str, OnMaster]
 """Broker name → its master."""
@@ -99,6 +104,11 @@ class Restore:
         return hashlib.sha256(repr((snapshot, parts)).encode()).hexdigest()[:12]
 
 
+def silent_of(kept: Pairs, masters: Masters) -> list[str]:
+    """Return the pairs of a restore whose master has not said what it holds."""
+    return sorted(pair for pair in kept if pair in masters and not masters[pair].is_known)
+
+
 def restore_of(kept: Pairs, masters: Masters) -> Restore | None:
     """Return what giving ``kept`` back means now; ``None`` while a master's answer is missing.
 
@@ -114,7 +124,7 @@ def restore_of(kept: Pairs, masters: Masters) -> Restore | None:
             for key, queues in kept[pair].items():
                 group = split_offset_key(key)[1]
                 alone[group] = alone.get(group, 0) + len(queues)
-            why.append(f"there is no pair {pair} now")
+            why += [f"there is no pair {pair} now"] if kept[pair] else []
             continue
         if master.offsets is None or master.ranges is None or master.online is None:
             return None

@@ -237,9 +237,11 @@ def _restore(
         text = f"snapshot {entry['name']} has no offsets of {unknown}"
         verdict = _Verdict("Restored", False, "GroupMissing", text)
         return _Part(verdict, wake_after=_PREVIEW_SECONDS)
-    found = restoring.restore_of(kept_table.chosen(observed.kept, asked.groups), observed.masters)
+    chosen = kept_table.chosen(observed.kept, asked.groups)
+    found = restoring.restore_of(chosen, observed.masters)
     if found is None:
-        text = "what the masters hold now is not known"
+        silent = names(restoring.silent_of(chosen, observed.masters))
+        text = f"what the master of {silent} holds now is not known"
         verdict = _Verdict("Restored", None, "UnableToRetrieve", text)
         return _Part(verdict, wake_after=_WAIT_SECONDS)
     made = restoring.preview(found, str(entry["name"]))
