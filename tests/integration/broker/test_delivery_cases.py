@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from failback.client.admin.admin import AdminClient
 from failback.client.remoting.connection import RemotingClient
-from failback.protocol.codes import RequestCode, ResponseCode
+from failback.protocol.codes import PUT_ASIDE_TOPIC, RequestCode, ResponseCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.headers import ConsumerSendMsgBackRequestHeader
 from failback.protocol.message import parse_offset_msg_id
@@ -16,6 +20,7 @@ from failback.protocol.route import SubscriptionGroupConfig, TopicConfig
 from tests.support.brokers.broker_lab import send_header
 from tests.support.brokers.cluster_processes import ClusterProcesses
 from tests.support.brokers.replica_lab import eventually
+from tests.support.processes.child_process import failback_environment
 
 pytestmark = pytest.mark.foreign
 
@@ -66,6 +71,7 @@ async def test_what_was_accepted_comes_whatever_else_there_is(tmp_path: Path) ->
             await long_group(broker)
             await lowered_limit(broker)
             await retry_queues(broker)
+            await put_aside(broker)
             await made_anew(broker, cluster)
 
 
@@ -92,6 +98,30 @@ async def retry_queues(broker: Client) -> None:
     await broker.admin.create_group(broker.address, config)
     assert {await broker.send_back("billing", found) for _ in range(24)} == {0}
     await broker.until("%RETRY%billing", [b"failed"] * 26)
+
+
+async def put_aside(broker: Client) -> None:
+    """A topic is deleted while a message waits for it: a command shows the message."""
+    await broker.admin.create_topic(broker.address, TopicConfig("doomed", 1, 1))
+    await broker.send("doomed", b"orphan", "DELAY\x012")
+    await broker.admin.delete_topic(broker.address, "doomed")
+    await broker.until(PUT_ASIDE_TOPIC, [b"orphan"])
+    command = [
+        sys.executable,
+        "-m",
+        "failback.cli",
+        "admin",
+        "putAside",
+        "-b",
+        broker.address,
+        "--json",
+    ]
+    shown = await asyncio.to_thread(
+        subprocess.run, command, capture_output=True, check=True, env=failback_environment()
+    )
+    (row,) = json.loads(shown.stdout)
+    assert (row["topic"], row["bytes"]) == ("doomed", 6)
+    assert row["reason"] == "this broker has no such topic"
 
 
 async def made_anew(broker: Client, cluster: ClusterProcesses) -> None:
