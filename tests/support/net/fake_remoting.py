@@ -49,6 +49,8 @@ class FakeRemoting:
     def close(self) -> None:
         """Refuse and hang up from now on, as a dead process does."""
         self._stop.set()
+        with contextlib.suppress(OSError):  # it wakes who waits for the next connection
+            socket.create_connection(self._listener.getsockname(), timeout=1).close()
         self._listener.close()
         self.hang_up()
         for thread in self._threads:
