@@ -170,7 +170,7 @@ class ImageStore:
     def listing(self, image: str) -> set[tuple[str, ...]]:
         """Return every file of an image: path, mode, owner, time, and what is in it."""
         root = self.mount(image)
-        found = set()
+        found: set[tuple[str, ...]] = set()
         for path in root.rglob("*"):
             what = path.lstat()
             digest = ""

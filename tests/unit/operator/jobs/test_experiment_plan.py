@@ -249,6 +249,7 @@ def test_a_slip_in_an_arm_is_refused_and_nothing_changes() -> None:
     assert near in world.message("Injected")
     assert "activeArm" not in world.status
     accepted = {"failback.dev/accept-unknown-key": "flushConsumerOffsetIntervall"}
+    assert world.cluster is not None
     world.cluster["metadata"]["annotations"] = accepted
     world.run()
     assert world.status["activeArm"] == "stay"
