@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from failback.broker.cluster import slave_synchronize
-from failback.broker.cluster.members import Members
 from failback.broker.cluster.outer_api import BrokerOuterApi, RegisterResult, fast_address
 from failback.broker.cluster.slave_synchronize import SlaveSynchronize
 from failback.broker.config.config import BrokerConfig
@@ -38,7 +37,6 @@ class Slave:
         self.groups = SubscriptionGroupManager(folder / "subscriptionGroup.json", config)
         self.offsets = ConsumerOffsetManager(folder / "consumerOffset.json")
         self.delay = DelayOffsets(folder / "delayOffset.json")
-        self.named: tuple[str, ...] = ()
         self.sync = SlaveSynchronize(
             self.outer,
             self.topics,
@@ -47,7 +45,6 @@ class Slave:
             self.delay,
             own_address=OWN,
             is_guarded=lambda: is_guarded,
-            members=Members(lambda: self.named),
         )
 
     def master_answers(self, address: str = MASTER) -> None:
@@ -218,17 +215,3 @@ async def test_delay_offsets_are_not_kept_ahead_of_the_log(
     slave.sync.set_master_addr(MASTER)
     assert await slave.sync.sync_all()
     assert (slave.folder / "delayOffset.json").exists() == kept
-
-
-@pytest.mark.foreign
-@pytest.mark.parametrize(
-    ("named", "asked"), [((), True), ((MASTER, OWN), True), ((OWN,), False), (("b:1",), False)]
-)
-async def test_who_registered_as_master_and_is_no_member_is_not_asked(
-    slave: Slave, named: tuple[str, ...], asked: bool
-) -> None:
-    slave.master_answers()
-    slave.named = named
-    slave.sync.set_master_addr(MASTER)
-    assert await slave.sync.sync_all() is asked
-    assert bool(slave.peers.calls) is asked

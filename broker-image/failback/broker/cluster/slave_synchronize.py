@@ -9,7 +9,6 @@ from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from typing import Final, TypeVar
 
-from failback.broker.cluster.members import Members
 from failback.broker.cluster.outer_api import BrokerOuterApi
 from failback.broker.metadata.delay_offsets import DelayOffsets
 from failback.broker.metadata.groups import SubscriptionGroupManager
@@ -51,8 +50,6 @@ class SlaveSynchronize:
     own_address: str
     is_guarded: Callable[[], bool] = lambda: False
     """Whether larger consumer offsets stay; asked for each copy."""
-    members: Members | None = None
-    """Who may be a master of this slave, where ``failbackMembers`` says so."""
     log_end: Callable[[], int] | None = None
     """Where this slave's log ends."""
     deletions_heard: Callable[[], int] = lambda: 0
@@ -75,15 +72,11 @@ class SlaveSynchronize:
     async def sync_all(self) -> bool:
         """Run the four copies one after another; each fails alone, with a line in the log.
 
-        Whoever registered as master and is no member that ``failbackMembers`` names is not asked.
-
         Returns whether a master was asked and all four succeeded.
         """
         async with self._one_at_a_time:
             master = self._master
             if master is None or master == self.own_address:
-                return False
-            if self.members and self.members.is_named and not await self.members.known([master]):
                 return False
             done = [
                 await self._run("topics", self._sync_topics, master),

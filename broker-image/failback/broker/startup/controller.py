@@ -117,7 +117,6 @@ class BrokerController:
             self.delay_offsets,
             own_address=identity.address,
             is_guarded=lambda: config.failback_guard_slave_offsets,
-            members=self.members,
             log_end=lambda: self.store.max_physical_offset,
             deletions_heard=lambda: self.log_news.deletions,
         )

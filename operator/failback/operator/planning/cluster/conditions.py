@@ -25,7 +25,7 @@ from failback.operator.planning.state.log_ends import given_up
 from failback.operator.render.common import ORDER
 
 _ADDRESS_KEYS: Final = frozenset(
-    {"brokerIP1", "brokerIP2", "storePathRootDir", "storePathCommitLog"}
+    {"brokerIP1", "brokerIP2", "storePathRootDir", "storePathCommitLog", live_keys.MEMBERS}
 )
 _BEFORE_READY: Final = frozenset(
     {"Creating", "NameServerMissing", "NameTaken", "InvalidSpec", "Suspended", "MasterUnclear"}

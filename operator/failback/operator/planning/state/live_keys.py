@@ -2,7 +2,8 @@
 
 A live key is set in a running broker (25) and in the member's ConfigMap, member by member. Until
 a member's turn has come its ConfigMap keeps the old value, so :func:`held` tells rendering.
-``brokerPermission`` is not among them: the operations that close and open pairs own it.
+``brokerPermission`` is not among them: the operations that close and open pairs own it. Nor is
+``failbackMembers``: it is rendered, and a broker needs it when it starts.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.render.shape import Member, Shape, shaped_pair
 
 PERMISSION: Final = "brokerPermission"
+MEMBERS: Final = "failbackMembers"
 READ: Final = "slaveReadEnable"
 # What a broker has when its file does not name the key, hence what a removed line must be set to.
 DEFAULTS: Final[Mapping[str, str]] = {
@@ -29,7 +31,7 @@ DEFAULTS: Final[Mapping[str, str]] = {
 def is_live(key: str) -> bool:
     """Tell whether a running broker takes a new value of ``key`` from LiveConfig."""
     row = config_keys().get(key)
-    return row is not None and row.change == "live" and key != PERMISSION
+    return row is not None and row.change == "live" and key not in (PERMISSION, MEMBERS)
 
 
 def wanted(

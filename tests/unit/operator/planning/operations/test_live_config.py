@@ -263,3 +263,16 @@ def test_without_the_mode_nothing_is_forced() -> None:
     world.annotate(hold_member="orders-0-0")
     Run(world).for_passes(60)
     assert world.running(0, 1).config[READ] == "false"
+
+
+def test_the_members_of_a_guarded_pair_are_left_to_rendering() -> None:
+    world = steady(slavesPerPair=1, engine={"rules": "guarded", "version": "0.2.0"})
+    assert file(world, 0, 0)["failbackMembers"].count(";") == 1
+    assert condition(world, "ConfigApplied") == ("True", "Verified")
+    world.edit(slavesPerPair=2)
+    Run(world).until_steady()
+    assert [file(world, 0, ordinal)["failbackMembers"].count(";") for ordinal in range(3)] == [
+        2
+    ] * 3
+    assert "25 0-0" not in done(world)
+    assert condition(world, "ConfigApplied") == ("True", "Verified")
