@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
 
 from failback.operator.schema.crds import plural_of
-from failback.operator.schema.decoding import validate
+from failback.operator.schema.decoding import KINDS, validate
 from failback.protocol.words.formerly import former_of
 from tests.support.kube_lab.api import ApiError
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.operator.enumerations import ALL, document
+from tests.support.operator.hostile_values import documents
 from tests.support.operator.rule_cases import CASES, Case
 
+EVERY = 7
+"""Of so many values one is asked of the API server; locally all are tried."""
 Told = set[tuple[str, str]]
 
 
@@ -98,3 +102,30 @@ def test_every_word_is_taken_in_both_spellings_and_in_no_other(namespace: Namesp
                 differing[kind, path, word] = told
     assert differing == {}
     assert len(renamed) >= 30
+
+
+def test_every_field_is_refused_by_both_or_by_neither(namespace: Namespace) -> None:
+    differing, tried = {}, 0
+    for kind in KINDS:
+        folder = f"/apis/failback.dev/v1alpha1/namespaces/{namespace.name}/{plural_of(kind)}"
+        for path, value, made in list(documents(kind))[::EVERY]:
+            if path.endswith(("drainMaster", "expect[].value")):
+                continue  # unions, of which the schema can say nothing
+            if value is None:
+                continue  # the API server takes it for a field that is left out
+            tried += 1
+            made["metadata"]["namespace"] = namespace.name
+            here = [str(each) for each in validate(kind, made)]
+            try:
+                query = {"dryRun": "All", "fieldValidation": "Strict"}
+                namespace.api.request("POST", folder, made, query=query)
+            except ApiError as refusal:
+                there = str(refusal)
+            else:
+                there = ""
+            if bool(here) != bool(there):
+                differing[kind, path, repr(value)[:40]] = (here[:1], there[-200:])
+    assert differing == {}, json.dumps(
+        {str(key): each for key, each in differing.items()}, indent=1
+    )
+    assert tried > 1000

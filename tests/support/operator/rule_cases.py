@@ -325,6 +325,46 @@ _row(_CHAOS, "", {"guard": {"requireNamespaceLabel": True}})
 _row(_CHAOS, "NM1", name="a.b")
 
 _REPORT: Final = "ReconsumptionReport"
+_TOO_MUCH: Final = {"requests": {"cpu": 2}, "limits": {"cpu": "1500m"}}
+_FINE: Final = {
+    "requests": {"cpu": "500m", "memory": "1Gi", "example.com/gpu": 1},
+    "limits": {"cpu": 1, "memory": "1024Mi", "hugepages-2Mi": "64Mi"},
+}
+for _kind in ("NameServer", "BrokerCluster"):
+    for _field in ("labels", "annotations", "nodeSelector"):
+        _row(_kind, "KN1", {"podTemplate": {_field: {"a b": "x"}}})
+        _row(_kind, "", {"podTemplate": {_field: {"example.com/team-A": "x"}}})
+    _row(_kind, "KN1", {"metrics": {"podMonitor": {"labels": {"": "x"}}}})
+    _row(_kind, "KN2", {"resources": {"requests": {"cpus": "1"}}})
+    _row(_kind, "KN2", {"resources": {"limits": {"disk": "1Gi"}}})
+    _row(_kind, "KN3", {"resources": _TOO_MUCH})
+    _row(_kind, "", {"resources": _FINE})
+_cluster("KN1", external={"type": "LoadBalancer", "annotations": {"-x": "y"}})
+_row("NameServer", "KN1", {"external": {"type": "LoadBalancer", "annotations": {"-x": "y"}}})
+_cluster("KN1", pairOverrides=[{"index": 0, "nodeSelector": {"a/b/c": "x"}}])
+_cluster(
+    "KN2 KN3",
+    pairOverrides=[{"index": 0, "resources": {**_TOO_MUCH, "requests": {"cpu": 2, "x": 1}}}],
+)
+_cluster("KN2", pairOverrides=[{"index": 0, "resources": {"limits": {"gpu": 1}}}])
+_row("ChaosExperiment", "KN2", {"job": {"resources": {"limits": {"gpu": 1}}}})
+_row("ChaosExperiment", "KN2", {"job": {"resources": {"requests": {"gpu": 1}}}})
+_row("ChaosExperiment", "KN3", {"job": {"resources": _TOO_MUCH}})
+for _spark in (
+    {"spark": {"driver": {"requests": {"gpu": 1}}}},
+    {"spark": {"driver": {"limits": {"gpu": 1}}}},
+    {"spark": {"executor": {"resources": {"requests": {"gpu": 1}}}}},
+    {"spark": {"executor": {"resources": {"limits": {"gpu": 1}}}}},
+    {"job": {"resources": {"requests": {"gpu": 1}}}},
+    {"job": {"resources": {"limits": {"gpu": 1}}}},
+):
+    _row(_REPORT, "KN2", {"experimentRef": {"name": "x"}, **_spark})
+for _many in (
+    {"spark": {"driver": _TOO_MUCH}},
+    {"spark": {"executor": {"resources": _TOO_MUCH}}},
+    {"job": {"resources": _TOO_MUCH}},
+):
+    _row(_REPORT, "KN3", {"experimentRef": {"name": "x"}, **_many})
 _row(_REPORT, "")
 _row(_REPORT, "", {}, old={"engine": "auto"})
 _row(_REPORT, "ON1", {"engine": "local"}, old={})

@@ -28,6 +28,12 @@ from failback.operator.render.objects import render
 from failback.operator.schema.decoding import decode
 from failback.protocol.errors import ConfigError
 
+SPREAD = {
+    "maxSkew": 1,
+    "topologyKey": "kubernetes.io/hostname",
+    "whenUnsatisfiable": "ScheduleAnyway",
+}
+
 
 def resources(ns: dict[str, Any] | None = None, **spec: Any) -> list[Resource]:
     head = {"apiVersion": "failback.dev/v1alpha1"}
@@ -63,7 +69,7 @@ POD = "spec.template.spec"
         ({"podTemplate": {"priorityClassName": "high"}}, f"{POD}.priorityClassName"),
         ({"podTemplate": {"serviceAccountName": "x"}}, f"{POD}.serviceAccountName"),
         (
-            {"podTemplate": {"topologySpreadConstraints": [{"maxSkew": 1}]}},
+            {"podTemplate": {"topologySpreadConstraints": [SPREAD]}},
             f"{POD}.topologySpreadConstraints",
         ),
         (

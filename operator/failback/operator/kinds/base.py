@@ -21,6 +21,14 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
+from failback.operator.kinds.pod_parts import (
+    KEY,
+    SUBDOMAIN,
+    Affinity,
+    SecurityContext,
+    Toleration,
+    TopologySpread,
+)
 from failback.protocol.words.formerly import Formerly
 
 API_VERSION: Final = "failback.dev/v1alpha1"
@@ -35,7 +43,8 @@ _QUANTITY_FACTORS: Final[dict[str, Decimal]] = {
     **{unit: Decimal(1000) ** (power + 1) for power, unit in enumerate("kMGTPE")},
     **{f"{unit}i": Decimal(1024) ** (power + 1) for power, unit in enumerate("KMGTPE")},
 }
-_ADDRESS_PATTERN: Final = r"^[^;:\s]+:[0-9]{2,5}$"
+_LONGEST_QUANTITY: Final = 32
+_ADDRESS_PATTERN: Final = r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?:[0-9]{2,5}$"
 _DECIMAL_PATTERN: Final = r"^[0-9]{1,9}(\.[0-9]{1,9})?$"
 
 
@@ -56,6 +65,8 @@ def _check_quantity(value: object) -> str:
         quotes = "; put it in quotes" if isinstance(value, float) else ""
         raise ValueError(f"must be a quantity such as 500m or 1Gi, got {value!r}{quotes}")
     parse_quantity(str(value))
+    if len(str(value)) > _LONGEST_QUANTITY:
+        raise ValueError(f"must be at most {_LONGEST_QUANTITY} characters long")
     return str(value)
 
 
@@ -66,13 +77,13 @@ def _check_size(value: object) -> str:
 
 
 def _check_address(value: object) -> str:
-    if not isinstance(value, str) or not re.match(_ADDRESS_PATTERN, value):
+    if not isinstance(value, str) or not re.fullmatch(_ADDRESS_PATTERN, value):
         raise ValueError(f'must be host:port, got "{value}"')
     return value
 
 
 def _check_decimal(value: object) -> str:
-    if not isinstance(value, str) or not re.match(_DECIMAL_PATTERN, value):
+    if not isinstance(value, str) or not re.fullmatch(_DECIMAL_PATTERN, value):
         raise ValueError(f'must be a decimal number in quotes such as "0.05", got {value!r}')
     return value
 
@@ -84,6 +95,7 @@ Quantity = Annotated[
         {
             "anyOf": [{"type": "integer"}, {"type": "string"}],
             "pattern": _QUANTITY_PATTERN,
+            "maxLength": 32,
             "x-kubernetes-int-or-string": True,
         }
     ),
@@ -109,10 +121,42 @@ DecimalText = Annotated[
 """A decimal number as text, because floating point numbers don't compare reliably."""
 FlushDiskType = Literal["ASYNC_FLUSH", "SYNC_FLUSH"]
 MasterRole = Literal["ASYNC_MASTER", "SYNC_MASTER"]
-PropertyValue = Annotated[str, Field(max_length=1024, pattern=r"^[^\\]*$")]
-r"""Without \, which begins an escape in a file of properties: at the end of a line it joins two."""
-Text = Annotated[str, Field(max_length=1024)]
-Word = Annotated[str, Field(max_length=253)]
+PropertyValue = Annotated[
+    str,
+    Field(max_length=1024, pattern=r"^([!-#%-\[\]-~\r\n]([ -#%-\[\]-~\r\n]*[!-#%-\[\]-~\r\n])?)?$"),
+]
+r"""Printable ASCII, which every reader of a file of properties reads alike. Without \, which begins
+an escape, $, which begins a variable of the pod, and blanks at the ends, which readers cut off. The
+ends of lines are refused by a rule, BC9 or NS2, in its own words."""
+Word = Annotated[str, Field(max_length=253, pattern=r"^[^\x00-\x1f\x7f]*$")]
+"""Without control characters: it stays one value in lines, labels and messages."""
+ObjectName = Annotated[str, Field(min_length=1, max_length=253, pattern=rf"^{SUBDOMAIN}$")]
+"""Name of an object of Kubernetes."""
+OptionalName = Annotated[str, Field(max_length=253, pattern=rf"^({SUBDOMAIN})?$")]
+"""The same; empty means none."""
+Image = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=512,
+        pattern=r"^([a-zA-Z0-9]([a-zA-Z0-9.-]*[a-zA-Z0-9])?(:[0-9]+)?/)?"
+        r"[a-z0-9]+(([._]|__|-+|/)[a-z0-9]+)*"
+        r"(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?(@[a-z0-9]+:[a-f0-9]{32,128})?$",
+    ),
+]
+"""Reference of a container image. The kubelet does not start a pod with another text."""
+KEY_NAME: Final = rf"^{KEY}$"
+"""What a label or annotation may be called."""
+LabelValue = Annotated[
+    str, Field(max_length=63, pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$")
+]
+AnnotationValue = Annotated[str, Field(max_length=7168)]
+"""32 of them stay below what the API server keeps of one object."""
+RESOURCE_NAME: Final = (
+    r"^(cpu|memory|ephemeral-storage|hugepages-[0-9]+[KMG]i"
+    rf"|{SUBDOMAIN}/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)$"
+)
+"""What a container may ask for."""
 Spread = Annotated[
     Literal["Preferred", "Required", "None"], Formerly("preferred", "required", "none")
 ]
@@ -159,7 +203,7 @@ class Metadata(Model):
 class Named(Model):
     """A reference to an object of the same namespace."""
 
-    name: str = Field(min_length=1, max_length=253)
+    name: ObjectName
     """Name of the object."""
 
 
@@ -171,10 +215,12 @@ class Engine(Model):
 
     type: EngineType = "Failback"
     """Failback's own program, or Apache RocketMQ's."""
-    image: str | None = Field(default=None, min_length=1, max_length=512)
+    image: Image | None = None
     """Image of the container, one that the chart allows. Unset: the chart's image for this type and
     version."""
-    version: str | None = Field(default=None, min_length=1, max_length=32)
+    version: str | None = Field(
+        default=None, max_length=32, pattern=r"^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
+    )
     """Required for Apache (4.9.x or 5.x.y). Unset for Failback: the release of the operator that
     made the cluster; a newer operator changes nothing until a version is written here."""
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
@@ -184,7 +230,7 @@ class Engine(Model):
     rules: Literal["compat", "guarded"] | None = None
     """Unset means compat: exactly RocketMQ 4.9.8, flaws included. guarded adds the
     counter-measures against re-consumption. Only for Failback."""
-    java_options: str | None = Field(default=None, max_length=1024)
+    java_options: str | None = Field(default=None, max_length=1024, pattern=r"^[^\x00-\x1f\x7f]*$")
     """Options put last on the JVM's command line. Only for Apache."""
 
     @property
@@ -220,7 +266,7 @@ class EnvironmentVariable(Model):
 
     name: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$", max_length=256)
     """Name of the variable; the operator's own names are refused."""
-    value: str | None = Field(default=None, max_length=4096)
+    value: str | None = Field(default=None, max_length=4096, pattern=r"^[^\x00]*$")
     """Value of the variable."""
     value_from: EnvironmentSource | None = None
     """Source of the value, as in a Pod."""
@@ -229,25 +275,25 @@ class EnvironmentVariable(Model):
 class PodTemplate(Model):
     """Additions to the pods. A change restarts them one by one."""
 
-    labels: dict[str, str] = Field(default={}, max_length=32)
+    labels: dict[str, LabelValue] = Field(default={}, max_length=32)
     """Further labels. Prefixes failback.dev/ and app.kubernetes.io/ are the operator's."""
-    annotations: dict[str, str] = Field(default={}, max_length=32)
+    annotations: dict[str, AnnotationValue] = Field(default={}, max_length=32)
     """Further annotations. Prefixes failback.dev/ and app.kubernetes.io/ are the operator's."""
-    node_selector: dict[str, str] = Field(default={}, max_length=32)
+    node_selector: dict[str, LabelValue] = Field(default={}, max_length=32)
     """Labels that a node must have."""
-    tolerations: list[dict[str, Any]] = Field(default=[], max_length=16)
+    tolerations: list[Toleration] = Field(default=[], max_length=16)
     """Taints that the pods tolerate, as in a Pod."""
-    affinity: dict[str, Any] | None = None
+    affinity: Affinity | None = None
     """Affinity as in a Pod; antiAffinity of this object is added to it."""
-    topology_spread_constraints: list[dict[str, Any]] = Field(default=[], max_length=8)
+    topology_spread_constraints: list[TopologySpread] = Field(default=[], max_length=8)
     """Topology spread constraints as in a Pod."""
-    priority_class_name: Word | None = None
+    priority_class_name: OptionalName | None = None
     """PriorityClass of the pods; none of the system's."""
-    service_account_name: Word | None = None
+    service_account_name: OptionalName | None = None
     """ServiceAccount of the pods, one that the chart allows. They get no token of it."""
     env: list[EnvironmentVariable] = Field(default=[], max_length=64)
     """Further variables of the container."""
-    security_context: dict[str, Any] = {}
+    security_context: SecurityContext = {}
     """Merged over the pod's security context. What Pod Security "restricted" forbids is refused,
     unless the chart allows it."""
 
@@ -266,7 +312,7 @@ class PodMonitor(Model):
     """Needs the CRD podmonitors.monitoring.coreos.com, else a warning says so."""
     interval: str = Field(default="15s", pattern=r"^[0-9]+(ms|s|m)$", max_length=16)
     """Time between two scrapes."""
-    labels: dict[str, str] = Field(default={}, max_length=32)
+    labels: dict[str, LabelValue] = Field(default={}, max_length=32)
     """Labels of the PodMonitor, by which a Prometheus selects it."""
 
 

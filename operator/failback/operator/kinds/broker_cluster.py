@@ -11,13 +11,16 @@ from typing import Annotated, ClassVar, Final, Literal, TypeVar
 from pydantic import Field
 
 from failback.operator.kinds.base import (
+    KEY_NAME,
     Address,
     Engine,
     FlushDiskType,
+    LabelValue,
     MasterRole,
     Metrics,
     Model,
     Named,
+    OptionalName,
     PodTemplate,
     PropertyValue,
     Resource,
@@ -31,7 +34,7 @@ from failback.operator.kinds.broker_cluster_status import BrokerClusterStatus
 from failback.operator.kinds.external import PORTS_OF_MEMBER, PORTS_OF_PAIR, TEMPLATE, External
 from failback.protocol.words.formerly import Formerly
 
-_ROCKETMQ_NAME = r"^[A-Za-z0-9_-]{1,64}$"
+_ROCKETMQ_NAME = r"^[A-Za-z0-9_][A-Za-z0-9_-]{0,63}$"
 
 
 _Value = TypeVar("_Value")
@@ -63,7 +66,7 @@ class Storage(Model):
     size: Size = "20Gi"
     """At least 4Gi when Persistent: one commit log file of 1 GiB is pre-allocated ahead. Grows
     live where the storage class allows it, never shrinks."""
-    storage_class_name: str | None = Field(default=None, max_length=253)
+    storage_class_name: OptionalName | None = None
     """StorageClass of the claims. Unset: the cluster's default class. Immutable."""
     delete_claim: bool = False
     """Whether claims, and with them all messages, go when the object is deleted."""
@@ -76,7 +79,9 @@ class AntiAffinity(Model):
     """Pair: members of one pair keep apart. Cluster: all brokers do."""
     mode: Spread = "Preferred"
     """Preferred: if possible. Required: else the pod stays pending. None: anywhere."""
-    topology_key: str = Field(default="kubernetes.io/hostname", min_length=1, max_length=317)
+    topology_key: str = Field(
+        default="kubernetes.io/hostname", min_length=1, max_length=317, pattern=KEY_NAME
+    )
     """Label of nodes that fail together, such as kubernetes.io/hostname or
     topology.kubernetes.io/zone."""
 
@@ -101,7 +106,7 @@ class PairOverride(Model):
     """As spec.resources."""
     storage_size: Size | None = None
     """As spec.storage.size."""
-    node_selector: dict[str, str] = Field(default={}, max_length=32)
+    node_selector: dict[str, LabelValue] = Field(default={}, max_length=32)
     """Labels that a node of this pair must have, over those of spec.podTemplate."""
     master_member: int | None = Field(default=None, ge=0, le=3)
     """The member of a new pair that holds brokerId 0 first; unset: member 0. After that the

@@ -14,8 +14,10 @@ from failback.operator.kinds.base import (
     CommonStatus,
     DecimalText,
     EngineType,
+    Image,
     Model,
     Named,
+    ObjectName,
     PropertyValue,
     Resource,
     Resources,
@@ -27,17 +29,21 @@ from failback.operator.kinds.workload import Workload
 from failback.protocol.words.formerly import Formerly, PairName
 
 _NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+_PLAIN = r"^[^\x00-\x1f\x7f]*$"
+"""Without control characters."""
 
 
 class FaultTarget(Model):
     """The target of a fault: brokers, chosen by pair and role, or the members of a consumer
     group."""
 
-    pair: Annotated[str, PairName()] | None = Field(default=None, max_length=128)
+    pair: Annotated[str, PairName()] | None = Field(default=None, max_length=128, pattern=_PLAIN)
     """Broker name of the pair, such as demo-0."""
-    pair_selector: Annotated[str, PairName()] | None = Field(default=None, max_length=253)
+    pair_selector: Annotated[str, PairName()] | None = Field(
+        default=None, max_length=253, pattern=_PLAIN
+    )
     """Chooses pairs by a shell pattern over their broker names, such as demo-*."""
-    group: str | None = Field(default=None, max_length=120)
+    group: str | None = Field(default=None, max_length=120, pattern=_PLAIN)
     """Consumer group whose members are hit."""
     role: Annotated[Literal["Master", "Slave"], Formerly("master", "slave")] | None = None
     """Role of the broker at the moment of the fault."""
@@ -50,14 +56,14 @@ class FaultTarget(Model):
     ) = None
     """How many of the matching brokers or members are hit. One and All need no value; Fixed takes
     value of them, FixedPercent and RandomMaxPercent take value as per cent."""
-    value: float | None = Field(default=None, ge=0)
+    value: float | None = Field(default=None, ge=0, le=10**6)
     """A number for mode Fixed, per cent for FixedPercent and RandomMaxPercent."""
 
 
 class FaultParameters(Model):
     """Parameters of the fault. Each fault takes some of them; others are refused by the run."""
 
-    after: str | None = Field(default=None, max_length=96)
+    after: str | None = Field(default=None, max_length=96, pattern=_PLAIN)
     """Starts the fault relative to another one, as MILESTONE:FAULT, such as accept:f1; at counts
     from there."""
     down_seconds: float | None = Field(default=None, ge=0, le=86400)
@@ -72,9 +78,9 @@ class FaultParameters(Model):
     """Signal that ends the consumers."""
     rolling: bool | None = None
     """Whether consumers are ended one after the other instead of together."""
-    min_served: int | None = Field(default=None, ge=1)
+    min_served: int | None = Field(default=None, ge=1, le=2**31 - 1)
     """Messages that the slave must have served before the milestone counts."""
-    restart_after: str | None = Field(default=None, max_length=96)
+    restart_after: str | None = Field(default=None, max_length=96, pattern=_PLAIN)
     """Wait with the restart for an instant of another fault, MILESTONE:FAULT."""
     restart_after_seconds: float | None = Field(default=None, ge=0, le=86400)
     """Time until the restart."""
@@ -122,7 +128,7 @@ class Fault(Model):
 
     id: str = Field(pattern=_NAME, max_length=63)
     """Name of this fault in results and in with.after of other faults."""
-    fault: str = Field(min_length=1, max_length=63)
+    fault: str = Field(min_length=1, max_length=63, pattern=_NAME)
     """Name of the fault; failback faults lists them."""
     at: float = Field(default=0.0, ge=0, le=86400)
     """Seconds after the end of the warm-up, or after the instant that with.after names."""
@@ -138,15 +144,15 @@ class SteadyState(Model):
     """Conditions that must hold before the first fault is injected, and again after the last one is
     undone."""
 
-    min_produce_per_second: float | None = Field(default=None, ge=0)
+    min_produce_per_second: float | None = Field(default=None, ge=0, le=10**9)
     """The least messages acknowledged per second. Unset: not checked."""
-    max_lag_messages: int | None = Field(default=None, ge=0)
+    max_lag_messages: int | None = Field(default=None, ge=0, le=2**53)
     """The most messages that consumer groups may lag. Unset: not checked."""
-    max_sync_age_seconds: float | None = Field(default=None, gt=0)
+    max_sync_age_seconds: float | None = Field(default=None, gt=0, le=10**6)
     """The greatest age of the slaves' copy of metadata. Unset: not checked."""
-    hold_seconds: float = Field(default=10.0, ge=0)
+    hold_seconds: float = Field(default=10.0, ge=0, le=86400)
     """How long the conditions must hold without a break."""
-    timeout_seconds: float = Field(default=120.0, gt=0)
+    timeout_seconds: float = Field(default=120.0, gt=0, le=86400)
     """How long it may take."""
 
 
@@ -162,11 +168,11 @@ class Drain(Model):
 class Expectation(Model):
     """One check on a figure of the report."""
 
-    metric: str = Field(min_length=1, max_length=253)
+    metric: str = Field(min_length=1, max_length=253, pattern=_PLAIN)
     """Path in report.json, such as totals.lost."""
-    group: str | None = Field(default=None, max_length=120)
+    group: str | None = Field(default=None, max_length=120, pattern=_PLAIN)
     """Only this consumer group."""
-    arm: str | None = Field(default=None, max_length=40)
+    arm: str | None = Field(default=None, max_length=40, pattern=_PLAIN)
     """Only this arm."""
     op: Annotated[
         Literal["<=", ">=", "==", ">", "<", "Between", "WithinBound"],
@@ -184,9 +190,9 @@ class Thresholds(Model):
 
     max_duplicate_ratio: DecimalText | None = None
     """Duplicates per distinct message, a decimal in quotes. Unset: not judged."""
-    max_lost: int = Field(default=0, ge=0)
+    max_lost: int = Field(default=0, ge=0, le=2**53)
     """Messages that were acknowledged and never consumed."""
-    max_out_of_order_first: int | None = Field(default=None, ge=0)
+    max_out_of_order_first: int | None = Field(default=None, ge=0, le=2**53)
     """First deliveries that overtook an older message. Unset: not judged."""
 
 
@@ -225,18 +231,18 @@ class Arm(Model):
 class RunVolume(Model):
     """Where run folders are kept."""
 
-    claim_name: str = Field(default="failback-runs", min_length=1, max_length=253)
+    claim_name: ObjectName = "failback-runs"
     """A PersistentVolumeClaim of this namespace."""
 
 
 class JobSettings(Model):
     """The Job that runs the experiment. Ignored by failback experiment run."""
 
-    image: str | None = Field(default=None, min_length=1, max_length=512)
+    image: Image | None = None
     """Image of the Job, one that the chart allows. Unset: the chart's."""
     resources: Resources | None = None
     """Requests and limits of the Job. Unset: the chart's."""
-    service_account_name: str = Field(default=EXPERIMENT_ACCOUNT, min_length=1, max_length=253)
+    service_account_name: ObjectName = EXPERIMENT_ACCOUNT
     """ServiceAccount of the Job, one that the chart allows. It has the right to inject, the
     operator has not."""
     run_volume: RunVolume = Field(default_factory=RunVolume)
@@ -298,7 +304,7 @@ class ChaosExperimentSpec(Model):
     """How long reading the brokers' logs may take."""
     heal_deadline_seconds: float = Field(default=300.0, gt=0, le=86400)
     """How long undoing may take before it is reported as failed."""
-    timeout_seconds: float | None = Field(default=None, gt=0)
+    timeout_seconds: float | None = Field(default=None, gt=0, le=10**6)
     """How long one run may take. Unset: twice the sum of its phases."""
     abort: bool = False
     """Set to true to stop and heal. It cannot be set back to false."""

@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from failback.operator.kinds.base import Model
+from failback.operator.kinds.base import AnnotationValue, Model
 
 EXTERNAL_WORDS: Final = ("cluster", "pair", "ordinal", "namespace")
 """What a template of addresses may have filled in."""
@@ -33,7 +33,7 @@ class External(Model):
     first_node_port: int | None = Field(default=None, ge=1028, le=60000)
     """For type NodePort. Member m of pair p listens on, and announces, this + 16 p + 4 m; the
     Service takes that port of every node and the one 2 below it. Immutable."""
-    annotations: dict[str, str] = Field(default={}, max_length=32)
+    annotations: dict[str, AnnotationValue] = Field(default={}, max_length=32)
     """Annotations of the Services, by which clouds choose the kind of load balancer."""
 
 
@@ -46,5 +46,5 @@ class NameServerExternal(Model):
     """Addresses of nodes, or one in front of them, for type NodePort: the status lists them."""
     node_port: int | None = Field(default=None, ge=1, le=65535)
     """The port of the nodes, for type NodePort."""
-    annotations: dict[str, str] = Field(default={}, max_length=32)
+    annotations: dict[str, AnnotationValue] = Field(default={}, max_length=32)
     """Annotations of the Service, by which clouds choose the kind of load balancer."""

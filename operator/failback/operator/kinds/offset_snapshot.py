@@ -15,14 +15,18 @@ LATEST: Final = "latest"
 class OffsetRestore(Model):
     """Offsets that go back to the brokers: previewed first, written once that is confirmed."""
 
-    snapshot: str = Field(default=LATEST, min_length=1, max_length=32)
+    snapshot: str = Field(
+        default=LATEST, min_length=1, max_length=32, pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]*$"
+    )
     """Name of one of status.snapshots, or latest."""
     groups: list[Word] = Field(default=["*"], min_length=1, max_length=64)
     """Groups whose offsets go back, or * for all that the snapshot has."""
     online: bool = False
     """Whether groups with running members are written too. Their members keep what they have in
     memory and store that again; who takes a queue next starts from what is stored."""
-    confirm: str | None = Field(default=None, min_length=1, max_length=32)
+    confirm: str | None = Field(
+        default=None, min_length=1, max_length=32, pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]*$"
+    )
     """status.restore.id of the preview that is to be carried out. Each is carried out once."""
 
 

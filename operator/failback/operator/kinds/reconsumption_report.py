@@ -9,8 +9,10 @@ from pydantic import Field
 from failback.operator.kinds.base import (
     CommonStatus,
     DecimalText,
+    Image,
     Model,
     Named,
+    ObjectName,
     Resource,
     Resources,
     Status,
@@ -19,9 +21,9 @@ from failback.operator.kinds.base import (
 from failback.operator.kinds.permits import REPORT_ACCOUNT
 from failback.protocol.words.formerly import Formerly
 
-_MASTER = r"^(local\[([1-9][0-9]*|\*)\]|k8s://\S+)$"
-_URI = r"^(s3a|hdfs|file)://[^\s-]\S*$"
-_ARTIFACT_URI = r"^((s3a|hdfs|file)://|/)[^\s-]\S*$"
+_MASTER = r"^(local\[([1-9][0-9]*|\*)\]|k8s://[!-~]+)$"
+_URI = r"^(s3a|hdfs|file)://[!-,.-~][!-~]*$"
+_ARTIFACT_URI = r"^((s3a|hdfs|file)://|/)[!-,.-~][!-~]*$"
 _RUN_NAME = r"^[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*$"
 RunName = Annotated[str, Field(min_length=1, max_length=512, pattern=_RUN_NAME)]
 
@@ -33,7 +35,7 @@ def _driver_resources() -> Resources:
 class ReportInputs(Model):
     """Run folders that no experiment of this namespace made."""
 
-    claim_name: str | None = Field(default=None, min_length=1, max_length=253)
+    claim_name: ObjectName | None = None
     """A PersistentVolumeClaim of this namespace that holds them."""
     uri: str | None = Field(default=None, max_length=1024, pattern=_URI)
     """URI of the folder that holds the run folders: s3a://, hdfs:// or file://."""
@@ -57,9 +59,9 @@ class Spark(Model):
     """Job: a Job with the driver in its pod. SparkApplication: an object for the Spark operator."""
     master: str = Field(default="local[*]", max_length=253, pattern=_MASTER)
     """local[N], local[*] or k8s://ADDRESS, one that the chart allows."""
-    image: str | None = Field(default=None, min_length=1, max_length=512)
+    image: Image | None = None
     """Image of driver and executors, one that the chart allows. Unset: the chart's."""
-    service_account_name: str = Field(default=REPORT_ACCOUNT, min_length=1, max_length=253)
+    service_account_name: ObjectName = REPORT_ACCOUNT
     """ServiceAccount of the driver, one that the chart allows."""
     driver: Resources = Field(default_factory=_driver_resources)
     """Requests and limits of the driver."""
@@ -89,16 +91,16 @@ class ReportThresholds(Model):
 
     max_duplicate_ratio: DecimalText | None = None
     """Duplicates per distinct message, a decimal in quotes."""
-    max_lost: int | None = Field(default=None, ge=0)
+    max_lost: int | None = Field(default=None, ge=0, le=2**53)
     """Messages that were acknowledged and never consumed."""
-    max_out_of_order: int | None = Field(default=None, ge=0)
+    max_out_of_order: int | None = Field(default=None, ge=0, le=2**53)
     """First deliveries that overtook an older message."""
 
 
 class ReportJob(Model):
     """The Job that counts."""
 
-    image: str | None = Field(default=None, min_length=1, max_length=512)
+    image: Image | None = None
     """Image of the Job for engine Local, one that the chart allows. Unset: the chart's."""
     resources: Resources | None = None
     """Requests and limits of the Job for engine Local. Unset: the chart's."""

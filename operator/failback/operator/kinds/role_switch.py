@@ -54,7 +54,7 @@ class RoleSwitchSpec(Model):
     mode: Literal["Planned", "Forced"] = "Planned"
     """Planned: the old master is alive and hands over. Forced: it is gone for good; needs
     failover.mode Manual on the cluster, and may lose what was not replicated."""
-    max_lag_bytes: int = Field(default=0, ge=0)
+    max_lag_bytes: int = Field(default=0, ge=0, le=2**53)
     """How many bytes of the log the target may lack when the old master stops."""
     offset_policy: Literal["CopyMax", "WaitSync", "None"] = "CopyMax"
     """What happens to consumer offsets. CopyMax: the larger value of both members goes to the
@@ -64,7 +64,7 @@ class RoleSwitchSpec(Model):
     """How long the whole switch may take."""
     on_timeout: Literal["Rollback", "Fail"] = "Rollback"
     """Rollback gives the roles back while that is still possible, Fail stops where it is."""
-    ttl_seconds_after_finished: int | None = Field(default=None, ge=60)
+    ttl_seconds_after_finished: int | None = Field(default=None, ge=60, le=2**31 - 1)
     """Seconds after its end at which this object is deleted. Unset: it stays."""
 
     @property

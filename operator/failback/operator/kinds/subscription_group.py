@@ -38,13 +38,13 @@ class SubscriptionGroupSpec(Model):
     """Queues of the retry topic, per pair."""
     retry_max_times: int = Field(default=16, ge=-1, le=1000)
     """How often a message is delivered again before it goes to the dead letter topic."""
-    broker_id: int = Field(default=0, ge=0)
+    broker_id: int = Field(default=0, ge=0, le=2**31 - 1)
     """The broker id suggested for the next pull while consumption is fast."""
-    which_broker_when_consume_slowly: int = Field(default=1, ge=0)
+    which_broker_when_consume_slowly: int = Field(default=1, ge=0, le=2**31 - 1)
     """The broker id suggested when the data are beyond the broker's memory share."""
     consume_message_orderly: bool | None = None
     """Ordered consumption; engine apache 5.x only, else a warning."""
-    consume_timeout_minute: int | None = Field(default=None, ge=1)
+    consume_timeout_minute: int | None = Field(default=None, ge=1, le=2**31 - 1)
     """Consume timeout in minutes; engine apache 5.x only, else a warning."""
     attributes: dict[str, Word] = Field(default={}, max_length=64)
     """Group attributes; engine apache 5.x only, else a warning."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field
 
@@ -14,6 +14,8 @@ from failback.operator.kinds.base import (
     Status,
     Word,
 )
+
+_PAIR: Final = r"^(\*|[A-Za-z0-9_-]{1,64}-[0-9]{1,2})$"
 
 
 class TopicSpec(Model):
@@ -33,7 +35,9 @@ class TopicSpec(Model):
     """Whether name servers announce the topic as ordered (ORDER_TOPIC_CONFIG)."""
     attributes: dict[str, Word] = Field(default={}, max_length=64)
     """Topic attributes; engine Apache 5.x only, else a warning."""
-    pairs: list[Word] = Field(default=["*"], max_length=64)
+    pairs: list[Annotated[str, Field(pattern=_PAIR, max_length=67)]] = Field(
+        default=["*"], max_length=64
+    )
     """The pairs that hold the topic: broker names, or * for all."""
     deletion_policy: Literal["Retain", "Delete"] = "Retain"
     """Whether deleting this object deletes the topic and its messages."""

@@ -15,9 +15,9 @@ _NAME = r"^[%|a-zA-Z0-9_-]+$"
 class Burst(Model):
     """A rate that rises for one second at a time."""
 
-    every_seconds: float = Field(gt=0)
+    every_seconds: float = Field(gt=0, le=86400)
     """Time from one burst to the next."""
-    factor: float = Field(gt=1)
+    factor: float = Field(gt=1, le=10**6)
     """How many times as high the rate is."""
 
 
@@ -28,17 +28,17 @@ class TopicLoad(Model):
     """Name of the topic; it is created if need be."""
     queues: int = Field(default=8, ge=1, le=1024)
     """Queues per pair."""
-    rate_per_second: float = Field(default=400.0, gt=0)
+    rate_per_second: float = Field(default=400.0, gt=0, le=10**6)
     """Messages per second, over all producers. A late message keeps its planned time."""
     burst: Burst | None = None
     """A rate that rises for one second at a time."""
     body_bytes: int = Field(default=512, ge=64, le=4 * 1024 * 1024)
     """Size of a body."""
-    keys: int = Field(default=1000, ge=1)
+    keys: int = Field(default=1000, ge=1, le=2**31 - 1)
     """Different ordering keys."""
     ordered: bool = False
     """Whether messages of one key go to one queue."""
-    preload_messages: int = Field(default=0, ge=0)
+    preload_messages: int = Field(default=0, ge=0, le=10**9)
     """Sent as fast as the brokers take them before the rate begins, as a backlog to start with."""
     delay_levels: dict[str, Annotated[float, Field(gt=0, le=1)]] = Field(default={}, max_length=18)
     """Share of the messages per delay level, by the level's number."""
@@ -51,9 +51,9 @@ class TopicLoad(Model):
 class Handler(Model):
     """Handler behaviour: time per message and share of retries."""
 
-    mean_ms: float = Field(default=1.0, ge=0)
+    mean_ms: float = Field(default=1.0, ge=0, le=86_400_000)
     """Mean time per message."""
-    jitter_ms: float = Field(default=0.0, ge=0)
+    jitter_ms: float = Field(default=0.0, ge=0, le=86_400_000)
     """Spread of that time."""
     fail_ratio: float = Field(default=0.0, ge=0, le=1)
     """Share of messages that are sent back for a retry."""
@@ -71,7 +71,7 @@ class WorkloadGroup(Model):
 
     name: str = Field(min_length=1, max_length=120, pattern=_NAME)
     """Name of the group."""
-    topic: str = Field(max_length=127)
+    topic: str = Field(min_length=1, max_length=127, pattern=_NAME)
     """The topic that it consumes, one of workload.topics."""
     members: int = Field(default=1, ge=1, le=64)
     """How many consumers it has."""
@@ -118,7 +118,7 @@ class Workload(Model):
     """The topics that producers write to."""
     producers: int = Field(default=1, ge=1, le=64)
     """Producer processes."""
-    send_timeout_ms: int = Field(default=3000, ge=100)
+    send_timeout_ms: int = Field(default=3000, ge=100, le=86_400_000)
     """How long a producer waits for an acknowledgement."""
     retries: int = Field(default=2, ge=0, le=16)
     """How often a producer tries again."""

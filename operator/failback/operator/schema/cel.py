@@ -19,7 +19,7 @@ from failback.operator.kinds.reconsumption_report import (
     Spark,
 )
 from failback.operator.kinds.role_switch import RoleSwitchSpec
-from failback.operator.schema import rule_texts
+from failback.operator.schema import key_rules, rule_texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -524,6 +524,11 @@ RULES: Final[tuple[Rule, ...]] = (
     *_OFFSET_SNAPSHOT,
     *_CHAOS_EXPERIMENT,
     *_REPORT,
+    *(
+        Rule(rule, kind, path, text, message)
+        for kind in ("NameServer", "BrokerCluster", "ChaosExperiment", "ReconsumptionReport")
+        for rule, path, text, message in key_rules.expressions(kind)
+    ),
 )
 
 

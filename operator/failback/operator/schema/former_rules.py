@@ -16,6 +16,9 @@ from failback.protocol.words.formerly import GONE_IN, former_of
 _DRAIN = ("BrokerCluster", "spec.updateStrategy.drainMaster", ["Auto", "auto"])
 """A union: its schema says nothing of words."""
 
+_OF_KUBERNETES = ("tolerations", "topologySpreadConstraints", "securityContext", "affinity")
+"""Parts of a pod, whose words are not ours."""
+
 
 def enumerations() -> Iterator[tuple[str, str, list[Any]]]:
     """Yield kind, path and words of every enumeration of a spec; ``[]`` = each entry of a list."""
@@ -62,6 +65,7 @@ def _below(kind: str, node: dict[str, Any], path: str) -> Iterator[tuple[str, st
     if "enum" in node and node.get("type") == "string":
         yield kind, path, node["enum"]
     for name, field in node.get("properties", {}).items():
-        yield from _below(kind, field, f"{path}.{name}")
+        if name not in _OF_KUBERNETES:
+            yield from _below(kind, field, f"{path}.{name}")
     if "items" in node:
         yield from _below(kind, node["items"], f"{path}[]")

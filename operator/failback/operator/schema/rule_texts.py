@@ -118,6 +118,9 @@ NOT_ITS_OWN_GUARD: Final = (
 )
 EACH_ITS_ADDRESS: Final = "the template must give each member another address: {pair} and {ordinal}"
 ONE_INPUT: Final = "exactly one of claimName and uri"
+NO_KEY_NAME: Final = "a key must be a name such as team or example.com/team"
+NO_RESOURCE_NAME: Final = "a resource is cpu, memory, ephemeral-storage or such as example.com/gpu"
+MORE_THAN_LIMIT: Final = "requests must not be more than limits"
 TIME_SCALE: Final = "timeScale must be from 0.05 to 1.0"
 
 

@@ -26,6 +26,7 @@ from failback.operator.kinds.role_switch import RoleSwitch
 from failback.operator.kinds.subscription_group import SubscriptionGroup
 from failback.operator.kinds.topic import Topic
 from failback.operator.schema import rule_texts
+from failback.operator.schema.key_rules import broken_keys
 
 _PROPERTY_KEY: Final = re.compile(rule_texts.PROPERTY_KEY)
 _APACHE_VERSION: Final = re.compile(rule_texts.APACHE_VERSION)
@@ -61,7 +62,7 @@ class Violation:
 def violations(new: Resource, old: Resource | None = None) -> list[Violation]:
     """Return every rule that ``new`` breaks, as a change of ``old`` if given."""
     on_create, on_change = _TWINS[type(new)]
-    found = list(on_create(new))
+    found = [*on_create(new), *(Violation(*each) for each in broken_keys(new))]
     if old is not None:
         found += on_change(new, old)
     return found
@@ -72,7 +73,7 @@ def _named(metadata: Metadata, rule: str) -> Iterator[Violation]:
         yield Violation(
             rule, "", rule_texts.TOO_LONG_40, "metadata.name", "is longer than 40 characters"
         )
-    if not _DNS_LABEL.match(metadata.name):
+    if not _DNS_LABEL.fullmatch(metadata.name):
         yield Violation("NM1", "", rule_texts.NO_DNS_LABEL, "metadata.name")
 
 
@@ -168,7 +169,7 @@ def _config_characters(spec: BrokerClusterSpec) -> int:
 
 
 def _is_property(key: str, value: str) -> bool:
-    return bool(_PROPERTY_KEY.match(key)) and not {"\n", "\r"} & set(key + value)
+    return bool(_PROPERTY_KEY.fullmatch(key)) and not {"\n", "\r"} & set(key + value)
 
 
 def _pair_overrides(spec: BrokerClusterSpec) -> Iterator[Violation]:
@@ -202,7 +203,7 @@ def _engine(engine: Engine) -> Iterator[Violation]:
         yield Violation(
             "EN1", path, rule_texts.ENGINE, f"{path}.rules", "rules is for engine failback"
         )
-    if engine.version is None or not _APACHE_VERSION.match(engine.version):
+    if engine.version is None or not _APACHE_VERSION.fullmatch(engine.version):
         detail = "apache needs version 4.9.x or 5.x.y"
         yield Violation("EN1", path, rule_texts.ENGINE, f"{path}.version", detail)
 
@@ -298,7 +299,7 @@ def _topic(new: Topic) -> Iterator[Violation]:
         if len(new.name) > MAX_TOPIC_NAME:
             yield Violation("TP3", "", rule_texts.NO_TOPIC_NAME, "metadata.name")
         return
-    if not _NAME.match(spec.topic_name):
+    if not _NAME.fullmatch(spec.topic_name):
         detail = f'{rule_texts.NO_TOPIC_NAME}: "{spec.topic_name}"'
         yield Violation("TP3", "spec", rule_texts.NO_TOPIC_NAME, "spec.topicName", detail)
     if spec.topic_name in rule_texts.SYSTEM_TOPICS:
@@ -324,7 +325,7 @@ def _group(new: SubscriptionGroup) -> Iterator[Violation]:
     if len(new.group_name) > MAX_GROUP_NAME:
         path, field = ("spec", "spec.groupName") if own else ("", "metadata.name")
         yield Violation("SG1", path, rule_texts.GROUP_TOO_LONG, field)
-    if spec.group_name is not None and not _NAME.match(spec.group_name):
+    if spec.group_name is not None and not _NAME.fullmatch(spec.group_name):
         detail = f'{rule_texts.NO_GROUP_NAME}: "{spec.group_name}"'
         yield Violation("SG3", "spec", rule_texts.NO_GROUP_NAME, "spec.groupName", detail)
     name = spec.group_name or ""
