@@ -134,7 +134,8 @@ class Decoder:
 
 
 _REGISTRATION: Final = BODY_BYTES[RequestCode.REGISTER_BROKER]
-_ANSWER: Final = Decoder(MIB, times=24)
+_ANSWER: Final = Decoder(MOST_BODY_BYTES)
+_TABLE: Final = Decoder(MIB, times=24)
 DECODERS: Final[dict[str, Decoder]] = {
     "heartbeat": Decoder(),
     "lock": Decoder(),
@@ -148,8 +149,8 @@ DECODERS: Final[dict[str, Decoder]] = {
     "binary_header": Decoder(MAX_HEADER_BYTES),
     "sql_filter": Decoder(32 * KIB),
     "properties": Decoder(32 * KIB),
-    "topics": _ANSWER,
-    "offsets": _ANSWER,
+    "topics": _TABLE,
+    "offsets": _TABLE,
     "groups": _ANSWER,
     "delay_offsets": _ANSWER,
     "topic_route": _ANSWER,
