@@ -6,6 +6,7 @@ always the old or the new one. Source: KVConfigManager, apache/rocketmq 4.9.8.
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +14,8 @@ from failback.client.files import replace_file
 from failback.protocol.body import Body
 from failback.protocol.errors import ConfigError, ProtocolError
 from failback.protocol.names import check_room
+
+logger = logging.getLogger(__name__)
 
 MOST_ENTRIES: Final = 10_000
 ORDER_TOPIC_CONFIG: Final = "ORDER_TOPIC_CONFIG"
@@ -32,18 +35,34 @@ class KVConfigManager:
         self._table: dict[str, dict[str, str]] = {}
 
     def load(self) -> None:
-        """Read the file; without one, or with an empty one, the table is empty.
+        """Read the file; if it is empty or damaged, the ``.bak`` that a Java name server leaves.
+
+        Without a file, or with only empty ones, the table is empty.
 
         Raises:
-            ConfigError: It cannot be read: names file and reason.
+            ConfigError: One cannot be read and the other is no help: names file and reason.
         """
-        try:
-            data = self._path.read_bytes()
-            self._table = _KVConfigFile.from_json(data).config_table if data.strip() else {}
-        except FileNotFoundError:
+        problem: ConfigError | None = None
+        if not self._path.exists():
             self._table = {}
-        except (OSError, ProtocolError) as error:
-            raise ConfigError("kvConfigPath", str(error), file=self._path) from error
+            return
+        for path in (self._path, self._path.with_name(self._path.name + ".bak")):
+            try:
+                data = path.read_bytes().strip()
+                if not data:
+                    continue
+                self._table = _KVConfigFile.from_json(data).config_table
+            except FileNotFoundError:
+                continue
+            except (OSError, ProtocolError) as error:
+                problem = problem or ConfigError("kvConfigPath", str(error), file=path)
+                continue
+            if path != self._path:
+                logger.warning("%s holds nothing: read from %s", self._path, path.name)
+            return
+        if problem is not None:
+            raise problem
+        self._table = {}
 
     def put(self, namespace: str, key: str, value: str) -> None:
         """Put one value.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -108,6 +110,47 @@ async def test_a_full_master_refuses_sends_and_does_everything_else(pair: Pair) 
     async with peer_of(master) as (again, admin):
         assert await again.pull_all() == peer.acknowledged
         assert await again.commit(admin, 8)
+
+
+async def test_what_many_senders_were_told_holds(pair: Pair) -> None:
+    """Eight senders on four queues, while the disk gets full, is full, and is made empty again."""
+    (master, slave), (disk, _) = pair.brokers, pair.disks
+    stop, taken = asyncio.Event(), [list[bytes]() for _ in range(4)]
+    refused = 0
+
+    async def send_on(number: int, peer: Peer) -> None:
+        nonlocal refused
+        while not stop.is_set():
+            answer = await peer.send(20_000, timeout_ms=10_000, queue_id=number % 4)
+            if answer.code:
+                assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+                refused += 1
+                await asyncio.sleep(0.01)
+            else:
+                taken[number % 4].append(peer.acknowledged[-1] + b"%d" % number)
+
+    async with peer_of(master) as (reader, admin), AsyncExitStack() as peers:
+        senders = [(await peers.enter_async_context(peer_of(master)))[0] for _ in range(8)]
+        tasks = [asyncio.create_task(send_on(number, peer)) for number, peer in enumerate(senders)]
+        await until(lambda: all(len(each) > 10 for each in taken), "messages are taken")
+        disk.fill(left_bytes=1 << 20)
+        await until(lambda: refused > 50, "messages are refused")
+        assert await reader.commit(admin, 3)
+        assert (await reader.pull(0)).code == 0
+        before = sum(map(len, taken))
+        disk.make_room()
+        await until(lambda: sum(map(len, taken)) > before + 40, "messages are taken again")
+        stop.set()
+        await asyncio.gather(*tasks)
+        for queue_id, bodies in enumerate(taken):
+            assert await admin.max_offset(master.address, "TopicTest", queue_id) == len(bodies)
+            found = await reader.pull_all(queue_id)
+            assert sorted(found) == sorted(body[:8] for body in bodies)
+            await eventually(
+                partial(admin.max_offset, slave.address, "TopicTest", queue_id),
+                len(bodies).__eq__,
+                "the slave has all",
+            )
 
 
 async def test_a_full_slave_stops_copying_and_its_master_does_not_care(pair: Pair) -> None:

@@ -115,11 +115,11 @@ class Peer:
         request = RemotingCommand.request(RequestCode.PULL_MESSAGE, header)
         return await self.client.invoke(self.address, request, 10_000 * SCALE)
 
-    async def pull_all(self) -> list[bytes]:
+    async def pull_all(self, queue_id: int = 0) -> list[bytes]:
         """Return the beginnings of all messages of the queue, in its order."""
         found: list[bytes] = []
         while True:
-            answer = await self.pull(len(found))
+            answer = await self.pull(len(found), queue_id)
             if answer.code:
                 return found
             found += [message.body[:8] for message in decode_records(answer.body)]

@@ -54,6 +54,9 @@ class CrashingHandle:
     def allocate(self, position: int, length: int) -> None:
         self._files.fail(Change("allocate", self._path, position, size=length))
 
+    def is_readable(self, length: int) -> bool:
+        return length <= len(self._content)
+
     def duplicate(self) -> CrashingHandle:
         return self
 

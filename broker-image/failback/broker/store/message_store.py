@@ -166,6 +166,7 @@ class MessageStore(StoreReader):
             self._release()
             raise
         report.seconds = time.monotonic() - began
+        self.read_check.begin_again_if_needed()  # holes of a full tmpfs are bad pages of a mapping
         self._closed = None
         self._set_refusal()
         logger.info(

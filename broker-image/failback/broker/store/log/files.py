@@ -33,6 +33,7 @@ _write_words: Callable[[mmap.mmap, dict[int, int]], None] | None = (
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _NO_ALLOCATION: Final = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 """What a file system answers that allocates nothing before it is written."""
+_PIECE_BYTES: Final = 1 << 20
 _FLOCK: Final = struct.Struct("hhqqi4x")
 """struct flock of 64-bit Linux: type, whence, start, length, pid."""
 
@@ -86,6 +87,12 @@ class FileHandle(Protocol):
         """Take disk space for bytes of the file: writing them can't fail for the want of it.
 
         OSError if there is not enough. What was written stays.
+        """
+
+    def is_readable(self, length: int) -> bool:
+        """Try to read the first ``length`` bytes without a mapping; tell whether all are there.
+
+        A mapping can't show a hole where the file system has no room for the page, as tmpfs.
         """
 
     def reserve(self, length: int) -> None:
@@ -198,6 +205,18 @@ class OsFileHandle:
                 return
             error.filename = str(self._path)
             raise
+
+    def is_readable(self, length: int) -> bool:
+        position = 0
+        while position < length:
+            try:
+                piece = os.pread(self._fd, min(_PIECE_BYTES, length - position), position)
+            except OSError:
+                return False
+            if not piece:
+                return False
+            position += len(piece)
+        return True
 
     def reserve(self, length: int) -> None:
         # Where a mapped page finds no room on the disk, writing to it kills the process.
@@ -320,11 +339,16 @@ class OsFiles:
     def write_small(self, path: Path, data: bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = self._temporary(path.parent)
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        try:
+            with temporary.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        except OSError as error:
+            self.delete(temporary)
+            error.filename = str(path)
+            raise
         self.sync_directory(path.parent)
 
     def lock(self, path: Path) -> Callable[[], None]:

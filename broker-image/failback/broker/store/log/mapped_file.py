@@ -202,6 +202,10 @@ class MappedFileQueue:
     def handle(self, file: MappedFile) -> FileHandle:
         return self._open_files.handle(file)
 
+    def is_readable(self, file: MappedFile) -> bool:
+        """Whether all of ``file`` can be read, tried without a mapping."""
+        return self._open_files.handle(file).is_readable(file.end - file.start)
+
     def allocate(self, offset: int, length: int) -> None:
         """Take disk space for bytes of one file, created if it is the next one or the first.
 

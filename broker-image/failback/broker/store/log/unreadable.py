@@ -70,6 +70,11 @@ class ReadCheck:
         self.begin_again()
         return False
 
+    def begin_again_if_needed(self) -> None:
+        """Map the files anew if there were bad pages since the last time."""
+        if bad_pages() != self.known:
+            self.begin_again()
+
     def begin_again(self) -> None:
         """Map the files anew."""
         self._drop_mappings()

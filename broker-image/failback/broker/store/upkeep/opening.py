@@ -10,7 +10,9 @@ that was not synced. ``abort`` names the boot that wrote it, which tells the two
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
+from failback.broker.disk_errors import is_fatal
 from failback.broker.store.config import StoreConfig
 from failback.broker.store.index.index_service import IndexService
 from failback.broker.store.log.checkpoint import StoreCheckpoint
@@ -63,8 +65,18 @@ class StoreOpening:
         if not report.clean:
             self._sync_what_a_crash_left(report.scanned_from)
         report.end_offset = self.log.tail
-        self.files.write_small(abort, boot)
+        if mark != boot:
+            self._mark_as_running(abort, boot)
         return report
+
+    def _mark_as_running(self, abort: Path, boot: bytes) -> None:
+        try:
+            self.files.write_small(abort, boot)
+        except OSError as error:
+            if is_fatal(error):
+                raise
+            # A name needs less room. Without the boot's id nothing is taken to have survived.
+            self.files.create(abort, 0, durable=True)
 
     def _remove_temporaries(self) -> None:
         for directory in {self.config.root, self.config.commit_log_directory.parent}:

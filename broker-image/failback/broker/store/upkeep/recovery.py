@@ -165,14 +165,14 @@ class LogScan:
         report.end_offset = end
         report.scanned_bytes = end - report.scanned_from
         if bad_pages() != known:
-            self._refuse_bad_pages(end)
+            self._refuse_bad_pages(files[first_file:])
         self._cut(end, report)
 
-    def _refuse_bad_pages(self, end: int) -> None:
+    def _refuse_bad_pages(self, scanned: list[MappedFile]) -> None:
         """Cut nothing where the disk could not read: good records may follow."""
-        file = self.log.files.find(end)
-        path = file.path if file is not None else self.log.files.directory
-        raise CorruptStore(path, end % self.log.files.file_bytes, "the disk can't read here")
+        for file in scanned:
+            if not self.log.files.is_readable(file):
+                raise CorruptStore(file.path, 0, "the disk can't read all of it")
 
     def _scan_file(self, file: MappedFile, report: RecoveryReport) -> tuple[int, Problem | None]:
         """Return where the good records of ``file`` end, and why."""
