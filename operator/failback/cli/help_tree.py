@@ -9,7 +9,7 @@ import typer
 
 from failback.cli.light_commands import parser_of
 from failback.cli.shared.commands import page_of
-from failback.client.command_line import CommandParser
+from failback.client.program.command_line import CommandParser
 from failback.protocol.words.help_page import Page
 
 

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from failback.client.command_line import CommandParser
+    from failback.client.program.command_line import CommandParser
 
 Main = Callable[[Sequence[str]], int]
 

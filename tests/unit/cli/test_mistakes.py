@@ -18,7 +18,7 @@ from failback.cli.__main__ import main
 from failback.cli.app import app
 from failback.cli.kubectl import __main__ as plugin
 from failback.cli.light_commands import parser_of
-from failback.client.command_line import CommandParser
+from failback.client.program.command_line import CommandParser
 from tests.support.cli.mistakes import (
     Mistake,
     every_mistake,

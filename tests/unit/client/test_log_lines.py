@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from failback.client.log_lines import LineFormatter
+from failback.client.program.log_lines import LineFormatter
 from failback.protocol.words.visible import is_visible, visible
 
 pytestmark = pytest.mark.foreign

@@ -29,7 +29,7 @@ from failback.analytics.lake.store import LakeStore, open_store
 from failback.analytics.run.folder_reading import read_run_folder
 from failback.analytics.run.query_paths import lake_paths, query_paths
 from failback.analytics.run.run_source import put_documents
-from failback.client.command_line import CommandParser
+from failback.client.program.command_line import CommandParser
 from failback.protocol.words import numbers
 
 LAKE: Final = "A folder, or s3://bucket/prefix."

@@ -26,9 +26,9 @@ from failback.chaos.workload.plan import (
     check_switches,
     read_plan,
 )
-from failback.client.command_line import CommandParser, positive
 from failback.client.consumelog.errors import ConsumeLogError
 from failback.client.consumelog.upload.collector_client import CollectorClient
+from failback.client.program.command_line import CommandParser, positive
 from failback.client.remoting.addresses import addresses_of
 from failback.protocol.errors import ConfigError, FailbackError
 

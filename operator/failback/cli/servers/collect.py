@@ -99,7 +99,7 @@ def collect(
         return
     from failback.analytics.collector.serve import serve
     from failback.analytics.collector.settings import CollectorSettings
-    from failback.client.log_lines import begin_logging
+    from failback.client.program.log_lines import begin_logging
     from failback.client.remoting.http_limits import HttpBounds
 
     begin_logging()

@@ -225,7 +225,7 @@ def _log_little() -> None:
     """The terminal shows the address alone; who wants more asks for it."""
     import logging
 
-    from failback.client.log_lines import begin_logging
+    from failback.client.program.log_lines import begin_logging
 
     level = logging.INFO if Debug.on else logging.WARNING
     begin_logging(level)

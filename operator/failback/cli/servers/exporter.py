@@ -74,7 +74,7 @@ def exporter(
     """Show a cluster to Prometheus, of Apache's brokers or ours, until SIGTERM."""
     from failback.analytics.exporter.server import ExporterSettings, serve
     from failback.analytics.exporter.server import offset_file as parsed
-    from failback.client.log_lines import begin_logging
+    from failback.client.program.log_lines import begin_logging
 
     begin_logging()
     settings = ExporterSettings(

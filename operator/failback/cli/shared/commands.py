@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar, cast
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from failback.client.command_line import NUMBER, WHOLE_NUMBER, terminal_width
+from failback.client.program.command_line import NUMBER, WHOLE_NUMBER, terminal_width
 from failback.protocol.words.help_page import Page, Row, Section, option_name, option_text
 from failback.protocol.words.spelling import did_you_mean
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from failback.client.log_lines import begin_logging
+from failback.client.program.log_lines import begin_logging
 from failback.operator.kinds.base import Resource
 from failback.operator.local.control import RuntimeAway, call
 from failback.operator.local.down import bring_down

@@ -11,11 +11,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from failback.client.command_line import CommandParser, positive
 from failback.client.consumelog.upload.collector_client import TOKEN_VARIABLE, CollectorClient
 from failback.client.consumelog.upload.ship import Shipper
 from failback.client.consumelog.upload.upload import UploadShipper
-from failback.client.log_lines import begin_logging
+from failback.client.program.command_line import CommandParser, positive
+from failback.client.program.log_lines import begin_logging
 from failback.protocol.errors import ConfigError
 
 
