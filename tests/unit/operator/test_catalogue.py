@@ -95,6 +95,22 @@ def test_our_broker_understands_every_default_of_its_keys() -> None:
     ] == []
 
 
+NUMBERS = [
+    name
+    for name, row in known_keys("failback", "0.1.0").items()
+    if name in OURS and name not in MANAGED_BROKER_KEYS and row.type in ("int", "float")
+]
+
+
+@pytest.mark.foreign
+@pytest.mark.parametrize("key", NUMBERS)
+def test_no_number_passes_with_which_our_broker_does_not_start(key: str) -> None:
+    edges = [-(2**63), -(2**31), -1, 0, 1, 2, 19, 100, 101, 65_535, 65_536, 10**5]
+    for number in (*edges, 4 << 20, 5 << 20, 2**31 - 1, 2**31, 2**63 - 1):
+        if config_keys()[key].problem(str(number)) is None:
+            BrokerConfig.from_properties({"brokerIP1": "127.0.0.1", key: str(number)})
+
+
 def test_every_managed_key_is_in_the_catalogue() -> None:
     assert set(config_keys()) >= MANAGED_BROKER_KEYS
 
@@ -125,7 +141,13 @@ def test_every_row_is_well_formed(row: object) -> None:
         ("transactionTimeOut", str(2**63), f'must be at most {2**63 - 1}, got "{2**63}"'),
         ("slaveReadEnable", "True", 'must be "true" or "false", got "True"'),
         ("failbackTimeScale", "0.1", None),
-        ("failbackTimeScale", "0", 'must be a number above 0, got "0"'),
+        ("failbackTimeScale", "0", 'must be at least 0.001, got "0"'),
+        ("failbackTimeScale", "nan", 'must be a number above 0, got "nan"'),
+        ("failbackTimeScale", "101", 'must be at most 100, got "101"'),
+        ("failbackDrainSeconds", "0", None),
+        ("fileReservedTime", "-1", 'must be at least 0, got "-1"'),
+        ("mappedFileSizeCommitLog", "100", 'must be at least 4096, got "100"'),
+        ("defaultTopicQueueNums", "65536", 'must be at most 65535, got "65536"'),
         ("flushDiskType", "SYNC_FLUSH", None),
         ("flushDiskType", "SYNC", 'must be ASYNC_FLUSH or SYNC_FLUSH, got "SYNC"'),
         ("messageDelayLevel", "1s 5s", None),

@@ -7,6 +7,7 @@ changes live, and in which order) and by the local runtime (warnings).
 from __future__ import annotations
 
 import functools
+import math
 import re
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
@@ -58,6 +59,9 @@ class ConfigKey:
     """The versions of that engine; empty = all."""
     bits: int
     """Width of an ``int``: what a Java int or long can hold."""
+    least: float | None
+    most: float | None
+    """The bounds of a number where they are narrower: no broker of ours starts with another one."""
     order: str
     """Who takes a live change first: ``slaves``, ``slaves-unless-false`` or ``master`` alone."""
     default: str | None
@@ -70,8 +74,8 @@ class ConfigKey:
             return self._integer_problem(value)
         if self.type == "bool" and value not in _TRUE_OR_FALSE:
             return f'must be "true" or "false", got "{value}"'
-        if self.type == "float" and not _is_positive_number(value):
-            return f'must be a number above 0, got "{value}"'
+        if self.type == "float":
+            return self._number_problem(value)
         if self.type == "hours" and not _HOURS.match(value):
             return f'must be hours of the day such as 04;16, got "{value}"'
         if self.type == "delays" and not _DELAYS.match(value):
@@ -86,7 +90,23 @@ class ConfigKey:
         if not _INTEGER.match(value):
             return f'must be an integer, got "{value}"'
         most = 2 ** (self.bits - 1) - 1
-        if not -most - 1 <= int(value) <= most:
+        return self._bounds_problem(int(value), -most - 1, most, value)
+
+    def _number_problem(self, value: str) -> str | None:
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if math.isnan(number) or math.isinf(number) or (self.least is None and number <= 0):
+            return f'must be a number above 0, got "{value}"'
+        return self._bounds_problem(number, 0, math.inf, value)
+
+    def _bounds_problem(self, number: float, least: float, most: float, value: str) -> str | None:
+        least = least if self.least is None else self.least
+        most = most if self.most is None else self.most
+        if number < least:
+            return f'must be at least {least}, got "{value}"'
+        if number > most:
             return f'must be at most {most}, got "{value}"'
         return None
 
@@ -95,13 +115,6 @@ class ConfigKey:
         if self.engine is not None and self.engine != engine:
             return False
         return version is None or self.engine is None or applies(self.versions, version)
-
-
-def _is_positive_number(value: str) -> bool:
-    try:
-        return 0 < float(value) < float("inf")
-    except ValueError:
-        return False
 
 
 @functools.cache
@@ -116,6 +129,8 @@ def config_keys() -> MappingProxyType[str, ConfigKey]:
                 engine=row.get("engine"),
                 versions=row.get("versions", ""),
                 bits=row.get("bits", 32),
+                least=row.get("least"),
+                most=row.get("most"),
                 order=row.get("order", SLAVES_FIRST),
                 default=row.get("default"),
                 source=row["source"],
