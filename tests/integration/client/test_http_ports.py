@@ -165,6 +165,12 @@ PORTS: dict[str, Port] = {
     "dashboard": dashboard,
     "collector": collector,
 }
+HALF_BODIES = (
+    b"Content-Length: 9\r\n\r\n",
+    b"Content-Length: 9\r\n\r\nx",
+    b"Transfer-Encoding: chunked\r\n\r\n5",
+    b"Transfer-Encoding: chunked\r\n\r\n5\r\nx",
+)
 PATHS = {"broker": "/livez", "name server": "/livez", "operator": "/healthz", "experiment": "/run"}
 
 
@@ -172,6 +178,7 @@ PATHS = {"broker": "/livez", "name server": "/livez", "operator": "/healthz", "e
 def quick_heads(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (http_server, bounded_protocol):
         monkeypatch.setattr(module, "HEAD_SECONDS", HEAD_SECONDS * SCALE)
+    monkeypatch.setattr(bounded_protocol, "BODY_SECONDS", HEAD_SECONDS * SCALE)
 
 
 class Peer:
@@ -217,7 +224,8 @@ async def test_a_port_bounds_what_anybody_may_have_of_it(name: str, tmp_path: Pa
         assert await answers(port, path)
         for line in (b"X: " + b"y" * 16_000 + b"\r\n", b"Z" * 16_000, b"a\r\n" * 5_000):
             await _endless_head(port, line)
-        halves = (b"", b"G", b"GET / HTTP/1.1\r\nHost: a\r\n", b"\r\n")
+        halves = [b"", b"G", b"GET / HTTP/1.1\r\nHost: a\r\n", b"\r\n"]
+        halves += [b"POST / HTTP/1.1\r\nHost: a\r\n" + body for body in HALF_BODIES]
         await asyncio.gather(_dripping_head(port), *(_half_a_head(port, half) for half in halves))
         await _many_connections(port)
         assert await answers(port, path), "everybody else is served"

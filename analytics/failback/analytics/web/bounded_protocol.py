@@ -18,8 +18,10 @@ from failback.client.remoting.peer_limits import ConnectionCounts, Refusals
 
 WEB_BOUNDS: Final = HttpBounds(connections=512, per_address=128)
 """A browser has six connections and one more for events; a proxy has those of all its users."""
-SILENCE_SECONDS: Final = 30.0
-"""How long a body may stop coming, and an answer may wait for its reader to read on."""
+BODY_SECONDS: Final = 10.0
+"""How long a body may stop coming."""
+READER_SECONDS: Final = 30.0
+"""How long an answer may wait for its reader to read on."""
 _TOO_LARGE: Final = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
     b"content-length: 0\r\nconnection: close\r\n\r\n"
@@ -75,7 +77,7 @@ class BoundedProtocol(HttpToolsProtocol):
         view = memoryview(data)
         while view and not self.transport.is_closing():
             if not self._in_head:
-                self._watch("silence", SILENCE_SECONDS, self._silent)
+                self._watch("silence", BODY_SECONDS, self._silent)
                 super().data_received(bytes(view))
                 return
             if self._head_bytes >= MAX_HEAD_BYTES:
@@ -95,6 +97,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._in_head, self._in_body = False, True
         self._head_bytes = 0
         self._unwatch("head")
+        self._watch("silence", BODY_SECONDS, self._silent)  # a body may never begin
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
@@ -103,7 +106,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def pause_writing(self) -> None:
-        self._watch("reader", SILENCE_SECONDS, self._unread)
+        self._watch("reader", READER_SECONDS, self._unread)
         super().pause_writing()
 
     def resume_writing(self) -> None:
@@ -125,12 +128,12 @@ class BoundedProtocol(HttpToolsProtocol):
         if not self._in_body:
             return
         if self.flow.read_paused:  # what does not come is what this side does not take
-            self._watch("silence", SILENCE_SECONDS, self._silent)
+            self._watch("silence", BODY_SECONDS, self._silent)
             return
-        self._cut("httpSilence", f"a body that stopped coming for {SILENCE_SECONDS:g} s")
+        self._cut("httpSilence", f"a body that stopped coming for {BODY_SECONDS:g} s")
 
     def _unread(self) -> None:
-        self._cut("httpSilence", f"an answer that was not read for {SILENCE_SECONDS:g} s")
+        self._cut("httpSilence", f"an answer that was not read for {READER_SECONDS:g} s")
 
     def _refuse_head(self) -> None:
         self.bounds.refusals.note("httpHead", self._peer or "?", "a head of more than 64 KiB")

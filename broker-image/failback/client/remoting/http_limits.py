@@ -29,9 +29,9 @@ class HttpBounds:
 def why_no_order(headers: Iterable[tuple[str, str]], *, peer: str, own: str) -> str | None:
     """Return why this request may change nothing; ``None`` if it may.
 
-    A page in a browser always names its origin when it orders something, and these ports have no
-    page of their own: whatever names one is refused. So is a host name that somebody else may have
-    pointed here, and who asks from another machine.
+    A page in a browser names its origin when it orders something, older browsers only as referrer,
+    and these ports have no page of their own: whatever names one is refused. So is a host name that
+    somebody else may have pointed here, and who asks from another machine.
 
     Args:
         headers: Names in small letters, and values.
@@ -41,8 +41,9 @@ def why_no_order(headers: Iterable[tuple[str, str]], *, peer: str, own: str) -> 
     found: dict[str, list[str]] = {}
     for name, value in headers:
         found.setdefault(name, []).append(value)
-    if "origin" in found:
-        return "orders are not taken from pages: Origin is set"
+    for name in ("origin", "referer"):
+        if name in found:
+            return f"orders are not taken from pages: {name.capitalize()} is set"
     if any(site.lower() != "none" for site in found.get("sec-fetch-site", ())):
         return "orders are not taken from pages: Sec-Fetch-Site is set"
     hosts = found.get("host", [])

@@ -81,6 +81,7 @@ HERE = b"Host: 127.0.0.1:8088\r\n"
         (HERE + b"Origin: http://127.0.0.1:8088\r\n", 403),
         (HERE + b"ORIGIN: null\r\n", 403),
         (HERE + b"Origin:\r\n", 403),
+        (HERE + b"Referer: http://shop.example/page\r\n", 403),
         (HERE + b"Sec-Fetch-Site: cross-site\r\n", 403),
         (HERE + b"Sec-Fetch-Site: same-origin\r\n", 403),
         (HERE + b"sec-fetch-site: none\r\nSec-Fetch-Site: cross-site\r\n", 403),
