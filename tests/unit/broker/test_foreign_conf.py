@@ -257,7 +257,17 @@ def test_a_value_that_4_9_8_takes_for_another_is_refused(
     assert not re.search(r"[\x00-\x1f]", str(caught.value))
 
 
-@pytest.mark.parametrize("key", ["aclEnable", "enableControllerMode", "enableDLegerCommitLog"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "aclEnable",
+        "enableControllerMode",
+        "enableDLegerCommitLog",
+        "enableDLedgerCommitLog",
+        "enableDledgerCommitlog",
+        "ACLEnable",
+    ],
+)
 @pytest.mark.parametrize("value", ["true", "TRUE", " True "])
 def test_what_would_be_dangerous_is_no_broker(key: str, value: str) -> None:
     BrokerConfig.from_properties({key: "false"})

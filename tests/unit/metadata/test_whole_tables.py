@@ -13,7 +13,11 @@ from failback.broker.metadata.groups import SubscriptionGroupManager
 from failback.broker.metadata.json_config import ConfigFiles
 from failback.broker.metadata.topics import TopicConfigManager
 from failback.protocol.codes import RequestCode
-from failback.protocol.headers import CreateTopicRequestHeader
+from failback.protocol.headers import (
+    CreateTopicRequestHeader,
+    DeleteSubscriptionGroupRequestHeader,
+    DeleteTopicRequestHeader,
+)
 from failback.protocol.route import (
     DataVersion,
     SubscriptionGroupConfig,
@@ -126,6 +130,45 @@ async def test_a_topic_made_by_a_send_on_a_broken_disk_is_not_made(
         client = lab.connect()
         assert (await client.send(topic="New")).code == 1
         assert state(lab) == before
+
+
+async def test_a_topic_made_by_a_send_that_cannot_be_stored_is_not_made(tmp_path: Path) -> None:
+    async with broker_lab(tmp_path) as lab:
+        order = Order(lab, tmp_path)
+        before = state(lab)
+        order.close("topics")
+        answer = await order.client.send(b"m", topic="New")
+        assert (answer.code, "nothing was changed" in (answer.remark or "")) == (1, True)
+        assert state(lab) == before
+        order.open("topics")
+        assert (await order.client.send(b"m", topic="New")).code == 0
+
+
+async def test_a_deletion_that_cannot_be_stored_is_refused(tmp_path: Path) -> None:
+    topic = (RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader("Orders"))
+    group = (
+        RequestCode.DELETE_SUBSCRIPTIONGROUP,
+        DeleteSubscriptionGroupRequestHeader("billing", True, True),
+    )
+    async with broker_lab(tmp_path) as lab:
+        order = Order(lab, tmp_path)
+        assert await order.topic("Orders", 1) == (0, "")
+        assert await order.group("billing", 1) == (0, "")
+        await order.client.send(b"m", topic="Orders")
+        lab.controller.offsets.commit("billing", "Orders", 0, 1)
+        before, end = state(lab), lab.controller.store.max_physical_offset
+        for table, (code, header) in {"topics": topic, "subscriptionGroup": group}.items():
+            order.close(table)
+            answer = await order.client.ask(code, header)
+            assert (answer.code, "nothing was changed" in (answer.remark or "")) == (1, True)
+            assert state(lab) == before
+            order.open(table)
+        assert lab.controller.store.max_physical_offset == end, "nothing is deleted in the log"
+        assert lab.controller.offsets.table == {"Orders@billing": {0: 1}}
+        for code, header in (topic, group):
+            assert (await order.client.ask(code, header)).code == 0
+        assert "Orders" not in lab.controller.topics.table
+        assert "billing" not in lab.controller.groups.table
 
 
 def test_a_copy_of_the_masters_tables_on_a_broken_disk_is_taken_later(

@@ -95,14 +95,23 @@ class SubscriptionGroupManager:
         logger.info("consumer group: %s, was %s", group, old)
 
     def delete(self, name: str) -> bool:
-        """Remove a group; false when there was none. Its offsets stay."""
+        """Remove a group; false when there was none. Its offsets stay.
+
+        Raises:
+            NotStored: The disk does not take it; nothing was changed.
+        """
         if name not in self.table:
             logger.warning("consumer group %s not deleted: there is none", name)
             return False
-        with self._whole():
+        with self._whole(at_once=True):
             del self.table[name]
         logger.info("deleted consumer group %s", name)
         return True
+
+    def take_back(self, group: SubscriptionGroupConfig) -> None:
+        """Put back a group that was deleted only halfway; a disk without room takes it later."""
+        with self._whole():
+            self.table[group.group_name] = group
 
     def forget(self, name: str) -> None:
         """Remove a group on a slave, whose master did; the version stays behind the master's."""

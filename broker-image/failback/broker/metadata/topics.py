@@ -133,6 +133,10 @@ class TopicConfigManager:
         bit away for good. Switching it on again does not bring auto-creation back. The next persist
         makes that outlast a restart. So does 4.9.8; ``failbackGuardAutoCreate`` refuses without
         that.
+
+        Raises as :meth:`check_new`, and:
+            NotStored: The disk does not take it; there is no such topic then. A message in it would
+                be in no known topic after the next start.
         """
         existing = self.table.get(topic)
         if existing is not None:
@@ -170,7 +174,7 @@ class TopicConfigManager:
         )
         self.check_new(topic)
         logger.info("created topic %s after %s for client %s", topic, default_topic, client_addr)
-        return self._created(created)
+        return self._created(created, at_once=True)
 
     def create_in_send_back(
         self, topic: str, queue_nums: int, perm: int = _READ_WRITE, topic_sys_flag: int = 0
@@ -248,11 +252,15 @@ class TopicConfigManager:
                 self.table.update(changed)
 
     def delete(self, name: str) -> bool:
-        """Remove a topic; false when there was none. Name servers keep its route."""
+        """Remove a topic; false when there was none. Name servers keep its route.
+
+        Raises:
+            NotStored: The disk does not take it; nothing was changed.
+        """
         if name not in self.table:
             logger.warning("topic %s not deleted: there is none", name)
             return False
-        with self._whole():
+        with self._whole(at_once=True):
             del self.table[name]
         logger.info("deleted topic %s", name)
         return True
@@ -307,8 +315,8 @@ class TopicConfigManager:
     def _to_text(self) -> str:
         return self.to_wrapper().to_json(pretty=True).decode()
 
-    def _created(self, topic: TopicConfig) -> TopicConfig:
-        with self._whole():
+    def _created(self, topic: TopicConfig, *, at_once: bool = False) -> TopicConfig:
+        with self._whole(at_once=at_once):
             self.table[topic.topic_name] = topic
         if self.on_change is not None:
             self.on_change()

@@ -140,7 +140,7 @@ class AdminProcessor:
             said = self.store.delete_topic(header.topic)
         except StoreError:  # the log does not take it: nothing is deleted
             if config is not None:
-                self.topics.update(config)
+                self.topics.take_back(header.topic, config)
             raise
         if said is not None:
             self.offsets.remove_topic(header.topic, said.at_ms)
@@ -186,7 +186,7 @@ class AdminProcessor:
             at_ms = self._say_deleted(group, with_offsets=with_offsets)
         except StoreError:  # the log does not take it: nothing is deleted
             if config is not None:
-                self.groups.update(config)
+                self.groups.take_back(config)
             raise
         if with_offsets:
             self.offsets.remove_group(group, at_ms)
