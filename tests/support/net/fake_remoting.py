@@ -51,9 +51,10 @@ class FakeRemoting:
         self._stop.set()
         with contextlib.suppress(OSError):  # it wakes who waits for the next connection
             socket.create_connection(self._listener.getsockname(), timeout=1).close()
+        self._threads[0].join(5)  # after it no connection is added
         self._listener.close()
         self.hang_up()
-        for thread in self._threads:
+        for thread in self._threads[1:]:
             thread.join(5)
 
     def __enter__(self) -> Self:
