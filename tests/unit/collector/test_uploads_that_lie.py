@@ -100,6 +100,14 @@ def test_what_would_grow_beyond_the_limit_is_refused_before_it_is_read(name: str
         decode(NAMED, body, PARQUET, "ab", LIMITS)
 
 
+def test_a_large_footer_is_refused_before_it_is_read() -> None:
+    sink = io.BytesIO()
+    pq.write_table(pa.table({f"c{n}": pa.array([1]) for n in range(10_000)}), sink)
+    for body in (sink.getvalue(), packed(pa.array([1]))[:-8] + b"\xff\xff\xff\x7fPAR1"):
+        with pytest.raises(Problem, match=r"a footer of \d+ bytes, at most 1048576"):
+            decode(NAMED, body, PARQUET, "ab", LIMITS)
+
+
 def test_a_page_counts_for_the_memory_that_it_will_take() -> None:
     assert unpacked_bytes(packed(pa.array(ZEROS)), PARQUET) >= ZEROS.nbytes
 

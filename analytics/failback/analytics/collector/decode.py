@@ -21,6 +21,8 @@ from failback.client.consumelog.upload.lake_files import ARROW_STREAM
 from failback.client.consumelog.upload.segments import SEGMENT_KEY
 
 _BATCH_ROWS: Final = 1 << 16
+_FOOTER_BYTES: Final = 1 << 20
+"""A Parquet footer takes some forty times its size when it is read; a segment's has a few KiB."""
 _WIDTHS: Final = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "FLOAT": 4, "DOUBLE": 8, "BYTE_ARRAY": 4}
 
 
@@ -69,6 +71,9 @@ _stream = stream_sizes
 
 def _footer(body: bytes) -> StreamSizes:
     """Sizes as the heads of the pages say; the footer only tells where they are."""
+    footer_bytes = int.from_bytes(body[-8:-4], "little")
+    if footer_bytes > _FOOTER_BYTES:
+        raise BadStream(f"a footer of {footer_bytes} bytes, at most {_FOOTER_BYTES} are taken")
     footer = pq.read_metadata(pa.BufferReader(body))
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
     widths = [_width(footer.schema.column(number)) for number in range(footer.num_columns)]
