@@ -44,3 +44,12 @@ def test_other_affinities_are_taken_as_they_are() -> None:
     node: dict[str, Any] = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": []}}}
     assert affinity("Required", node) == {**node, "podAntiAffinity": {REQUIRED: [OWN]}}
     assert affinity("Required", {"podAntiAffinity": {}}) == {"podAntiAffinity": {REQUIRED: [OWN]}}
+
+
+@pytest.mark.foreign
+@pytest.mark.parametrize("terms", [None, {"a": "b"}, ["x"], "x", [None]], ids=str)
+@pytest.mark.parametrize("field", [REQUIRED, PREFERRED])
+@pytest.mark.parametrize("which", ["podAffinity", "podAntiAffinity"])
+def test_terms_that_are_no_list_of_mappings_are_refused(which: str, field: str, terms: Any) -> None:
+    with pytest.raises(ValueError, match=f"{which} {field} must be a"):
+        affinity("Required", {which: {field: terms}})

@@ -132,7 +132,12 @@ TopologySpread = _part(
     nodeAffinityPolicy=_one_of("Honor", "Ignore"),
     nodeTaintsPolicy=_one_of("Honor", "Ignore"),
 )
-Affinity = _part(nodeAffinity=_FREE, podAffinity=_FREE, podAntiAffinity=_FREE)
+_TERMS: Final[Schema] = {"type": "array", "maxItems": 64, "items": _FREE}
+_POD_AFFINITY: Final = _mapping(
+    requiredDuringSchedulingIgnoredDuringExecution=_TERMS,
+    preferredDuringSchedulingIgnoredDuringExecution=_TERMS,
+)
+Affinity = _part(nodeAffinity=_FREE, podAffinity=_POD_AFFINITY, podAntiAffinity=_POD_AFFINITY)
 SecurityContext = _part(
     runAsUser=_ID,
     runAsGroup=_ID,
