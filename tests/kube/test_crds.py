@@ -94,7 +94,7 @@ def test_columns_show_spec_and_status(namespace: Namespace) -> None:
     ]  # fmt: skip
     assert row.split()[:-1] == [
         "sample", "False", "SlaveDown", "2", "1", "sample-0-0,-", "Roll", "Evict",
-        "ASYNC_MASTER", "ASYNC_FLUSH", "false", "failback",
+        "ASYNC_MASTER", "ASYNC_FLUSH", "false", "Failback",
     ]  # fmt: skip
 
 
