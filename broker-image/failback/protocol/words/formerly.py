@@ -82,7 +82,7 @@ class PairName(Mark):
 
     def former(self, annotation: Any, value: Any) -> str:
         number = str(value).removeprefix("pair-")
-        return "" if number == value else f"PREFIX-{number}, the broker name,"
+        return "" if number == value else f"PREFIX-{number}, the broker name"
 
 
 def written(word: str) -> str:

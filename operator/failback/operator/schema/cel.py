@@ -506,6 +506,16 @@ _REPORT: Final = (
         "has(self.claimName) != has(self.uri)",
         rule_texts.ONE_INPUT,
     ),
+    *(
+        Rule(
+            "RR4",
+            "ReconsumptionReport",
+            place,
+            f"!has(self.{field}) || !self.{field}.matches({_literal(rule_texts.UP)})",
+            f"{field} {rule_texts.NO_UP}",
+        )
+        for place, field in (("spec.inputs", "uri"), ("spec", "artifactUri"))
+    ),
     _account_rule("ReconsumptionReport", "spec.spark"),
     Rule(
         "RR3",

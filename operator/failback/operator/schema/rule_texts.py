@@ -117,6 +117,9 @@ NOT_ITS_OWN_GUARD: Final = (
     "an experiment can't consent for its namespace: label it failback.dev/chaos-allowed=true"
 )
 EACH_ITS_ADDRESS: Final = "the template must give each member another address: {pair} and {ordinal}"
+UP: Final = r"(^|/)\.\.(/|$)"
+"""A part of a URI's path that leads out of the folder before it."""
+NO_UP: Final = "must not lead upwards with .."
 ONE_INPUT: Final = "exactly one of claimName and uri"
 NO_KEY_NAME: Final = "a key must be a name such as team or example.com/team"
 NO_RESOURCE_NAME: Final = "a resource is cpu, memory, ephemeral-storage or such as example.com/gpu"

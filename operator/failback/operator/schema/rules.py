@@ -33,6 +33,7 @@ _APACHE_VERSION: Final = re.compile(rule_texts.APACHE_VERSION)
 _NAME: Final = re.compile(rule_texts.NAME_CHARACTERS)
 _OPERATOR_ACCOUNTS: Final = re.compile(rule_texts.OPERATOR_ACCOUNTS)
 _SPARK_NEVER: Final = re.compile(rule_texts.SPARK_NEVER)
+_UP: Final = re.compile(rule_texts.UP)
 _DNS_LABEL: Final = re.compile(r"^[a-z]([-a-z0-9]*[a-z0-9])?$")
 _SOME: Final = ("Fixed", "FixedPercent", "RandomMaxPercent")
 _OneShot = RoleSwitch | ReconsumptionReport | ChaosExperiment
@@ -427,6 +428,12 @@ def _report(new: ReconsumptionReport) -> Iterator[Violation]:
         yield Violation("RR1", "spec", rule_texts.REPORT_INPUT, "spec.experimentRef")
     if spec.inputs is not None and (spec.inputs.claim_name is None) == (spec.inputs.uri is None):
         yield Violation("RR2", "spec.inputs", rule_texts.ONE_INPUT)
+    uris = (("spec", "artifactUri", spec.artifact_uri),)
+    if spec.inputs is not None:
+        uris = (("spec.inputs", "uri", spec.inputs.uri), *uris)
+    for path, field, uri in uris:
+        if uri is not None and _UP.search(uri):
+            yield Violation("RR4", path, f"{field} {rule_texts.NO_UP}", f"{path}.{field}")
     yield from _account("spec.spark", spec.spark.service_account_name)
     for key in spec.spark.conf:
         if _SPARK_NEVER.search(key):
