@@ -39,7 +39,6 @@ SHOWS_THE_OTHER = (
 )
 IS_AN_ANSWER = {
     ("clusterList", "lost the topic"), ("clusterList", "empty answers"),
-    ("consumerProgress", "lost the topic"), ("consumerProgress of a topic", "lost the topic"),
     ("queryMsgByKey", "lost the topic"), ("queryMsgByUniqueKey", "lost the topic"),
     ("queryMsgByKey", "empty answers"), ("queryMsgByUniqueKey", "empty answers"),
     ("queryMsgByKey", "another shape"), ("queryMsgByUniqueKey", "another shape"),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from failback.cli.administer.each_broker import Asked, Row, Told, members_of, of_each
+from failback.cli.administer.each_broker import Asked, Row, Told, lost_topic, members_of, of_each
 from failback.cli.administer.resetting import connection_of, named
 from failback.cli.shared.asking import NotThere
 from failback.client.admin.queue_span import Span
@@ -67,9 +67,36 @@ async def progress_of(admin: AdminClient, group: str, topic: str | None) -> Grou
     seen.told = await of_each(
         members_of(brokers), lambda asked, told: _of_broker(admin, asked, seen, topic, told)
     )
+    await _say_who_lost_topics(admin, seen.told)
     if seen.told.rows and seen.remark:
         seen.told.remarks.append(seen.remark)
     return seen
+
+
+async def _say_who_lost_topics(admin: AdminClient, told: Told) -> None:
+    """Add a line about each broker of a topic's route that has no such topic any more."""
+    shown = {(row["topic"], row["broker"]) for row in told.rows}
+    for topic in sorted({topic for topic, _ in shown}):
+        try:
+            brokers = (await admin.route(topic)).broker_datas
+        except BrokerError:  # a topic of one broker's own, or deleted everywhere but in offsets
+            continue
+        others = [
+            each
+            for each in members_of(brokers)
+            if (topic, each.broker) not in shown
+            and not any(line.startswith(f"{each.name}: ") for line in told.problems)
+        ]
+
+        async def look(asked: Asked, _: Told, topic: str = topic) -> None:
+            try:
+                await admin.topic_stats(asked.address, topic)
+            except BrokerError as error:
+                raise lost_topic(topic) from error
+
+        missing = await of_each(others, look)
+        told.problems += [line for line in missing.problems if line not in told.problems]
+        told.codes += missing.codes
 
 
 async def _of_broker(

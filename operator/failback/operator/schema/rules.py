@@ -428,9 +428,9 @@ def _report(new: ReconsumptionReport) -> Iterator[Violation]:
         yield Violation("RR1", "spec", rule_texts.REPORT_INPUT, "spec.experimentRef")
     if spec.inputs is not None and (spec.inputs.claim_name is None) == (spec.inputs.uri is None):
         yield Violation("RR2", "spec.inputs", rule_texts.ONE_INPUT)
-    uris = (("spec", "artifactUri", spec.artifact_uri),)
+    uris = [("spec", "artifactUri", spec.artifact_uri)]
     if spec.inputs is not None:
-        uris = (("spec.inputs", "uri", spec.inputs.uri), *uris)
+        uris.append(("spec.inputs", "uri", spec.inputs.uri))
     for path, field, uri in uris:
         if uri is not None and _UP.search(uri):
             yield Violation("RR4", path, f"{field} {rule_texts.NO_UP}", f"{path}.{field}")
