@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from random import Random
+from typing import Any
 
 from tests.support.analytics.run_builder import MS, ZERO_WALL_NS, RunBuilder
 
@@ -52,6 +54,25 @@ def random_history(r: Random, name: str = "random", *, warmup: bool = True) -> R
     for proc in (1, 2):
         if r.random() < 0.2:
             b.closed["exits"][str(proc)] = {"signal": 9, "t_ns": r.randrange(120) * MS}
+    return b
+
+
+def random_history_seen_by_witnesses(r: Random) -> RunBuilder:
+    """The same, and witnesses saw some of the members go."""
+    b = random_history(r)
+    for proc in (1, 2, 3):
+        if r.random() < 0.4:
+            named: dict[str, Any] = (
+                {"proc_ref": proc.to_bytes(16, "big").hex()}
+                if r.random() < 0.5
+                else {"detail": json.dumps({"proc_no": proc})}
+            )
+            of_client: dict[str, Any] = {"addr": None, "broker": None, "bid": None}
+            b.fault(
+                r.choice(("CLIENT_KILL", "CLIENT_TERM", "CLIENT_START")),
+                r.randrange(120),
+                **{**of_client, **named},
+            )
     return b
 
 

@@ -7,6 +7,7 @@ the epochs of a log. Nothing here is shared with the engines. Input are the lite
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
@@ -29,6 +30,7 @@ class Oracle:
         self.exits = {
             int(proc): end["t_ns"] for proc, end in (builder.closed or {}).get("exits", {}).items()
         }
+        self._add_observed_ends()
         self.events = self._events()
         self.deliveries = [self._delivery(row) for row in self.rows["deliver"]]
         self.deliveries = [d for d in self.deliveries if d["qoff"] >= 0 and not d["backwards"]]
@@ -39,6 +41,17 @@ class Oracle:
         self.after: dict[int, bool] = {}
         self.inherited: set[int] = set()
         self._classify()
+
+    def _add_observed_ends(self) -> None:
+        """A witness's CLIENT_KILL or CLIENT_TERM tells the end of a process, too."""
+        numbers = {row["proc"].hex(): row["proc_no"] for row in self.rows["assign"]}
+        for row in self.rows["fault"]:
+            seen = self.ns(row["observed"])
+            if row["kind"] not in ("CLIENT_KILL", "CLIENT_TERM") or seen is None:
+                continue
+            proc = numbers.get(row["proc_ref"], json.loads(row["detail"] or "{}").get("proc_no"))
+            if proc is not None:
+                self.exits[proc] = min(seen, self.exits.get(proc, seen))
 
     # --- rows ------------------------------------------------------------------------------------
 

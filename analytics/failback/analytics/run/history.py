@@ -8,7 +8,9 @@ deliver, produce, pull, commit, scan. All times in it are ns after run zero.
 from __future__ import annotations
 
 import bisect
+import json
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -93,6 +95,15 @@ class FaultStep:
             if value is not None:
                 return value
         return _UNKNOWN_TIME
+
+    @property
+    def details(self) -> Mapping[str, Any]:
+        """``detail`` as it was written; empty where it cannot be read."""
+        try:
+            found = json.loads(self.detail or "{}")
+        except ValueError:
+            return {}
+        return found if isinstance(found, dict) else {}
 
 
 @dataclass(frozen=True, slots=True)

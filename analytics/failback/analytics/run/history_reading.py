@@ -24,6 +24,7 @@ from failback.analytics.run.history import (
     Row,
     row_id,
 )
+from failback.analytics.run.process_ends import hex_id, process_ends
 from failback.analytics.run.run_folder import RunFolder
 from failback.client.consumelog.schema import ASSIGN_SOURCES, END_REASONS
 
@@ -212,9 +213,10 @@ def _assignments(history: History, lake: Lake) -> list[Assignment]:
         (row["proc_no"], row["pqe"]): row
         for row in _aligned(lake.records("assign_end"), history.clocks, "end_t")
     }
-    exits = history.folder.exits()
+    rows = _aligned(lake.records("assign"), history.clocks, "t", "end_t")
+    exits = process_ends(history.folder.exits(), history.faults, _process_numbers(history, rows))
     found: dict[tuple[GroupQueue, int, int], Assignment] = {}
-    for row in _aligned(lake.records("assign"), history.clocks, "t", "end_t"):
+    for row in rows:
         end = ends.get((row["proc_no"], row["pqe"]))
         if row["end_t"] is None and end is not None:
             row["end_t"], row["end_reason"] = end["end_t"], end["end_reason"]
@@ -227,7 +229,18 @@ def _assignments(history: History, lake: Lake) -> list[Assignment]:
         assignment = _assignment(history, row)
         found.setdefault(assignment.holder, assignment)
     ordered = sorted(found.values(), key=lambda a: (a.key, a.t, a.inc, a.pqe))
-    return _marked(history, ordered)
+    return _marked(history, ordered, exits)
+
+
+def _process_numbers(history: History, rows: Iterable[Row]) -> dict[str, list[int]]:
+    """Process numbers by the process's id in hex: of the rows, and as ``run.json`` lists them."""
+    found: dict[str, set[int]] = defaultdict(set)
+    for row in rows:
+        found[bytes(row["proc"]).hex()].add(row["proc_no"])
+    for listed in history.folder.run.get("procs") or []:
+        if listed.get("proc") and listed.get("proc_no") is not None:
+            found[hex_id(str(listed["proc"]))].add(int(listed["proc_no"]))
+    return {proc: sorted(numbers) for proc, numbers in found.items()}
 
 
 def _assignment(history: History, row: Mapping[str, Any]) -> Assignment:
@@ -277,7 +290,9 @@ def _had_no_entry(history: History, row: Mapping[str, Any], binc: int | None) ->
     return not any(s.t == polls[-1] and s.addr == row["src_addr"] for s in samples)
 
 
-def _marked(history: History, assignments: list[Assignment]) -> list[Assignment]:
+def _marked(
+    history: History, assignments: list[Assignment], exits: Mapping[int, int]
+) -> list[Assignment]:
     """Mark what was taken on a partial view: fewer members seen than were alive."""
     seen: dict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
     for row in history.rebalances:
@@ -285,7 +300,7 @@ def _marked(history: History, assignments: list[Assignment]) -> list[Assignment]
             seen[row["grp"], row["inc"]].append((row["t"], len(row["members"])))
     for runs in seen.values():
         runs.sort()
-    lives = _member_lives(history, assignments)
+    lives = _member_lives(assignments, exits)
     marked = []
     for taken in assignments:
         runs = seen.get((taken.key.grp, taken.inc), [])
@@ -300,14 +315,13 @@ def _marked(history: History, assignments: list[Assignment]) -> list[Assignment]
 
 
 def _member_lives(
-    history: History, assignments: Iterable[Assignment]
+    assignments: Iterable[Assignment], exits: Mapping[int, int]
 ) -> dict[str, list[tuple[str, int, int | None]]]:
     """Per group the clients with their first assignment and the end of their last, if they left."""
     mine: dict[tuple[str, str, int], list[Assignment]] = defaultdict(list)
     for assignment in assignments:
         if assignment.client_id is not None:
             mine[assignment.key.grp, assignment.client_id, assignment.inc].append(assignment)
-    exits = history.folder.exits()
     lives: dict[str, list[tuple[str, int, int | None]]] = defaultdict(list)
     for (group, client, inc), taken in mine.items():
         last = max(taken, key=lambda a: a.t)

@@ -180,7 +180,7 @@ def _consumer_ends(figures: Figures, outage: Outage, until: int | None, group: s
         if step.kind in ("CLIENT_KILL", "CLIENT_TERM")
         and outage.killed <= step.t
         and (until is None or step.t < until)
-        and _detail(step.detail).get("group") in (None, group)
+        and step.details.get("group") in (None, group)
     ]
     if not mine:
         return None
@@ -219,14 +219,6 @@ def _with_ends(plan: FaultPlan, outage: Outage, ends: _Ends, scale: float) -> Fa
     rows = "1+2+3+6" if after_return or stop.moment == "return" else "5"
     start = Start(seconds(ends.started, since), after_return=after_return)
     return replace(plan, rows=rows, stop=stop, start=start)
-
-
-def _detail(text: str | None) -> Mapping[str, Any]:
-    try:
-        found = json.loads(text or "{}")
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 @cache

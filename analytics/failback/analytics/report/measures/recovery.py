@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -31,7 +30,7 @@ def fault_figures(figures: Figures) -> list[Row]:
 
 def _fault(fid: str, steps: Sequence[FaultStep]) -> Row:
     effect = next((step for step in steps if step.kind in EFFECT_KINDS), steps[0])
-    details = [_detail(step) for step in steps]
+    details = [step.details for step in steps]
     proof: Row = {}
     for detail in details:
         proof |= detail.get("proof") or detail.get("rungs") or {}  # as version 0.1 says it
@@ -61,17 +60,9 @@ def _fault(fid: str, steps: Sequence[FaultStep]) -> Row:
     }
 
 
-def _detail(step: FaultStep) -> Mapping[str, Any]:
-    try:
-        found = json.loads(step.detail or "{}")
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
 def _victim(step: FaultStep) -> str:
     if step.broker is None:
-        detail = _detail(step)
+        detail = step.details
         who = f"{detail.get('group', '')}-{detail.get('member', '')}".strip("-")
         return who or step.proc_ref or "?"
     return f"{step.pair or step.broker}/{step.bid} {step.addr or ''}".strip()
