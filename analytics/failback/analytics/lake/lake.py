@@ -204,13 +204,14 @@ def segments_in(metadata: Mapping[bytes, bytes]) -> tuple[Mapping[str, Any], ...
 
 def _may_lack_lane(footer: pq.FileMetaData) -> bool:
     names = footer.schema.names
-    if "lane" not in names:
-        return True
-    at = names.index("lane")
-    for group in range(footer.num_row_groups):
-        found = footer.row_group(group).column(at).statistics
-        if found is None or not found.has_null_count or found.null_count:
+    for name in ("lane", "lseq"):
+        if name not in names:
             return True
+        at = names.index(name)
+        for group in range(footer.num_row_groups):
+            found = footer.row_group(group).column(at).statistics
+            if found is None or not found.has_null_count or found.null_count:
+                return True
     return False
 
 

@@ -134,6 +134,38 @@ def missing_evidence(report: Row) -> list[str]:
     return problems
 
 
+def unreadable_deliveries(report: Row) -> int:
+    """Rows about deliveries that were left out or do not say how the handling ended.
+
+    Each may have been a success of one message in one group, so it explains at most one loss.
+    """
+    quality = report["quality"]
+    dropped = sum(quality["dropped_rows"].values())
+    return int(dropped + quality["unknown_names"].get("deliver.status", 0))
+
+
+def _loss_open(report: Row) -> tuple[str, str] | None:
+    """Why no loss was observed although messages are nowhere: reason code and words."""
+    if missing_evidence(report):
+        return (
+            "RECORDER_GAP",
+            "rows are missing, so what is nowhere may have been handled",
+        )
+    bad, lost = unreadable_deliveries(report), report["totals"]["lost"] or 0
+    if bad and lost <= bad:
+        return "BAD_ROWS", f"{bad} rows are unreadable, so what is nowhere may have been handled"
+    return None
+
+
+def _rows_open(report: Row) -> tuple[str, str] | None:
+    """Why a comparison with what was recorded decides nothing: reason code and words."""
+    if missing_evidence(report):
+        return "RECORDER_GAP", "rows are missing"
+    if unreadable_deliveries(report):
+        return "BAD_ROWS", "rows are unreadable"
+    return None
+
+
 def _recorder_complete(report: Row) -> Check:
     title = "nothing recorded is missing"
     problems = missing_evidence(report)
@@ -198,9 +230,9 @@ def _no_loss(report: Row) -> Check:
     if lost is None:
         return Check("no_loss", title, INCONCLUSIVE, 0, None, "messages", "NO_DRAIN",
                      "loss cannot be told without drain and scan")  # fmt: skip
-    if lost and missing_evidence(report):
-        why = "rows are missing, so a message that is nowhere may have been handled"
-        return Check("no_loss", title, INCONCLUSIVE, 0, lost, "messages", "RECORDER_GAP", why)
+    open_ = _loss_open(report)
+    if lost and open_:
+        return Check("no_loss", title, INCONCLUSIVE, 0, lost, "messages", *open_)
     if lost:
         examples = report["loss"]["examples"]
         found = [lid for fate in ("STORE_LOST", "SKIPPED", "FAILED_NOT_DLQ")
@@ -226,9 +258,11 @@ def _resume_points(report: Row) -> Check:
     if unexplained:
         first = points["unexplained"][0]
         detail = f"{first['topic']}/{first['qid']} of {first['group']} started at {first['start']}"
-        if missing_evidence(report):
+        open_ = _rows_open(report)
+        if open_:
+            code, why = open_
             return Check("resume_points", title, INCONCLUSIVE, 0, unexplained, "assignments",
-                         "RECORDER_GAP", f"{detail}, but rows are missing")  # fmt: skip
+                         code, f"{detail}, but {why}")  # fmt: skip
         return Check("resume_points", title, FAIL, 0, unexplained, "assignments",
                      "RESUME_UNEXPLAINED", detail)  # fmt: skip
     return Check("resume_points", title, PASS, 0, 0, "assignments")
@@ -263,8 +297,9 @@ def _handover(report: Row) -> list[Check]:
     for group, (expected, observed) in sorted(handover_sums(report["handover"]).items()):
         value = PASS if expected == observed else FAIL
         code = None
-        if value == FAIL and missing_evidence(report):
-            value, code = INCONCLUSIVE, "RECORDER_GAP"
+        open_ = _rows_open(report)
+        if value == FAIL and open_:
+            value, code = INCONCLUSIVE, open_[0]
         detail = "" if value == PASS else f"group {group}: {observed} repeats, {expected} expected"
         found.append(
             Check(f"handover:{group}", title, value, expected, observed, "messages", code, detail)
@@ -412,7 +447,15 @@ def _expectation(number: int, wish: Row, report: Row) -> Check:
         )
     met = bool(test(seen, _number(value)))
     said = "" if met else f"{metric} is {seen}, the limit is {op} {value}"
+    open_ = _loss_open(report) if _of_loss(metric) else None
+    if not met and open_:
+        code, why = open_
+        return Check(name, title, INCONCLUSIVE, value, seen, "", code, f"{said}, but {why}")
     return Check(name, title, PASS if met else FAIL, value, seen, "", None, said)
+
+
+def _of_loss(metric: str) -> bool:
+    return not {"lost", "loss"}.isdisjoint(metric.split("."))
 
 
 def _number(value: Any) -> Any:

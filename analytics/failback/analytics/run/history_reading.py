@@ -28,6 +28,8 @@ from failback.analytics.run.process_ends import hex_id, process_ends
 from failback.analytics.run.run_folder import RunFolder
 from failback.client.consumelog.schema import ASSIGN_SOURCES, END_REASONS
 
+FURTHEST_NS: Final = 1 << 60
+"""No run lasts that long, 36 years."""
 _ROUTE_COLUMNS: Final = ("host", "proc_no", "mono_ns", "before", "after", "trigger")
 
 
@@ -217,6 +219,9 @@ def _assignments(history: History, lake: Lake) -> list[Assignment]:
     exits = process_ends(history.folder.exits(), history.faults, _process_numbers(history, rows))
     found: dict[tuple[GroupQueue, int, int], Assignment] = {}
     for row in rows:
+        if abs(row["t"]) > FURTHEST_NS:  # a clock was wrong: when it was taken is unknown
+            history.unknown_names["assign.t"] += 1
+            continue
         end = ends.get((row["proc_no"], row["pqe"]))
         if row["end_t"] is None and end is not None:
             row["end_t"], row["end_reason"] = end["end_t"], end["end_reason"]

@@ -108,7 +108,9 @@ PULL: Final = Column("pull", "1: the commit was carried by a pull")
 PROC_NO: Final = Column("proc_no", "number of the process")
 T0: Final = Column("t0", "begin of the send, ns after run zero")
 T1: Final = Column("t1", "end of the send, ns after run zero")
-REASON: Final = Column("reason", "1: ended before its begin, 2: negative offset, 3: unknown status")
+REASON: Final = Column(
+    "reason", "1: times that cannot be, 2: offset or LAB_ID that cannot be, 3: unknown status"
+)
 DID: Final = Column("did", "delivery id of a `deliver_end` row")
 
 _QUEUE: Final = (GRP, BROKER, TOPIC, QID)
@@ -157,7 +159,11 @@ DEGRADED: Final = Family(
 DOUBTFUL: Final = Family("doubtful", INTERVAL, "produce", _MESSAGES, "messages of open outcome")
 STORED: Final = Family("stored", INTERVAL, "scan", _MESSAGES, "messages that the scan found")
 UNKNOWN_RESULTS: Final = Family(
-    "unknown_result", SUM, "produce", (), "attempts whose result this version does not know"
+    "unknown_result",
+    SUM,
+    "produce",
+    (),
+    "attempts whose result is not known, or whose LAB_ID none can be",
 )
 ATTEMPTS: Final = Family("attempts", SUM, "produce", (RESULT,), "attempts in figures")
 SEND_LATENCIES: Final = Family("send_bin", SUM, "produce", (LATENCY_BIN,), "answered sends")

@@ -15,6 +15,7 @@ from failback.analytics.analysis.counting.partials.context import Context
 from failback.analytics.analysis.counting.partials.rows import Rows
 from failback.analytics.run.definitions import BUSINESS_KEY, LID, Definitions
 from failback.analytics.run.epochs import FOREVER, Queue
+from failback.analytics.run.history_reading import FURTHEST_NS
 from failback.client.consumelog.schema import DELIVER_STATUSES
 from failback.protocol.message import RETRY_PREFIX
 
@@ -25,6 +26,8 @@ BASE_COLUMNS: Final = (
 FULL_COLUMNS: Final = (*BASE_COLUMNS, "proc_no", "omid", "rt", "okey")
 FOREIGN_COLUMNS: Final = ("ukey", "keys", "omid")
 END_COLUMNS: Final = ("host", "did", "et", "status")
+LONGEST_NS: Final = 30 * 86_400 * 1_000_000_000
+"""No handling takes longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +56,11 @@ class Dropped:
     """Rows that cannot be true, counted by reason."""
 
     et_before_bt: int = 0
+    """Ended before it began, or a time that no run reaches."""
     negative_offset: int = 0
+    """A negative offset, lane or sequence, or half a LAB_ID."""
     unknown_status: int = 0
+    """Kept, but how it ended is unknown."""
 
 
 def deliver_columns(definitions: Definitions, *, foreign: bool, full: bool) -> list[str]:
@@ -81,15 +87,15 @@ def normalise(batch: pa.Table, context: Context, ends: Ends, dropped: Dropped) -
     shift = rows.shifts(context.clocks)
     bt = rows["bt"] + shift
     et, ended, status = _ends(rows, rows["et"] + shift, ends, context)
-    status, unknown = _known_status(status)
+    status, unknown = _known_status(status, ended)
     sent_lane, sent_lseq, fkey = _identity(rows, LID)
     lane, lseq = sent_lane, sent_lseq
     if context.definitions.key != LID:
         lane, lseq, fkey = _identity(rows, context.definitions.key)
     rows.rename_broadcast(context.broadcasting)
     epoch, epoch_end = _epochs(rows, context)
-    backwards = ended & (et < bt)
-    negative = rows["qoff"] < 0
+    backwards = (ended & ((et < bt) | (et - bt > LONGEST_NS))) | (abs(bt) > FURTHEST_NS)
+    negative = (rows["qoff"] < 0) | _impossible_lab_id(rows)
     keep = ~(backwards | negative)
     dropped.et_before_bt += int(backwards.sum())
     dropped.negative_offset += int((negative & ~backwards).sum())
@@ -162,13 +168,23 @@ def _is(names: pa.DictionaryArray, wanted: str) -> NDArray[np.bool_]:
     return found
 
 
-def _known_status(status: pa.Array) -> tuple[pa.Array, NDArray[np.bool_]]:
+def _impossible_lab_id(rows: Rows) -> NDArray[np.bool_]:
+    """A LAB_ID that no producer gives: below 0, or half of one."""
+    lane, lseq = rows.valid("lane"), rows.valid("lseq")
+    found: NDArray[np.bool_] = (
+        (lane != lseq) | (lane & (rows["lane"] < 0)) | (lseq & (rows["lseq"] < 0))
+    )
+    return found
+
+
+def _known_status(status: pa.Array, ended: NDArray[np.bool_]) -> tuple[pa.Array, NDArray[np.bool_]]:
+    """Statuses, and which are unknown: by their name, or because an end and its time disagree."""
     names = status.dictionary.to_pylist()
     unknown = [name not in DELIVER_STATUSES for name in names]
     if not any(unknown):
-        return status, np.zeros(len(status), bool)
+        return status, ended == _is(status, "ABANDONED")
     texts = ["UNKNOWN" if flag else name for name, flag in zip(names, unknown, strict=True)]
-    found = np.array(unknown, bool)[status.indices.to_numpy()]
+    found = np.array(unknown, bool)[status.indices.to_numpy()] | (ended == _is(status, "ABANDONED"))
     return pa.array(texts, pa.utf8()).take(status.indices).dictionary_encode(), found
 
 

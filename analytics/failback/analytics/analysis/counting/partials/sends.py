@@ -39,6 +39,11 @@ def produce_partials(batch: pa.Table, context: Context) -> pa.Table:
     unknown = rows.rename_unknown("res", frozenset(SEND_RESULTS), "UNKNOWN")
     good = rows.one_of("res", GOOD_RESULTS)
     known = rows.valid("lane") & rows.valid("lseq")
+    impossible = (rows.valid("lane") != rows.valid("lseq")) | (
+        known & ((rows["lane"] < 0) | (rows["lseq"] < 0))
+    )
+    known &= ~impossible
+    unknown |= impossible
     lane = Key(topic=topic, lane=rows["lane"])
     doubtful = rows.one_of("res", DOUBTFUL_RESULTS)
     for family, chosen in (
