@@ -6,6 +6,7 @@ refused by name. A file that cannot be read is left out and named; the report th
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -51,7 +52,7 @@ class Lake:
     parts: dict[str, list[Part]]
     unreadable: list[str] = field(default_factory=list)
     passed_over: list[str] = field(default_factory=list)
-    """Files whose rows are in a merged file as well: a compaction has not deleted them yet."""
+    """Files whose rows are in another file as well: copies, or what a compaction merged."""
     filled: dict[str, list[str]] = field(default_factory=dict)
     """Nullable columns that some file of a table lacks: they read as null."""
 
@@ -171,15 +172,48 @@ def open_lake(root: Path | str | LakeStore, run: str, tables: Iterable[str] = TA
 
 
 def _pass_over(lake: Lake, table: str) -> None:
-    """Count every segment once where a compaction was cut before it deleted what it had merged."""
+    """Count every segment once: a copy, or what a compaction merged and had not deleted yet.
+
+    Which segment it is its process, index and range of ``seq`` say. A file that has such a segment
+    with other rows, or beside others that nobody else has, is left out and named.
+    """
     parts = lake.parts.get(table, [])
-    if not any(len(part.segments) > 1 for part in parts):
-        return
-    doubled = shadowed(
-        {part.name: {(s["proc"], s["index"]) for s in part.segments} for part in parts}
-    )
-    lake.parts[table] = [part for part in parts if part.name not in doubled]
-    lake.passed_over += sorted(doubled)
+    doubled = shadowed({part.name: {_segment_key(s) for s in part.segments} for part in parts})
+    kept: list[Part] = []
+    holder: dict[tuple[Any, ...], Part] = {}
+    for part in sorted(parts, key=lambda part: (-len(part.segments), part.name)):
+        places = [(s.get("proc"), s.get("index")) for s in part.segments]
+        other = next((holder[place] for place in places if place in holder), None)
+        if other is None:
+            kept.append(part)
+            holder.update(dict.fromkeys(places, part))
+        elif part.name in doubled and _same_content(lake.store, part, other):
+            lake.passed_over.append(part.name)
+        else:
+            lake.unreadable.append(
+                f"{part.name}: left out: {other.name} has a segment of it with other rows"
+            )
+    names = {part.name for part in kept}
+    if len(kept) < len(parts):
+        lake.parts[table] = [part for part in parts if part.name in names]
+        lake.passed_over.sort()
+
+
+def _segment_key(segment: Mapping[str, Any]) -> Hashable:
+    return tuple(segment.get(name) for name in ("proc", "index", "seq_lo", "seq_hi"))
+
+
+def _same_content(store: LakeStore, part: Part, other: Part) -> bool:
+    """Whether two files with one segment are equal; a merged file has what it was merged from."""
+    if len(other.segments) > 1:
+        return True
+    if (part.size, part.rows) != (other.size, other.rows):
+        return False
+    hashes = set()
+    for name in (part.name, other.name):
+        with store.open(name) as source:
+            hashes.add(hashlib.sha256(source.read()).digest())
+    return len(hashes) == 1
 
 
 def shadowed(held: Mapping[str, Set[Hashable]]) -> set[str]:
