@@ -303,6 +303,22 @@ class Oracle:
             return "NOT_STORE_OK_RESEND"
         return "BROKER_COPY"
 
+    def _failed_handling(self, back: Row, history: list[Row]) -> Row | None:
+        """What was sent back: the latest the process began of that copy, at one rt less."""
+        t0 = self.ns(back["t0"])
+        assert t0 is not None
+        failed = [
+            e for e in history
+            if e["proc_no"] == back["proc_no"] and e["rt"] == back["rt_next"] - 1 and e["bt"] <= t0
+            and back["omid"] in (None, e["omid"])
+        ]  # fmt: skip
+        return max(failed, key=lambda e: (e["bt"], e["did"]), default=None)
+
+    def _way(self, s: Row, history: list[Row]) -> tuple[Any, ...]:
+        """Rows of one way to send one failed handling back."""
+        source = self._failed_handling(s, history)
+        return (s["proc_no"], s["omid"], source and source["did"], s["reason"], s["path"])
+
     def _inherit(self) -> None:
         """A retry copy whose failed handling was itself a DUP has that DUP's cause."""
         for rt in sorted({d["rt"] for d in self.deliveries}):
@@ -322,18 +338,12 @@ class Oracle:
                 last: dict[tuple[Any, ...], Row] = {}
                 for s in sorted(self._sendbacks(d), key=lambda s: (s["t0"], s["seq"])):
                     if s["ok"]:
-                        last[s["proc_no"], s["omid"], s["reason"], s["path"]] = s
+                        last[self._way(s, history)] = s
                 backs = sorted(last.values(), key=lambda s: (s["t0"], s["proc_no"], s["seq"]))
                 for copy, back in zip(copies, backs, strict=False):
-                    t0 = self.ns(back["t0"])
-                    failed = [
-                        e for e in history
-                        if e["proc_no"] == back["proc_no"] and e["rt"] == rt - 1 and e["bt"] <= t0
-                        and back["omid"] in (None, e["omid"])
-                    ]  # fmt: skip
-                    if not failed or self.classes[copy["did"]] != "DUP":
+                    source = self._failed_handling(back, history)
+                    if source is None or self.classes[copy["did"]] != "DUP":
                         continue
-                    source = max(failed, key=lambda e: (e["bt"], e["did"]))
                     if self.classes[source["did"]] == "DUP":
                         self.causes[copy["did"]] = self.causes[source["did"]]
                         self.inherited.add(copy["did"])

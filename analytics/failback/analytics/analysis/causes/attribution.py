@@ -116,8 +116,7 @@ def _inherit(
                 and row["nth_of_copy"] == 1
                 and row["ptopic"].startswith(RETRY_PREFIX)
             ]
-            for row, back in zip(copies, _last_of_each_way(backs), strict=False):
-                source = _handling_of(back, mine)
+            for row, source in zip(copies, _last_of_each_way(backs, mine), strict=False):
                 if row["cls"] == "DUP" and source and source["cls"] == "DUP":
                     cause[row["number"]] = cause[source["number"]]
                     inherited[row["number"]] = True
@@ -139,11 +138,22 @@ def _of_messages(
     return zip(at.tolist(), classified.take(pa.array(at)).to_pylist(), strict=True)
 
 
-def _last_of_each_way(backs: Sequence[Row]) -> list[Row]:
-    last: dict[tuple[Any, ...], Row] = {}
+def _last_of_each_way(backs: Sequence[Row], rows: Sequence[Row]) -> list[Row | None]:
+    """Per stored send-back the handling that failed, by time of the send-backs.
+
+    Of rows that repeat one way of sending one failed handling back only the last one counts. A
+    process that handled a copy twice, under two holdings or one, sent two handlings back.
+    """
+    last: dict[tuple[Any, ...], tuple[Row, Row | None]] = {}
     for back in sorted(backs, key=lambda row: (row["t0"], row["seq"])):
-        last[back["proc_no"], back["omid"], back["reason"], back["path"]] = back
-    return sorted(last.values(), key=lambda row: (row["t0"], row["proc_no"], row["seq"]))
+        source = _handling_of(back, rows)
+        handling = None if source is None else source["did"]
+        way = (back["proc_no"], back["omid"], handling, back["reason"], back["path"])
+        last[way] = (back, source)
+    found = sorted(
+        last.values(), key=lambda each: (each[0]["t0"], each[0]["proc_no"], each[0]["seq"])
+    )
+    return [source for _, source in found]
 
 
 def _handling_of(back: Row, rows: Sequence[Row]) -> Row | None:
