@@ -145,6 +145,8 @@ class _Connection(asyncio.Protocol):
             writable.set_result(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self.closed.done():
+            return
         self.active = False
         if self._idle_timer is not None:
             self._idle_timer.cancel()
@@ -464,20 +466,31 @@ class RemotingClient:
         settings = self.settings
         host, _, port = addr.rpartition(":")
         made: _Connection | RemotingConnectError
+        connection = _Connection(self, addr)
         try:
             async with asyncio.timeout(settings.seconds(settings.connect_timeout_ms)):
-                _, made = await asyncio.get_running_loop().create_connection(
-                    lambda: _Connection(self, addr), host.strip("[]"), int(port)
+                await asyncio.get_running_loop().create_connection(
+                    lambda: connection, host.strip("[]"), int(port)
                 )
+            made = connection
         except TimeoutError:
             made = RemotingConnectError(addr, f"no answer in {settings.connect_timeout_ms:g} ms")
         except (OSError, ValueError, OverflowError) as error:
             made = RemotingConnectError(addr, _why_not_connected(error))
+        except asyncio.CancelledError:
+            self._forget_late(connection)
+            raise
         if isinstance(made, _Connection):
             self._table[addr] = made
         else:
+            self._forget_late(connection)
             self._table.pop(addr, None)
         return made
+
+    def _forget_late(self, connection: _Connection) -> None:
+        """Count a connection that came after its time as lost: uvloop closes it without a word."""
+        if connection in self._living:
+            connection.connection_lost(None)
 
     def _send(self, connection: _Connection, request: RemotingCommand, timeout_ms: float) -> _Call:
         request.opaque = self._next_opaque(connection)
