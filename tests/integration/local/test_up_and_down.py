@@ -276,20 +276,3 @@ def test_a_bad_file_is_one_line_and_starts_nothing(root: Path) -> None:
     )
     assert refused.stdout == ""
     assert not root.exists()
-
-
-def test_a_wrong_value_that_only_the_broker_knows_ends_up_in_ps(root: Path) -> None:
-    file = root.parent / "cluster.yaml"
-    file.write_text(PAIR.replace('"1048576"', '"1"'))
-    runtime = subprocess.Popen(
-        [*FAILBACK, "up", "-f", str(file), "--root", str(root), "--json"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    wait_until((root / "control.json").exists, "the runtime answers")
-    wait_until(lambda: member(root, 0)["state"] == "BackOff", "back-off")
-    assert member(root, 0)["reason"].startswith("exit code 2, starts again in")
-    logged = failback("logs", "demo-0-0-0", "--root", str(root), "-n", "1").stdout
-    assert "mappedFileSizeCommitLog" in logged
-    runtime.send_signal(signal.SIGTERM)
-    assert runtime.wait(timeout=60) == 0

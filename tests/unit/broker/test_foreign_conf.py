@@ -275,3 +275,10 @@ def test_what_would_be_dangerous_is_no_broker(key: str, value: str) -> None:
         BrokerConfig.from_properties({key: value})
     assert caught.value.field == key
     assert not isinstance(caught.value, SlaveIdError)
+
+
+@pytest.mark.parametrize("name", ["a" * 64 + ".example", "a..b", "." * 3])
+def test_a_name_that_cannot_be_one_is_refused_with_its_key(name: str) -> None:
+    config = BrokerConfig.from_properties({"brokerIP1": name}, environment={})
+    with pytest.raises(ConfigError, match="brokerIP1"):
+        BrokerIdentity.of(config)

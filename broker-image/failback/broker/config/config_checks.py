@@ -71,9 +71,9 @@ def refuse_dangerous(given: Mapping[str, str], file: Path | None = None) -> None
         if why is not None and is_true(value):
             raise ConfigError(key, f"is true: {why}", file=file)
     # 4.9.8 keeps the log in several folders where a comma stands; here the others' are missed.
-    if "," in given.get("storePathCommitLog", ""):
-        problem = f"must be one folder, is {given['storePathCommitLog']!r}"
-        raise ConfigError("storePathCommitLog", problem, file=file)
+    for key in ("storePathRootDir", "storePathCommitLog"):
+        if "," in given.get(key, ""):
+            raise ConfigError(key, f"must be one folder, is {given[key]!r}", file=file)
     for key in ("storePathRootDir", "storePathCommitLog"):
         if re.search(r"\s#", given.get(key, "")):
             problem = f"is {given[key]!r}: a comment needs a line of its own"

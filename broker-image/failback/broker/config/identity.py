@@ -34,7 +34,7 @@ class BrokerIdentity:
         """
         try:
             ip = resolve(config.broker_ip1)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
             problem = f"{config.broker_ip1} has no address: {error}"
             refusal = ConfigError("brokerIP1", problem, file=config.file)
             refusal.line = config.lines.get("brokerIP1")

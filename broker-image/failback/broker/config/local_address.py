@@ -30,7 +30,7 @@ def address_to_bind(announced: str) -> str:
     """
     try:
         family, kind, _, _, address = socket.getaddrinfo(announced, 0, type=socket.SOCK_DGRAM)[0]
-    except OSError:  # a name that nobody knows here; the identity refuses it
+    except (OSError, UnicodeError):  # no name, or one that nobody knows; the identity refuses it
         return announced
     with socket.socket(family, kind) as probe:
         try:
