@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 
+FURTHEST_NS: Final = 1 << 60
+"""No run lasts that long, 36 years."""
 FOREVER: Final = 1 << 30
 """Last epoch of a copy that no event cut away."""
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from failback.analytics.lake.lake import Lake
 from failback.analytics.run.align import Clocks, clocks_of
-from failback.analytics.run.epochs import Queue, QueueEvents, Start, find_events
+from failback.analytics.run.epochs import FURTHEST_NS, Queue, QueueEvents, Start, find_events
 from failback.analytics.run.history import (
     DOWN_KINDS,
     UNKNOWN,
@@ -28,8 +28,6 @@ from failback.analytics.run.process_ends import hex_id, process_ends
 from failback.analytics.run.run_folder import RunFolder
 from failback.client.consumelog.schema import ASSIGN_SOURCES, END_REASONS
 
-FURTHEST_NS: Final = 1 << 60
-"""No run lasts that long, 36 years."""
 _ROUTE_COLUMNS: Final = ("host", "proc_no", "mono_ns", "before", "after", "trigger")
 
 

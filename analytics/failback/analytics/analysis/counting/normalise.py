@@ -14,8 +14,7 @@ from failback.analytics.analysis.arrays.xxh64 import surrogates
 from failback.analytics.analysis.counting.partials.context import Context
 from failback.analytics.analysis.counting.partials.rows import Rows
 from failback.analytics.run.definitions import BUSINESS_KEY, LID, Definitions
-from failback.analytics.run.epochs import FOREVER, Queue
-from failback.analytics.run.history_reading import FURTHEST_NS
+from failback.analytics.run.epochs import FOREVER, FURTHEST_NS, Queue
 from failback.client.consumelog.schema import DELIVER_STATUSES
 from failback.protocol.message import RETRY_PREFIX
 
