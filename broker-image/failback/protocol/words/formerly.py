@@ -8,6 +8,7 @@ here, so that programs without it can have this package.
 from __future__ import annotations
 
 import typing
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -16,12 +17,12 @@ GONE_IN: Final = "0.3"
 """The release that reads the new spelling only."""
 
 
-class Mark:
+class Mark(ABC):
     """Stands in the annotation of a field whose values were once written otherwise."""
 
+    @abstractmethod
     def former(self, annotation: Any, value: Any) -> str:
         """Return how a value is written now; empty where it is written so."""
-        raise NotImplementedError
 
 
 class Formerly(Mark):
