@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Final
 
 from msgspec.structs import replace
 
 from failback.broker.config.config import BrokerConfig
-from failback.broker.metadata.json_config import NotStored, TableFile, table_of
+from failback.broker.metadata.versioned_table import VersionedTable, now_ms
 from failback.protocol.codes import (
     PERM_INHERIT,
     PERM_READ,
@@ -46,10 +44,6 @@ those would hold up everybody."""
 
 _SCHEDULE_QUEUES: Final = 18
 _READ_WRITE: Final = PERM_READ | PERM_WRITE
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def system_topics(config: BrokerConfig) -> list[TopicConfig]:
@@ -89,31 +83,40 @@ def _topic(name: str, queues: int, perm: int = _READ_WRITE) -> TopicConfig:
     return TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues, perm=perm)
 
 
-class TopicConfigManager:
+class TopicConfigManager(VersionedTable[TopicConfig, TopicConfigSerializeWrapper]):
     """The topic table with its version. TopicConfigManager of apache/rocketmq 4.9.8.
 
-    Every change bumps :attr:`data_version` (a name server that sees the same version ignores a
-    registration) and is persisted before the call returns; where the disk has no room, soon after
-    it has some again. ``on_change`` is called after a topic
-    was created by use, so that the controller registers the full table, one-way.
+    A name server that sees the same version ignores a registration. ``on_change`` is called after a
+    topic was created by use, so that the controller registers the full table, one-way.
     """
+
+    kind = "topic"
+    _wrapper = TopicConfigSerializeWrapper
 
     def __init__(
         self,
         path: Path,
         config: BrokerConfig,
         *,
-        clock_ms: Callable[[], int] = _now_ms,
+        clock_ms: Callable[[], int] = now_ms,
         on_change: Callable[[], None] | None = None,
     ) -> None:
-        self.file = TableFile(path, lambda: config.failback_guard_offset_file)
-        self._config = config
-        self._clock_ms = clock_ms
+        super().__init__(path, config, system_topics(config), clock_ms=clock_ms)
         self.on_change = on_change
-        self.table: dict[str, TopicConfig] = {
-            topic.topic_name: topic for topic in system_topics(config)
-        }
-        self.data_version = DataVersion(timestamp=clock_ms(), counter=0)
+
+    def name_of(self, entry: TopicConfig) -> str:
+        return entry.topic_name
+
+    def to_wrapper(self) -> TopicConfigSerializeWrapper:
+        """Return version and table as GET_ALL_TOPIC_CONFIG and a registration carry them."""
+        return TopicConfigSerializeWrapper(
+            data_version=self.data_version, topic_config_table=dict(self.table)
+        )
+
+    def _unwrapped(
+        self, wrapper: TopicConfigSerializeWrapper
+    ) -> tuple[DataVersion, dict[str, TopicConfig]]:
+        return wrapper.data_version, wrapper.topic_config_table
 
     def get(self, name: str) -> TopicConfig | None:
         """Return the topic's configuration, ``None`` when this broker does not have it."""
@@ -198,15 +201,9 @@ class TopicConfigManager:
             )
         )
 
-    def check_new(self, topic: str) -> None:
-        """Refuse a topic that is not here and cannot be made.
-
-        Raises:
-            NameRefused: Nothing may be called so.
-            TableFull: There is no room for another.
-        """
-        if topic not in self.table:
-            check_topic(topic)
+    def check_new(self, name: str) -> None:
+        if name not in self.table:
+            check_topic(name)
             check_room("topics", len(self.table), self._config.failback_max_topics)
 
     def retry_topic(self, group: SubscriptionGroupConfig, topic_sys_flag: int = 0) -> TopicConfig:
@@ -220,26 +217,6 @@ class TopicConfigManager:
         logger.info("topic %s gets %d queues, as its group has", name, queues)
         return self._created(replace(topic, read_queue_nums=reads, write_queue_nums=writes))
 
-    def update(self, topic: TopicConfig) -> None:
-        """Create or replace a topic. The caller registers it with the name servers.
-
-        Raises as :meth:`check_new`, and:
-            NotStored: The disk does not take it; nothing was changed.
-        """
-        self.check_new(topic.topic_name)
-        old = self.table.get(topic.topic_name)
-        with self._whole(at_once=True):
-            self.table[topic.topic_name] = topic
-        logger.info("topic %s: %s, was %s", topic.topic_name, topic, old)
-
-    def take_back(self, name: str, before: TopicConfig | None) -> None:
-        """Make a topic again what it was before an update, or nothing."""
-        with self._whole():
-            if before is None:
-                self.table.pop(name, None)
-            else:
-                self.table[name] = before
-
     def update_order(self, order_topics: Collection[str]) -> None:
         """Mark exactly ``order_topics`` as ordered (the name server's ORDER_TOPIC_CONFIG)."""
         changed = {
@@ -251,94 +228,9 @@ class TopicConfigManager:
             with self._whole():
                 self.table.update(changed)
 
-    def delete(self, name: str) -> bool:
-        """Remove a topic; false when there was none. Name servers keep its route.
-
-        Raises:
-            NotStored: The disk does not take it; nothing was changed.
-        """
-        if name not in self.table:
-            logger.warning("topic %s not deleted: there is none", name)
-            return False
-        with self._whole(at_once=True):
-            del self.table[name]
-        logger.info("deleted topic %s", name)
-        return True
-
-    def forget(self, name: str) -> None:
-        """Remove a topic on a slave, whose master did; the version stays behind the master's."""
-        if self.table.pop(name, None) is not None:
-            self.data_version = self.data_version.next(self.data_version.timestamp)
-            self.file.keep(self._to_text)
-
-    def to_wrapper(self) -> TopicConfigSerializeWrapper:
-        """Return version and table as GET_ALL_TOPIC_CONFIG and a registration carry them."""
-        return TopicConfigSerializeWrapper(
-            data_version=self.data_version, topic_config_table=dict(self.table)
-        )
-
-    def replace_all(self, wrapper: TopicConfigSerializeWrapper) -> bool:
-        """Take over a master's version and table if the version differs; false if it is equal.
-
-        The versions are compared for difference, not for age: what only the slave has goes.
-        """
-        if wrapper.data_version == self.data_version:
-            return False
-        before, version = self.table, self.data_version
-        self.table, self.data_version = dict(wrapper.topic_config_table), wrapper.data_version
-        try:
-            self.file.keep(self._to_text)
-        except OSError:  # the next copy is to differ again
-            self.table, self.data_version = before, version
-            raise
-        return True
-
-    def load(self) -> None:
-        """Put the file's topics over the system topics and take its version.
-
-        Raises:
-            CorruptStore: It is there, can't be read, and its ``.bak`` is no help.
-        """
-        wrapper = self.file.load(table_of(TopicConfigSerializeWrapper))
-        if wrapper is not None:
-            self.table.update(wrapper.topic_config_table)
-            self.data_version = wrapper.data_version
-
-    def persist(self) -> None:
-        """Write version and table.
-
-        Raises:
-            OSError: The file could not be written.
-        """
-        self.file.write(self._to_text())
-
-    def _to_text(self) -> str:
-        return self.to_wrapper().to_json(pretty=True).decode()
-
     def _created(self, topic: TopicConfig, *, at_once: bool = False) -> TopicConfig:
         with self._whole(at_once=at_once):
             self.table[topic.topic_name] = topic
         if self.on_change is not None:
             self.on_change()
         return topic
-
-    @contextlib.contextmanager
-    def _whole(self, *, at_once: bool = False) -> Iterator[None]:
-        """Give what is changed inside a version of its own, and store it; or nothing of it holds.
-
-        Args:
-            at_once: Whether a disk that has no room now refuses the change: it was ordered.
-        """
-        before, version = dict(self.table), self.data_version
-        yield
-        self.data_version = version.next(self._clock_ms())
-        try:
-            if at_once:
-                self.persist()
-            else:
-                self.file.keep(self._to_text)
-        except OSError as error:
-            self.table, self.data_version = before, version
-            if at_once:
-                raise NotStored(self.file.path, error) from error
-            raise

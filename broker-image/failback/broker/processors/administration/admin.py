@@ -186,7 +186,7 @@ class AdminProcessor:
             at_ms = self._say_deleted(group, with_offsets=with_offsets)
         except StoreError:  # the log does not take it: nothing is deleted
             if config is not None:
-                self.groups.take_back(config)
+                self.groups.take_back(config.group_name, config)
             raise
         if with_offsets:
             self.offsets.remove_group(group, at_ms)
