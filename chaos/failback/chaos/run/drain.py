@@ -68,11 +68,10 @@ def drain(session: Session, timeout_seconds: float, quiet_seconds: float) -> Dra
 
 
 def what_is_open(session: Session) -> Iterator[str]:
-    """Sentences about what keeps the run from being drained, measured now."""
-    for group in session.group_topics():
-        unfinished = session.load.unfinished(group)
-        if unfinished:
-            yield f"{group}: {counted(unfinished, 'message')} in handlers"
+    """Sentences about what keeps the run from being drained, measured now.
+
+    What waits in brokers comes first: a busy handler has more to come while there is some.
+    """
     masters = session.masters()
     if not masters:
         yield "no master is known"
@@ -81,6 +80,10 @@ def what_is_open(session: Session) -> Iterator[str]:
             yield from _open_at(session, master)
         except FailbackError as error:
             yield f"{master.pod}: {error}"
+    for group in session.group_topics():
+        unfinished = session.load.unfinished(group)
+        if unfinished:
+            yield f"{group}: {counted(unfinished, 'message')} in handlers"
 
 
 def _open_at(session: Session, master: Member) -> Iterator[str]:
