@@ -43,6 +43,8 @@ AGAIN = f'rocketmq_reconsumed_messages_total{{{SHOWN},cause="rollback"}}'
 ALL = f"failback_delivered_messages_total{{{SHOWN}}}"
 STOPPED = f"failback_ha_stopped{{{SLAVE}}}"
 GAPS = 'failback_log_gaps_total{run="r1",job="brokers",instance="b"}'
+ASIDE = f"failback_put_aside_messages_total{{{MASTER}}}"
+COPIED_ASIDE = f"failback_put_aside_messages_total{{{SLAVE}}}"
 FAULT = 'failback_fault_active{run="r1",fault="f1",target="demo-0"}'
 CONDITION = 'failback_operator_condition{kind="%s",namespace="shop",name="x",type="%s",status="%s"}'
 AHEAD, BEHIND = DIVERGENCE % "slave_ahead", DIVERGENCE % "master_ahead"
@@ -188,6 +190,15 @@ CASES: list[Case] = [
         {"LogGaps"},
     ),
     ("an old gap", {GAPS: "1x90", **WATCHED}, "30m", set()),
+    (
+        "a message that was put aside, in an experiment",
+        {ASIDE: "0x9 1x90", COPIED_ASIDE: "0x9 1x90", **RUNNING},
+        "12m",
+        {"MessagesPutAside"},
+    ),
+    ("a copy of it on a slave alone", {COPIED_ASIDE: "0x9 1x90"}, "12m", set()),
+    ("a message that was put aside long ago", {ASIDE: "0x9 1x90"}, "25m", set()),
+    ("a slave with old ones that became master", {ASIDE: "_x9 1x90", **WATCHED}, "12m", set()),
     ("a fault whose run is over", {FAULT: "1x40"}, "3m", {"FaultLeftActive"}),
     (
         "a fault while another run goes on",

@@ -2,7 +2,8 @@
 
 A master is killed, its slave takes commits meanwhile, and the master comes back with its old file:
 the slave's progress is about to be overwritten, then it is. A slave gets a history of its own; a
-group is fast and offsets are seldom written; a file can't be written; a master is away.
+group is fast and offsets are seldom written; a file can't be written; a master is away; a topic is
+deleted for which a message waits.
 """
 
 from __future__ import annotations
@@ -108,6 +109,17 @@ async def test_what_is_overwritten_is_announced_and_counted(tmp_path: Path) -> N
         found = {row["metric"]["source"]: float(row["value"][1]) for row in rows}
         assert found["slave_sync"] >= 1
         await dashboards_have_data(lab)
+        assert "MessagesPutAside" not in await asyncio.to_thread(lab.prometheus.fired)
+        await delete_what_a_message_waits_for(lab)
+        await lab.fires("MessagesPutAside")
+
+
+async def delete_what_a_message_waits_for(lab: AlertLab) -> None:
+    """Delete a topic while a delayed message waits for it."""
+    async with Producer("shop", lab.settings()) as producer:
+        await lab.admin.create_topic(lab.master.address, TopicConfig("doomed", 1, 1))
+        await producer.send(Message("doomed", b"orphan", delay_level=3))
+        await lab.admin.delete_topic(lab.master.address, "doomed")
 
 
 async def dashboards_have_data(lab: AlertLab) -> None:

@@ -171,6 +171,13 @@ HALF_BODIES = (
     b"Transfer-Encoding: chunked\r\n\r\n5",
     b"Transfer-Encoding: chunked\r\n\r\n5\r\nx",
 )
+DRIPS = {
+    b"G": b"E",
+    b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9999\r\n\r\n": b"x",
+    b"GET /nowhere HTTP/1.1\r\nHost: a\r\nContent-Length: 9999\r\n\r\n": b"x",
+    b"POST /login HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n": b"1\r\nx\r\n",
+}
+"""How a request begins, to what comes of it now and then."""
 PATHS = {"broker": "/livez", "name server": "/livez", "operator": "/healthz", "experiment": "/run"}
 
 
@@ -179,6 +186,7 @@ def quick_heads(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (http_server, bounded_protocol):
         monkeypatch.setattr(module, "HEAD_SECONDS", HEAD_SECONDS * SCALE)
     monkeypatch.setattr(bounded_protocol, "BODY_SECONDS", HEAD_SECONDS * SCALE)
+    monkeypatch.setattr(bounded_protocol, "WHOLE_SECONDS", HEAD_SECONDS * SCALE * 2)
 
 
 class Peer:
@@ -226,7 +234,8 @@ async def test_a_port_bounds_what_anybody_may_have_of_it(name: str, tmp_path: Pa
             await _endless_head(port, line)
         halves = [b"", b"G", b"GET / HTTP/1.1\r\nHost: a\r\n", b"\r\n"]
         halves += [b"POST / HTTP/1.1\r\nHost: a\r\n" + body for body in HALF_BODIES]
-        await asyncio.gather(_dripping_head(port), *(_half_a_head(port, half) for half in halves))
+        drips = [_dripping(port, *drip) for drip in DRIPS.items()]
+        await asyncio.gather(*drips, *(_half_a_head(port, half) for half in halves))
         await _many_connections(port)
         assert await answers(port, path), "everybody else is served"
 
@@ -250,16 +259,17 @@ async def _half_a_head(port: int, half: bytes) -> None:
         assert await peer.is_closed(5 * SCALE), f"{half!r} and then nothing"
 
 
-async def _dripping_head(port: int) -> None:
-    """A byte now and then is no sign of life."""
+async def _dripping(port: int, start: bytes, drip: bytes) -> None:
+    """A byte now and then is no sign of life, of a head or of a body."""
     async with Peer(port) as peer:
         began = time.monotonic()
+        peer.writer.write(start)
         while time.monotonic() - began < 5 * SCALE and not peer.reader.at_eof():
-            with contextlib.suppress(OSError):
-                peer.writer.write(b"G" if time.monotonic() == began else b"E")
             if await peer.is_closed(HEAD_SECONDS * SCALE / 5):
                 return
-        pytest.fail("a head that never ends was waited for")
+            with contextlib.suppress(OSError):
+                peer.writer.write(drip)
+        pytest.fail(f"{start!r} and then a byte now and then was waited for")
 
 
 async def _many_connections(port: int) -> None:

@@ -1,7 +1,8 @@
 """The HTTP protocol of collector and dashboard, bounded before an application sees a request.
 
-A head is at most 64 KiB and whole within 10 s; a body that stops coming ends with its connection,
-and so does an answer that nobody reads. One address has so many connections, all together so many.
+A head is at most 64 KiB and whole within 10 s; a body that stops coming or does not end within 90 s
+ends with its connection, and so does an answer that nobody reads. One address has so many
+connections, all together so many.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ WEB_BOUNDS: Final = HttpBounds(connections=512, per_address=128)
 """A browser has six connections and one more for events; a proxy has those of all its users."""
 BODY_SECONDS: Final = 10.0
 """How long a body may stop coming."""
+WHOLE_SECONDS: Final = 90.0
+"""How long a body may take in all: longer than any application of ours waits for one."""
 READER_SECONDS: Final = 30.0
 """How long an answer may wait for its reader to read on."""
 _TOO_LARGE: Final = (
@@ -98,11 +101,13 @@ class BoundedProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         self._unwatch("head")
         self._watch("silence", BODY_SECONDS, self._silent)  # a body may never begin
+        self._watch("whole", WHOLE_SECONDS, self._late_body)
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         self._in_body = False
         self._unwatch("silence")
+        self._unwatch("whole")
         super().on_message_complete()
 
     def pause_writing(self) -> None:
@@ -131,6 +136,9 @@ class BoundedProtocol(HttpToolsProtocol):
             self._watch("silence", BODY_SECONDS, self._silent)
             return
         self._cut("httpSilence", f"a body that stopped coming for {BODY_SECONDS:g} s")
+
+    def _late_body(self) -> None:
+        self._cut("httpSilence", f"no whole body within {WHOLE_SECONDS:g} s")
 
     def _unread(self) -> None:
         self._cut("httpSilence", f"an answer that was not read for {READER_SECONDS:g} s")
