@@ -76,7 +76,7 @@ class _LooseJsonHeader(msgspec.Struct, forbid_unknown_fields=True):
 class _AnyJsonHeader(msgspec.Struct):
     """The rest: members that are missing or spelt in another way, all that fastjson takes."""
 
-    code: Int32 | None = None
+    code: Int32 = 0
     opaque: Int32 = 0
     flag: Int32 = 0
     language: str | None = None
@@ -252,11 +252,9 @@ def _decode_loose(frame: Frame) -> RemotingCommand:
 
 def _decode_any(frame: Frame) -> RemotingCommand:
     try:
-        head = fastjson.read(frame.header, _AnyJsonHeader)
+        head = fastjson.read(_text_of(frame.header), _AnyJsonHeader)
     except ProtocolError as error:
         raise ProtocolError(f"undecodable JSON header: {error}") from None
-    if head.code is None:
-        raise ProtocolError("undecodable JSON header: code: missing")
     language = head.language or ""
     return RemotingCommand(
         head.code,
@@ -268,6 +266,15 @@ def _decode_any(frame: Frame) -> RemotingCommand:
         head.extFields,
         frame.body,
     )
+
+
+def _text_of(data: bytes) -> str:
+    """Read as Java does: bytes that are no UTF-8 become U+FFFD.
+
+    Properties of a message come in the encoding of their sender's machine; what may be in a name is
+    checked where one is made.
+    """
+    return data.decode(errors="replace")
 
 
 def _text(value: str | int | float | bool) -> str:
@@ -299,8 +306,8 @@ def _decode_binary_header(frame: Frame) -> RemotingCommand:
         remark, position = _take(header, _FIXED.size, _I32)
         (ext_bytes,) = _I32.unpack_from(header, position)
         position += _I32.size
-        end = position + ext_bytes
-        if ext_bytes < 0 or end > len(header):
+        end = position + max(ext_bytes, 0)  # Java takes less than none for none
+        if end > len(header):
             raise ProtocolError(f"extFields of {ext_bytes} bytes in a header of {len(header)}")
         ext: dict[str, str] = {}
         while position < end:
@@ -308,7 +315,7 @@ def _decode_binary_header(frame: Frame) -> RemotingCommand:
             ext[key], position = _take(header, position, _I32)
         if position != end:
             raise ProtocolError("the extFields overrun their announced length")
-    except (struct.error, UnicodeDecodeError) as error:
+    except struct.error as error:
         raise ProtocolError(f"undecodable binary header: {error}") from error
     return RemotingCommand(
         code,
@@ -317,7 +324,7 @@ def _decode_binary_header(frame: Frame) -> RemotingCommand:
         _LANGUAGES.get(language, ""),
         version,
         remark or None,
-        ext if ext_bytes else None,
+        ext if ext_bytes > 0 else None,
         frame.body,
         SERIALIZE_ROCKETMQ,
     )
@@ -329,7 +336,7 @@ def _take(data: bytes, position: int, length_field: struct.Struct) -> tuple[str,
     start = position + length_field.size
     if length < 0 or start + length > len(data):
         raise ProtocolError(f"text of {length} bytes at {start} overruns the header")
-    return data[start : start + length].decode(), start + length
+    return _text_of(data[start : start + length]), start + length
 
 
 # The two hot answers. Field order is fastjson's, alphabetical. msgId is hex or a comma list of

@@ -567,6 +567,16 @@ class GetKVListByNamespaceRequestHeader(Header):
 _DECIMAL: Final = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 _BITS_BY_LIMIT: Final = {2**31 - 1: 32, 2**63 - 1: 64}
 
+_SENT_WITHOUT: Final = {"producer_group": "", "default_topic": "", "default_topic_queue_nums": 0}
+_DONE_WITHOUT: Final[Mapping[type[Header], Mapping[str, Any]]] = {
+    SendMessageRequestHeader: _SENT_WITHOUT,
+    SendMessageRequestHeaderV2: _SENT_WITHOUT,
+    PullMessageRequestHeader: {"commit_offset": 0, "suspend_timeout_millis": 0, "sub_version": 0},
+    CreateTopicRequestHeader: {"default_topic": ""},
+    RegisterBrokerRequestHeader: {"ha_server_addr": ""},
+}
+"""What Java goes on with where a client left out a field that every client should send."""
+
 
 class _Field(msgspec.Struct, frozen=True):
     """How one attribute is read from its string."""
@@ -621,12 +631,13 @@ def _names(cls: type[Header]) -> tuple[tuple[str, str], ...]:
 @cache
 def _fields(cls: type[Header]) -> tuple[_Field, ...]:
     hints = typing.get_type_hints(cls, include_extras=True)
+    done_without = _DONE_WITHOUT.get(cls, {})
     return tuple(
         _Field(
             field.name,
             field.encode_name,
-            field.required,
-            None if field.required else field.default,
+            field.required and field.name not in done_without,
+            done_without.get(field.name) if field.required else field.default,
             _reader(hints[field.name]),
         )
         for field in msgspec.structs.fields(cls)

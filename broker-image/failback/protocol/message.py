@@ -386,7 +386,7 @@ def encode_batch(elements: Iterable[BatchElement]) -> bytes:
 
 
 def decode_batch(body: bytes | memoryview) -> list[BatchElement]:
-    """Take the body of a batch send apart.
+    """Take the body of a batch send apart. The size that an element says it has is not looked at.
 
     Raises:
         ProtocolError: The lengths contradict each other.
@@ -398,15 +398,15 @@ def decode_batch(body: bytes | memoryview) -> list[BatchElement]:
     position = 0
     try:
         while position < total:
-            size, _, _, flag, body_bytes = unpack(data, position)
+            _, _, _, flag, body_bytes = unpack(data, position)
             body_start = position + element_bytes
             body_end = body_start + body_bytes
-            end = position + size
-            if body_bytes < 0 or end > total:
-                raise ProtocolError(f"batch element at {position}: size {size}, body {body_bytes}")
+            if body_bytes < 0:
+                raise ProtocolError(f"batch element at {position}: body of {body_bytes} bytes")
             property_start = body_end + 2
-            if end != property_start + (data[body_end] << 8 | data[body_end + 1]):
-                raise ProtocolError(f"batch element at {position}: size {size}, body {body_bytes}")
+            end = property_start + (data[body_end] << 8 | data[body_end + 1])
+            if end > total:
+                raise ProtocolError(f"batch element at {position} ends {end - total} bytes behind")
             add(BatchElement(flag, data[body_start:body_end], data[property_start:end]))
             position = end
     except (struct.error, IndexError) as error:

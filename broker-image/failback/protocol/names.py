@@ -21,6 +21,8 @@ CLIENT_CHARS: Final = 512
 BROKER_CHARS: Final = 255
 KEY_CHARS: Final = 255
 VALUE_CHARS: Final = 65_536
+MOST_QUEUES: Final = 65_536
+"""Of a topic or a group: no offset is kept of a queue beyond."""
 _ADDRESS_CHARS: Final = 300
 _SHOWN_CHARS: Final = 60
 
@@ -118,6 +120,12 @@ def check_setting(key: str, value: str) -> None:
     """Refuse a setting that no file of settings should have. Raises as :func:`check_value`."""
     check_key(key)
     check_value(key, value)
+
+
+def check_number(field: str, number: int, most: int) -> None:
+    """Refuse a number below 0 or above ``most``. Raises as :func:`check_topic`."""
+    if not 0 <= number <= most:
+        raise NameRefused(f"{field}: must be between 0 and {most}, is {number}")
 
 
 def check_address(what: str, address: str) -> None:

@@ -81,7 +81,9 @@ async def test_a_topic_is_created_changed_and_deleted(tmp_path: Path) -> None:
         assert (await client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, header)).code == 0
 
 
-@pytest.mark.parametrize("name", ["TBW102", "SCHEDULE_TOPIC_XXXX", "broker-a", "a b", " "])
+@pytest.mark.parametrize(
+    "name", ["TBW102", "SCHEDULE_TOPIC_XXXX", "broker-a", "rmq_sys_x", "a b", " "]
+)
 async def test_system_topics_and_bad_names_are_refused(tmp_path: Path, name: str) -> None:
     async with broker_lab(tmp_path) as lab:
         answer = await create_topic(lab.connect(), create(name))

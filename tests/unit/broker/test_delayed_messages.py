@@ -11,7 +11,7 @@ from failback.broker.config.time_scale import TimeScale
 from failback.broker.messaging.delay_service import MOST_PER_TURN, DelayService
 from failback.broker.messaging.delayed import waiting_place
 from failback.broker.metadata.delay_offsets import DelayOffsets
-from failback.protocol.codes import SCHEDULE_TOPIC, RequestCode
+from failback.protocol.codes import SCHEDULE_TOPIC, RequestCode, ResponseCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.headers import ConsumerSendMsgBackRequestHeader
 from failback.protocol.message import (
@@ -49,6 +49,20 @@ def test_the_level_says_where_a_message_waits(
     assert found is not None
     assert found.queue_id == place[0]
     assert found.properties == {"DELAY": place[1], "REAL_TOPIC": "T", "REAL_QID": "5"}
+
+
+@pytest.mark.foreign
+@pytest.mark.parametrize("level", ["soon", "3s", "0x3", "1.5", "-", "\u4e09"])
+async def test_a_level_that_is_no_number_is_refused(tmp_path: Path, level: str) -> None:
+    """Its message would come at once; Apache 4.9.7 refuses it as well."""
+    async with broker_lab(tmp_path) as lab:
+        client = lab.connect()
+        for properties in (f"DELAY\x01{level}", f"TRAN_MSG\x01true\x02DELAY\x01{level}"):
+            answer = await client.send(properties=properties)
+            assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+            assert (answer.remark or "").startswith("the property DELAY is ")
+        for properties in ("DELAY\x01", "DELAY\x01-1", "MY_DELAY\x01soon"):
+            assert (await client.send(properties=properties)).code == 0
 
 
 async def test_the_offset_of_a_level_moves_when_the_copies_are_in_the_log(tmp_path: Path) -> None:

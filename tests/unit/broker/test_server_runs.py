@@ -180,7 +180,7 @@ def frame(header: bytes, body: bytes = b"", mark: int = 0) -> bytes:
         struct.pack(">iI", 10, 7),
         frame(b"{}", mark=2),
         frame(b"\x16\x03\x01"),
-        frame(b'{"opaque":1}'),
+        frame(b'{"opaque":1'),
         frame(b"\0\1", mark=1),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import typing
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,12 +15,14 @@ from failback.broker.remoting.limits import CLIENT_CALLS, CONNECTIONS, HELD_PULL
 from failback.protocol.codes import PULL_COMMIT, PULL_SUBSCRIPTION, PULL_SUSPEND, RequestCode
 from failback.protocol.headers import (
     CloneGroupOffsetRequestHeader,
+    CreateTopicRequestHeader,
     GetConsumerRunningInfoRequestHeader,
     Header,
     PullMessageRequestHeader,
     SendMessageRequestHeaderV2,
     UnregisterClientRequestHeader,
     UpdateConsumerOffsetRequestHeader,
+    to_ext,
 )
 from failback.protocol.names import GROUP_CHARS
 from failback.protocol.route import (
@@ -151,6 +154,40 @@ async def test_a_subscription_to_what_is_no_topic_is_left_out(lab: BrokerLab) ->
     assert list(lab.controller.clients.consumers.groups["g"].subscriptions) == ["fine"]
 
 
+_NO_COUNTS = (-1, 65_537, 2**31 - 1)
+
+
+@pytest.mark.parametrize(
+    ("field", "number"),
+    [
+        *(("readQueueNums", number) for number in _NO_COUNTS),
+        *(("writeQueueNums", number) for number in _NO_COUNTS),
+        *(("perm", number) for number in (-1, 8, 99)),
+    ],
+)
+async def test_a_topic_is_not_made_with_numbers_that_none_can_have(
+    lab: BrokerLab, field: str, number: int
+) -> None:
+    client, before = lab.connect(), kept(lab)
+    ext = to_ext(CreateTopicRequestHeader("T", "TBW102", 65_536, 0, 7, "SINGLE_TAG"))
+    code = RequestCode.UPDATE_AND_CREATE_TOPIC
+    answer = await client.ask(code, ext=ext | {field: str(number)})
+    assert (answer.code, (answer.remark or "").partition(" be ")[0]) == (1, f"{field}: must")
+    assert kept(lab) == before
+    assert (await client.ask(code, ext=ext)).code == 0
+
+
+@pytest.mark.parametrize("number", [-1, 65_537, 2**31 - 1])
+async def test_a_group_has_as_many_retry_queues_as_a_topic_can_have(
+    lab: BrokerLab, number: int
+) -> None:
+    body = SubscriptionGroupConfig("g", retry_queue_nums=number).to_json()
+    before = kept(lab)
+    answer = await lab.connect().ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body)
+    assert (answer.code, (answer.remark or "").partition(":")[0]) == (1, "retryQueueNums")
+    assert kept(lab) == before
+
+
 @pytest.mark.parametrize("name", ["g" * 121, "g" * GROUP_CHARS, "ns%g", "g|h", "CID_ONS-x_1"])
 async def test_names_that_real_clients_have_are_taken(lab: BrokerLab, name: str) -> None:
     client = lab.connect()
@@ -158,6 +195,19 @@ async def test_names_that_real_clients_have_are_taken(lab: BrokerLab, name: str)
     header = UpdateConsumerOffsetRequestHeader(name, f"%RETRY%{name}", 0, 7)
     assert (await client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, header)).code == 0
     assert {name, f"%RETRY%{name}"} <= kept(lab)
+
+
+async def test_a_subscription_without_a_version_is_newer_than_the_last_one(lab: BrokerLab) -> None:
+    """As in Java, where it is made when the heartbeat is read."""
+    client = lab.connect()
+    for tags in ("a", "b"):
+        named = {"topic": "T", "subString": tags}
+        group = {"groupName": "g", "subscriptionDataSet": [named]}
+        body = json.dumps({"clientID": "c", "consumerDataSet": [group]}).encode()
+        assert (await client.ask(RequestCode.HEART_BEAT, body=body)).code == 0
+        lab.controller.clients.consumers.groups["g"].subscriptions["T"].data.sub_version -= 1
+        found = lab.controller.clients.consumers.groups["g"].subscriptions["T"].data
+        assert (found.sub_string, found.sub_version > 1_000_000_000_000) == (tags, True)
 
 
 async def test_a_producer_group_without_a_name_is_taken(lab: BrokerLab) -> None:

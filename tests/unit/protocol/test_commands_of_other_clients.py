@@ -8,7 +8,17 @@ import pytest
 
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import ProtocolError
-from failback.protocol.frames import Frame
+from failback.protocol.frames import Frame, FrameReader
+from failback.protocol.headers import (
+    CreateTopicRequestHeader,
+    Header,
+    PullMessageRequestHeader,
+    RegisterBrokerRequestHeader,
+    SendMessageRequestHeader,
+    SendMessageRequestHeaderV2,
+    from_ext,
+    to_ext,
+)
 
 pytestmark = pytest.mark.foreign
 
@@ -31,6 +41,9 @@ WAYS: Final = {
     "no quotes": JAVA.replace('"code"', "code").replace('"opaque"', "opaque"),
     "commas too many": JAVA.replace("}", ",}"),
     "a byte order mark": "\ufeff" + JAVA,
+    "the NUL that ends a text in C": JAVA + "\0",
+    "several of them": JAVA + "\0\0\r\n\0",
+    "a NUL before it": "\0" + JAVA,
 }
 
 
@@ -45,3 +58,52 @@ def test_a_header_above_its_limit_is_refused(serialize_type: int) -> None:
     header = JAVA.replace("1", "x" * (300 << 10)).encode()
     with pytest.raises(ProtocolError, match="above the limit of 262144"):
         RemotingCommand.from_frame(Frame(serialize_type, header, b""))
+
+
+@pytest.mark.parametrize("serialize_type", [0, 1])
+@pytest.mark.parametrize(
+    "written", [b"\xc4\xe3\xba\xc3", b"caf\xe9", b"\xff\xfe\xff", b"a\xc0\xafb"]
+)
+def test_text_in_another_encoding_is_read_as_java_reads_it(
+    serialize_type: int, written: bytes
+) -> None:
+    """A client in C++ or PHP puts the bytes of its machine's encoding into properties."""
+    fields = {"topic": "orders", "properties": "KEYS\x01@@@@"[: 5 + len(written)]}
+    request = RemotingCommand(310, 7, ext_fields=fields, serialize_type=serialize_type)
+    reader = FrameReader()
+    reader.receive_data(request.encode().replace(b"@" * len(written), written))
+    frame = reader.next_frame()
+    assert frame is not None
+    found = RemotingCommand.from_frame(frame).ext_fields
+    assert found == {"topic": "orders", "properties": "KEYS\x01" + written.decode(errors="replace")}
+
+
+@pytest.mark.parametrize("header", ["{}", '{"opaque":0,"code":null}', '{"language":"GO"}'])
+def test_a_header_without_a_code_is_that_of_an_unknown_request(header: str) -> None:
+    assert RemotingCommand.from_frame(Frame(0, header.encode(), b"")).code == 0
+
+
+_SEND = ("G", "T", "TBW102", 4, 1, 0, 2, 0)
+DONE_WITHOUT: Final[list[tuple[Header, tuple[str, ...]]]] = [
+    (SendMessageRequestHeader(*_SEND), ("producerGroup", "defaultTopic", "defaultTopicQueueNums")),
+    (SendMessageRequestHeaderV2(*_SEND), ("a", "c", "d")),
+    (
+        PullMessageRequestHeader("G", "T", 1, 2, 3, 4, 5, 6, 7),
+        ("commitOffset", "suspendTimeoutMillis", "subVersion"),
+    ),
+    (CreateTopicRequestHeader("T", "TBW102", 4, 4, 6, "SINGLE_TAG"), ("defaultTopic",)),
+    (RegisterBrokerRequestHeader("b", "h:1", "c", "h:2", 1), ("haServerAddr",)),
+]
+
+
+@pytest.mark.parametrize(("header", "fields"), DONE_WITHOUT, ids=lambda each: type(each).__name__)
+def test_what_apache_does_without_may_be_missing(header: Header, fields: tuple[str, ...]) -> None:
+    """Whichever subset of these a client leaves out, Apache 4.9.7 serves it."""
+    whole = to_ext(header)
+    for left_out in fields:
+        ext = {name: value for name, value in whole.items() if name != left_out}
+        read = to_ext(from_ext(type(header), ext))
+        assert read.pop(left_out) in ("", "0")
+        assert read == ext
+    none = {name: value for name, value in whole.items() if name not in fields}
+    assert to_ext(from_ext(type(header), none)).items() >= none.items()

@@ -29,6 +29,7 @@ from failback.protocol.message import (
     decode_properties,
     join_properties,
 )
+from failback.protocol.words.visible import visible
 
 FORBIDDEN_TOPICS: Final = frozenset(
     {
@@ -111,6 +112,20 @@ def with_cluster(properties: str, cluster_property: str) -> str:
     if not properties or properties[-1] == PROPERTY_END:
         return properties + cluster_property
     return properties + PROPERTY_END + cluster_property
+
+
+def check_delay(properties: str) -> None:
+    """Refuse a delay level that is none: its message would come at once.
+
+    Raises:
+        SendRefused: Names the property.
+    """
+    value = property_of(properties, DELAY_KEY)
+    try:
+        int(value or 0)
+    except ValueError:
+        remark = f'the property DELAY is "{visible(value or "", 40)}", which is no number'
+        raise SendRefused(ResponseCode.MESSAGE_ILLEGAL, remark) from None
 
 
 def delay_level(properties: str) -> int:

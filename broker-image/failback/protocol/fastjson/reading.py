@@ -17,6 +17,7 @@ MAX_DEPTH: Final = 100
 
 # All of these are possessive: what may be given back is remembered, at 170 bytes a character.
 _BLANKS: Final = re.compile(r"(?:[ \t\r\n\f\b]++|//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/)*+")
+_CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f ]*+")
 _PLAIN_STRING: Final = re.compile(r'"([^"\\]*+)"')
 _STRING: Final = re.compile(
     r""""([^"\\]*+(?:\\.[^"\\]*+)*+)"|'([^'\\]*+(?:\\.[^'\\]*+)*+)'""", re.DOTALL
@@ -160,10 +161,20 @@ class Lexer:
             self.fail("no colon behind a key")
         self.position += 1
 
+    def begin(self) -> None:
+        """Pass control characters before the document, as Java does."""
+        self._pass(_CONTROLS)
+
     def end(self) -> None:
-        """See that nothing follows."""
+        """See that nothing follows. Clients in C send the NUL that ends their text."""
+        self._pass(_CONTROLS)
         if self.peek():
             self.fail("text behind the document")
+
+    def _pass(self, pattern: re.Pattern[str]) -> None:
+        match = pattern.match(self.text, self.position)
+        assert match is not None
+        self.position = match.end()
 
     def skip(self) -> None:
         """Take any value, without making anything of it."""
@@ -284,6 +295,7 @@ def loads(data: bytes | str) -> Any:
     except (msgspec.MsgspecError, RecursionError):
         pass
     lexer = Lexer(text)
+    lexer.begin()
     try:
         value = _value(lexer, 0)
         lexer.end()

@@ -45,6 +45,7 @@ def read(data: bytes | str, hint: type[T]) -> T:
         ProtocolError: It is no JSON, or not that of this type: names the member, line and column.
     """
     lexer = Lexer(text_of(data))
+    lexer.begin()
     try:
         value = plan_of(hint).read(lexer, 0)
         lexer.end()

@@ -16,14 +16,18 @@ from failback.broker.metadata.offsets.offset_deletions import (
 )
 from failback.broker.metadata.offsets.regressions import OffsetRegressions
 from failback.protocol.errors import ProtocolError
-from failback.protocol.names import NameRefused, check_group, check_room, check_topic
+from failback.protocol.names import (
+    MOST_QUEUES,
+    NameRefused,
+    check_group,
+    check_room,
+    check_topic,
+)
 from failback.protocol.route import ConsumerOffsetTable, split_offset_key
 
 logger = logging.getLogger(__name__)
 
 _SEPARATOR: Final = "@"
-MOST_QUEUES: Final = 65_536
-"""More queues than a topic can have, which has at most 65,535 by its creation."""
 MOST_ROWS: Final = 1_000_000
 
 OffsetTable = dict[str, dict[int, int]]

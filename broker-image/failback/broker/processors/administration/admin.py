@@ -26,7 +26,13 @@ from failback.broker.store.log.deletion import Deleted
 from failback.broker.store.log.results import MessageIllegal
 from failback.broker.store.message_store import MessageStore
 from failback.client.files import rewrite_file
-from failback.protocol.codes import RequestCode, ResponseCode
+from failback.protocol.codes import (
+    PERM_INHERIT,
+    PERM_READ,
+    PERM_WRITE,
+    RequestCode,
+    ResponseCode,
+)
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import ConfigError, StoreError
 from failback.protocol.headers import (
@@ -34,7 +40,7 @@ from failback.protocol.headers import (
     DeleteSubscriptionGroupRequestHeader,
     DeleteTopicRequestHeader,
 )
-from failback.protocol.names import check_setting
+from failback.protocol.names import MOST_QUEUES, check_number, check_setting
 from failback.protocol.properties import properties_of
 from failback.protocol.route import (
     DataVersion,
@@ -47,6 +53,7 @@ from failback.protocol.words.visible import visible
 
 logger = logging.getLogger(__name__)
 
+_SYSTEM_PREFIX: Final = "rmq_sys_"
 _LOOK_SECONDS: Final = 0.005
 """How often a deletion that waits for the slave looks whether that has it."""
 
@@ -95,6 +102,9 @@ class AdminProcessor:
         refusal = self._refuse_change(header.topic)
         if refusal is not None:
             return request.response(ResponseCode.SYSTEM_ERROR, refusal)
+        check_number("readQueueNums", header.read_queue_nums, MOST_QUEUES)
+        check_number("writeQueueNums", header.write_queue_nums, MOST_QUEUES)
+        check_number("perm", header.perm, PERM_READ | PERM_WRITE | PERM_INHERIT)
         topic = TopicConfig(
             topic_name=header.topic,
             read_queue_nums=header.read_queue_nums,
@@ -120,7 +130,7 @@ class AdminProcessor:
             check_topic_name(topic)
         except SendRefused as refused:
             return refused.remark
-        if topic in self.system_topics:
+        if topic in self.system_topics or topic.startswith(_SYSTEM_PREFIX):
             return f"The topic[{topic}] is conflict with system topic."
         return None
 
@@ -164,6 +174,7 @@ class AdminProcessor:
             return request.response(ResponseCode.SYSTEM_ERROR, remark)
         logger.info("group configuration from %s", connection.address)
         group = SubscriptionGroupConfig.from_json(request.body)
+        check_number("retryQueueNums", group.retry_queue_nums, MOST_QUEUES)
         topic = self.retry_queues.of_new_group(group)
         self.retry_queues.store(topic, group)
         if topic is None:

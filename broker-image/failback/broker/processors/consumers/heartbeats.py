@@ -111,6 +111,9 @@ class ClientProcessor:
                 check_room("groups with members", len(self.consumers.groups), most)
             named = consumer.subscription_data_set
             consumer.subscription_data_set = [each for each in named if is_topic(each.topic)]
+            for subscription in consumer.subscription_data_set:
+                # Java makes it now where a client does not say when: it is newer than the last one.
+                subscription.sub_version = subscription.sub_version or self.clock_ms()
         for producer in data.producer_data_set:
             # Clients that only consume send a producer group without a name.
             if producer.group_name and producer.group_name not in self.producers.groups:

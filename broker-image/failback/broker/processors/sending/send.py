@@ -27,6 +27,7 @@ from failback.broker.messaging.send_rules import (
     TRAN_KEY,
     WAIT_KEY,
     SendRefused,
+    check_delay,
     delay_level,
     property_of,
     with_cluster,
@@ -250,6 +251,8 @@ class SendProcessor:
                 target, queue_id, header, version
             )
         properties, sys_flag = header.properties or "", header.sys_flag
+        if DELAY_KEY in properties:
+            check_delay(properties)
         is_half = (TRAN_KEY in properties or sys_flag & TRANSACTION_MASK) and self._is_half(
             properties, header
         )
