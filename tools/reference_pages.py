@@ -14,7 +14,14 @@ from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tools import cli_page, consume_log_page, metrics_page, partial_rows_page, report_tables_page
+from tools import (
+    api_page,
+    cli_page,
+    consume_log_page,
+    metrics_page,
+    partial_rows_page,
+    report_tables_page,
+)
 
 from failback.analytics.analysis.causes.labels import CAUSES, REPORT_GROUPS
 from failback.analytics.analysis.causes.meanings import GROUPS, MEANINGS
@@ -214,6 +221,7 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     "reference/cli.md": cli_page.render,
     "reference/lake.md": lake,
     "reference/metrics.md": metrics_page.render,
+    "reference/python-api.md": api_page.render,
     "reference/report-json.md": report_json,
     "reference/report-tables.md": report_tables_page.render,
     "reference/resources.md": reference,

@@ -10,7 +10,8 @@ from typing import Final
 
 from failback.analytics.predict.faults import FaultPlan, Start, Stop
 from failback.analytics.predict.prediction import Prediction, predict
-from failback.cli.measure.predict_sources import Asked, read_questions
+from failback.analytics.predict.questions import Asked
+from failback.cli.measure.predict_sources import read_questions
 from tests.e2e.brute_force import BruteForce, Row
 from tests.e2e.exposure_watch import Look
 

@@ -21,7 +21,8 @@ from typing import Any, Final, Self
 
 from failback.analytics import predict as package
 from failback.analytics.predict.prediction import Prediction, predict
-from failback.cli.measure.predict_sources import Asked, read_questions
+from failback.analytics.predict.questions import Asked
+from failback.cli.measure.predict_sources import read_questions
 from failback.client.files import replace_file
 from tests.support.operator.resources import as_file, resource
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -40,6 +40,9 @@ from failback.analytics.run.definitions import Wanted
 from failback.analytics.run.run_folder import RunFolder
 from failback.analytics.run.run_source import RunSource, source_at
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 __all__ = [
     "ENGINES",
     "SCHEMA",
@@ -50,6 +53,7 @@ __all__ = [
     "report",
     "report_many",
     "report_schema",
+    "reports_of",
     "write_outputs",
 ]
 
@@ -158,17 +162,11 @@ def _built(
     pages: bool = True,
 ) -> list[tuple[ReportPaths, Row]]:
     """Analyse, compare, write. What was analysed before an error is written all the same."""
-    lakes = [source.lake for source, _ in wanted]
     built: list[tuple[Row, pa.Table]] = []
     done: list[tuple[ReportPaths, Row]] = []
     try:
-        with _engines(_choose(engine, lakes, master), lakes, master) as made:
-            for (source, _), each in zip(wanted, made, strict=True):
-                started = time.monotonic()
-                analysis = analyse(source.folder, source.lake, each)
-                document, points = build_report(analysis, each.name, limits)
-                document["timings"]["total"] = round(time.monotonic() - started, 3)
-                built.append((document, points))
+        for made in reports_of([source for source, _ in wanted], engine, master, limits):
+            built.append(made)  # noqa: PERF402 - what was made before an error is kept
     finally:
         comparison = compare_reports([document for document, _ in built], against)
         for (source, target), (document, points) in zip(wanted, built, strict=False):
@@ -179,9 +177,47 @@ def _built(
     return done
 
 
-def _choose(engine: str, lakes: Sequence[Lake], master: str | None) -> str:
+def reports_of(
+    sources: Sequence[RunSource],
+    engine: str = "auto",
+    master: str | None = None,
+    limits: Sequence[Row] = (),
+    spark: SparkSession | None = None,
+) -> Iterator[tuple[Row, pa.Table]]:
+    """Analyse runs one after the other with one engine, and write nothing.
+
+    Args:
+        sources: The runs.
+        engine: As for :func:`report`.
+        master: As for :func:`report_many`.
+        limits: As for :func:`report_many`.
+        spark: A session that is there; it is used instead of one of our own, and stays.
+
+    Yields:
+        Of each run the report, without a comparison, and the points of its plots.
+
+    Raises:
+        ReportInputError: As for :func:`report`; also a session that the local engine was given.
+    """
+    lakes = [source.lake for source in sources]
+    with _engines(_choose(engine, lakes, master, spark), lakes, master, spark) as made:
+        for source, each in zip(sources, made, strict=True):
+            started = time.monotonic()
+            analysis = analyse(source.folder, source.lake, each)
+            document, points = build_report(analysis, each.name, limits)
+            document["timings"]["total"] = round(time.monotonic() - started, 3)
+            yield document, points
+
+
+def _choose(
+    engine: str, lakes: Sequence[Lake], master: str | None, spark: SparkSession | None
+) -> str:
     if engine not in ENGINES:
         raise ReportInputError(f"engine must be one of {', '.join(ENGINES)}, not {engine!r}")
+    if spark is not None:
+        if engine == "local":
+            raise ReportInputError("a session of Spark was given to the local engine")
+        return "spark"
     if engine != "auto":
         return engine
     from failback.analytics.analysis.engines.spark.session import is_cluster, why_not
@@ -196,7 +232,9 @@ def _choose(engine: str, lakes: Sequence[Lake], master: str | None) -> str:
 
 
 @contextlib.contextmanager
-def _engines(name: str, lakes: Sequence[Lake], master: str | None) -> Iterator[list[Engine]]:
+def _engines(
+    name: str, lakes: Sequence[Lake], master: str | None, given: SparkSession | None
+) -> Iterator[list[Engine]]:
     if name == "local":
         from failback.analytics.analysis.engines.local import LocalEngine
 
@@ -205,6 +243,9 @@ def _engines(name: str, lakes: Sequence[Lake], master: str | None) -> Iterator[l
     from failback.analytics.analysis.engines.spark.engine import SparkEngine
     from failback.analytics.analysis.engines.spark.session import check_reach, session, why_not
 
+    if given is not None:
+        yield [SparkEngine(lake, given) for lake in lakes]
+        return
     problem = why_not()
     if problem:
         raise EngineUnavailable(f"{problem}; or use --engine local")

@@ -7,7 +7,7 @@ found before anything runs.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -34,15 +34,26 @@ def metric_problem(metric: str, *, of_group: bool = False) -> str:
     if of_group:
         metric = metric.removeprefix("totals.").removeprefix("groups.")
         schema = schema["properties"]["groups"]["items"]
-    node = _node_at(schema, metric)
+    node = _node_at(schema, metric.split("."))
     if node is None:
         where = "report.json has of a group" if of_group else "report.json has"
         return f'"{metric}" is no figure that {where}{_meant(metric, of_group)}'
     return "" if _is_number(node) else f'"{metric}" is no number{_meant(metric, of_group)}'
 
 
-def _node_at(node: _Node, path: str) -> _Node | None:
-    for part in path.split("."):
+def is_path(parts: Sequence[str]) -> bool:
+    """Whether a report may have something at a path, by its schema."""
+    return _node_at(report_schema(), parts) is not None
+
+
+def is_field(parts: Sequence[str]) -> bool:
+    """Whether the schema names what a path leads to, so that a report may leave it out."""
+    above = _node_at(report_schema(), parts[:-1])
+    return above is not None and parts[-1] in above.get("properties", {})
+
+
+def _node_at(node: _Node, parts: Iterable[str]) -> _Node | None:
+    for part in parts:
         if part == "":
             return None
         inner = _inner(node, part)

@@ -77,13 +77,25 @@ def source_in_lake(
     return RunSource(given or _documents_in(store, found), found)
 
 
+def stored_documents(store: LakeStore, run: str) -> tuple[dict[str, Any] | None, dict[str, Any]]:
+    """``run.json`` and ``closed.json`` of a run of a lake, without a look at its rows.
+
+    Returns:
+        ``None`` where the lake has no ``run.json``; an empty ``closed.json`` of a run that is open.
+
+    Raises:
+        ReportInputError: One of them cannot be read.
+    """
+    closed = _document(store, run, "closed.json")
+    if closed is None:
+        closed = _closed_from_mark(store, run)
+    return _document(store, run, "run.json"), closed
+
+
 def _documents_in(store: LakeStore, lake: Lake) -> RunFolder:
-    run = _document(store, lake.run, "run.json")
-    closed = _document(store, lake.run, "closed.json")
+    run, closed = stored_documents(store, lake.run)
     if run is None:
         run = _run_from_rows(lake)
-    if closed is None:
-        closed = _closed_from_mark(store, lake.run)
     contradicted = segments_contradicted(_lines(store, mark_name(lake.run, CHANGED)))
     evidence = Evidence(None, 0, contradicted, ())
     return RunFolder(Path(f"report-{lake.run}"), run, closed, evidence, groups_of(run))

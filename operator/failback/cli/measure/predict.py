@@ -17,7 +17,6 @@ from failback.protocol.errors import ConfigError
 if TYPE_CHECKING:
     from failback.analytics.predict.prediction import Prediction
     from failback.analytics.predict.prediction_document import Case
-    from failback.cli.measure.predict_sources import Question
 
 
 def register(app: typer.Typer) -> None:
@@ -130,7 +129,8 @@ def predict(
     from failback.analytics.predict.keys import parse_assignments
     from failback.analytics.predict.prediction_document import document
     from failback.analytics.predict.prediction_document import schema as published
-    from failback.cli.measure.predict_sources import Asked, read_questions
+    from failback.analytics.predict.questions import Asked
+    from failback.cli.measure.predict_sources import read_questions
 
     if schema:
         print_json(published())
@@ -149,7 +149,7 @@ def predict(
     values |= parse_assignments(changes or ())
     asked = Asked(values, tuple(fault or ()), arm, group, cluster, down)
     questions = read_questions(source, asked)
-    cases = [_answer(each, draws, seed, top) for each in questions]
+    cases = [each.answer(draws, seed, top) for each in questions]
     if json:
         print_json(document(source or "options", cases, draws=draws, seed=seed))
     else:
@@ -160,28 +160,6 @@ def predict(
         _show(cases, draws, seed)
     if any(case.exceeded for case in cases):
         raise typer.Exit(FAIL)
-
-
-def _answer(question: Question, draws: int, seed: int, top: int) -> Case:
-    from failback.analytics.predict.knobs import rank_knobs, useful
-    from failback.analytics.predict.prediction import predict_all
-    from failback.analytics.predict.prediction_document import Case
-
-    found = predict_all(question.settings, question.plans, draws=draws, seed=seed)
-    knobs = []
-    if top:
-        # The fault that costs most is the one to turn knobs for.
-        worst = max(found, key=lambda each: (each.mean, each.worst))
-        ranked = rank_knobs(question.settings, worst.fault, before=worst, draws=draws, seed=seed)
-        knobs = useful(ranked)[:top]
-    return Case(
-        name=question.name,
-        settings=question.settings,
-        predictions=tuple(found),
-        knobs=tuple(knobs),
-        observed=question.observed,
-        notes=question.notes,
-    )
 
 
 def _show(cases: Sequence[Case], draws: int, seed: int) -> None:

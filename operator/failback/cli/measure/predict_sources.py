@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from failback.analytics.predict.faults import FAULTS, FaultPlan, find_fault
+from failback.analytics.predict.questions import Asked, Question, chosen_groups, of_run
 from failback.analytics.predict.settings import Settings
 from failback.analytics.predict.sources import (
     START_SECONDS,
     kill_seconds,
     plan_of,
     with_broker_config,
-    with_system,
     with_workload,
 )
 from failback.cli.shared.bundled import EXPERIMENTS, bundled
@@ -30,50 +29,6 @@ from failback.protocol.words.reasons import why
 if TYPE_CHECKING:
     from failback.chaos.experiment.spec import ChaosExperiment, ResolvedArm
     from failback.operator.kinds.broker_cluster import BrokerCluster
-
-UNKNOWN_AGES = "the source does not say how long clients ran: all phases are taken as unknown"
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What the options narrow down or override. ``values`` are the pairs of ``--set`` and more."""
-
-    values: Mapping[str, Any]
-    faults: tuple[str, ...] = ()
-    arm: str = ""
-    group: str = ""
-    cluster: Path | None = None
-    down_seconds: float | None = None
-
-    def plans(self, of_source: FaultPlan | None) -> tuple[FaultPlan, ...]:
-        """The faults to predict: those named, else the source's own, else all."""
-        down = self.down_seconds
-        if down is None and of_source is not None and of_source.kills_master:
-            down = of_source.down_seconds or None
-        named = [find_fault(name) for name in self.faults]
-        if not named and of_source is not None:
-            chosen = of_source
-            if self.down_seconds is not None and chosen.kills_master:
-                chosen = replace(chosen, down_seconds=self.down_seconds)
-            return (chosen,)
-        found = named or list(FAULTS.values())
-        return tuple(
-            replace(plan, down_seconds=down)
-            if down is not None and plan.kills_master and plan.broker_uptime_seconds is None
-            else plan
-            for plan in found
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """One group under one set of settings, and the faults to predict for it."""
-
-    name: str
-    settings: Settings
-    plans: tuple[FaultPlan, ...]
-    observed: int | None = None
-    notes: tuple[str, ...] = ()
 
 
 def read_questions(source: str, asked: Asked) -> list[Question]:
@@ -163,7 +118,7 @@ def _of_experiment(path: Path, asked: Asked) -> list[Question]:
     return [
         _question(experiment, arm, group, base, asked)
         for arm in arms
-        for group in _groups([each.name for each in arm.workload.groups], asked.group)
+        for group in chosen_groups([each.name for each in arm.workload.groups], asked.group)
     ]
 
 
@@ -198,60 +153,32 @@ def _uptimes(
 
 def _of_run(path: Path, asked: Asked) -> list[Question]:
     _only_for(asked, "a run folder, which is one arm", group=True)
-    run = _json(path / "run.json")
-    for name in ("workload", "faults", "arm"):
-        if name not in run:
-            raise ConfigError(name, "is missing", file=path / "run.json")
-    settings = with_system(Settings(), run).with_values(asked.values)
-    faults = run["faults"]
-    uptimes, notes = _uptimes_of_run(path, run)
-    workload = {**run["workload"], "switches": run.get("switches") or {}}
-    questions = []
-    for group in _groups([str(each["name"]) for each in workload["groups"]], asked.group):
-        of_group = with_workload(
-            settings,
-            workload,
-            group,
-            uptime_seconds=uptimes[0] if uptimes else None,
-            longest_uptime_seconds=uptimes[1] if uptimes else None,
-        )
-        plan = None if asked.faults else plan_of(faults, group, "faults")
-        observed = None if asked.faults else _observed(path, group)
-        values = of_group.with_values(asked.values)
-        name = f"{run['arm']}/{group}"
-        questions.append(Question(name, values, asked.plans(plan), observed, notes))
-    return questions
+    file = path / "run.json"
+    run = _json(file)
+    try:
+        return of_run(run, asked, _uptimes_of_run(path, run), _observed(path))
+    except ConfigError as error:
+        if error.field in run or error.problem != "is missing":
+            raise
+        raise ConfigError(error.field, error.problem, file=file) from error
 
 
-def _uptimes_of_run(
-    path: Path, run: Mapping[str, Any]
-) -> tuple[tuple[float, float] | None, tuple[str, ...]]:
+def _uptimes_of_run(path: Path, run: Mapping[str, Any]) -> tuple[float, float] | None:
     from failback.chaos.faults.experiments import load_experiment
 
     try:
         experiment = load_experiment(path / "experiment.yaml")
     except ConfigError:
-        return None, (UNKNOWN_AGES,)
-    return _uptimes(experiment, run["faults"]), ()
+        return None
+    return _uptimes(experiment, run.get("faults") or ())
 
 
-def _observed(path: Path, group: str) -> int | None:
-    """Duplicates of a group as the run's report has them, if there is one."""
+def _observed(path: Path) -> dict[str, int]:
+    """Duplicates by group as the run's report has them; nothing without a report."""
     report = path / "report" / "report.json"
     if not report.exists():
-        return None
-    groups = _json(report).get("groups") or []
-    return next((int(each["dup"]) for each in groups if each.get("group") == group), None)
-
-
-def _groups(names: Sequence[str], wanted: str) -> list[str]:
-    if not wanted:
-        if not names:
-            raise ConfigError("spec.workload.groups", "there is no consumer group to predict for")
-        return list(names)
-    if wanted not in names:
-        raise ConfigError("--group", f'no group "{wanted}", there is {", ".join(names) or "none"}')
-    return [wanted]
+        return {}
+    return {str(each["group"]): int(each["dup"]) for each in _json(report).get("groups") or ()}
 
 
 def _cluster_of(path: Path, name: str = "") -> BrokerCluster:
