@@ -147,8 +147,9 @@ class RemotingSendError(RemotingError):
 class RemotingTimeout(RemotingError):
     """No answer within the time; the peer may or may not have acted on the request."""
 
-    def __init__(self, addr: str, timeout_ms: float) -> None:
-        super().__init__(f"no answer from {addr} within {timeout_ms:g} ms")
+    def __init__(self, addr: str, timeout_ms: float, hint: str = "") -> None:
+        why = f"; {hint}" if hint else ""
+        super().__init__(f"no answer from {addr} within {timeout_ms:g} ms{why}")
         self.addr = addr
         self.timeout_ms = timeout_ms
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import struct
 from collections.abc import Callable
 from typing import Self, cast
@@ -58,7 +59,13 @@ class PeerConnection(asyncio.Protocol):
 class RemotingPeer:
     """``async with RemotingPeer() as peer: ... peer.addr``; ``answer`` may be replaced."""
 
-    def __init__(self, answer: Callable[[RemotingCommand], Answer] | None = None) -> None:
+    def __init__(
+        self,
+        answer: Callable[[RemotingCommand], Answer] | None = None,
+        *,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._tls = tls
         self.answer = answer or (lambda request: request.response(0))
         self.received: list[RemotingCommand] = []
         self.connections: list[PeerConnection] = []
@@ -66,7 +73,9 @@ class RemotingPeer:
 
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: PeerConnection(self), "127.0.0.1", 0)
+        self._server = await loop.create_server(
+            lambda: PeerConnection(self), "127.0.0.1", 0, ssl=self._tls
+        )
         host, port = self._server.sockets[0].getsockname()
         self.addr = f"{host}:{port}"
         return self

@@ -134,6 +134,7 @@ class MQClientInstance:
                 fail_inflight_on_eof=settings.fail_inflight_on_eof,
                 idle_seconds=settings.connection_idle_ms / 1000,
                 time_scale=settings.time_scale,
+                access=settings.access,
             ),
             on_request=self._on_request,
             on_connect=self._on_connect,

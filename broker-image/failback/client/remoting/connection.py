@@ -29,6 +29,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar, cast
 
+from failback.client.remoting.guarded.access import ClusterAccess
+from failback.client.remoting.guarded.rights import REFUSALS, explained
 from failback.protocol.calls import Call
 from failback.protocol.codes import FLAG_ONEWAY, ResponseCode
 from failback.protocol.command import RemotingCommand
@@ -52,6 +54,8 @@ T = TypeVar("T")
 
 _MAX_OPAQUE: Final = 2**31 - 1
 _CLOSE_SECONDS: Final = 1.0  # what close() waits for buffers to drain before it cuts
+_NEVER: Final = -math.inf
+_UNREAD: Final = "it answered nothing at all: give --tls if it takes TLS alone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,8 @@ class RemotingSettings:
     max_frame_bytes: int = MAX_FRAME_BYTES
     time_scale: float = 1.0
     """Multiplies the intervals above. Timeouts given to a call are real: their caller scales."""
+    access: ClusterAccess | None = None
+    """Of a guarded cluster; ``None``: requests are not signed, connections are plain."""
 
     def seconds(self, interval_ms: float) -> float:
         return interval_ms / 1000 * self.time_scale
@@ -110,7 +116,10 @@ class _Connection(asyncio.Protocol):
         self._out: list[bytes] = []
         self._writable: asyncio.Future[None] | None = None
         self._close_reason: str | None = None
-        self._last_use = self.loop.time()
+        self.hint = ""
+        """What may be the reason that a lost connection brought nothing."""
+        self._last_read = _NEVER
+        self._last_write = self.loop.time()
         self._idle_timer: asyncio.TimerHandle | None = None
 
     # --- callbacks of the transport ---
@@ -122,7 +131,7 @@ class _Connection(asyncio.Protocol):
         self._check_idle()
 
     def data_received(self, data: bytes) -> None:
-        self._last_use = self.loop.time()
+        self._last_read = self.loop.time()
         try:
             self._reader.receive_data(data)
             while (frame := self._reader.next_frame()) is not None:
@@ -151,7 +160,7 @@ class _Connection(asyncio.Protocol):
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         self.resume_writing()
-        reason = self._close_reason or (str(exc) if exc else "closed by the peer")
+        reason = self._close_reason or self._why_lost(exc)
         hangs = self._close_reason is None and exc is None
         if not hangs or self._client.settings.fail_inflight_on_eof:
             self._fail_calls(reason)
@@ -218,8 +227,15 @@ class _Connection(asyncio.Protocol):
     def _flush(self) -> None:
         out, self._out = self._out, []
         if out and self._transport is not None and not self._transport.is_closing():
-            self._last_use = self.loop.time()
+            self._last_write = self.loop.time()
             self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+
+    def _why_lost(self, exc: Exception | None) -> str:
+        if self._last_read == _NEVER and self.calls:
+            access = self._client.settings.access
+            self.hint = access.tls.unread_hint if access and access.tls else _UNREAD
+        text = str(exc) if exc else "closed by the peer"
+        return f"{text}; {self.hint}" if self.hint else text
 
     def _fail_calls(self, reason: str) -> None:
         for call in list(self.calls.values()):
@@ -227,7 +243,8 @@ class _Connection(asyncio.Protocol):
 
     def _check_idle(self) -> None:
         settings = self._client.settings
-        idle_at = self._last_use + settings.seconds(settings.idle_seconds * 1000)
+        last_use = max(self._last_read, self._last_write)
+        idle_at = last_use + settings.seconds(settings.idle_seconds * 1000)
         if idle_at <= self.loop.time():
             logger.info("close idle connection addr=%s", self.addr)
             self.close("idle")
@@ -254,6 +271,7 @@ class RemotingClient:
             on_close: Receives address and reason of every connection that ended.
         """
         self.settings = settings
+        self._access = settings.access
         self._on_request = on_request
         self._on_close = on_close
         self._table: dict[str, _Connection | asyncio.Task[_Connection | RemotingConnectError]] = {}
@@ -286,10 +304,11 @@ class RemotingClient:
         call = self._send(connection, request, timeout_ms)
         timer = loop.call_at(deadline, self._expire_sync, call)
         try:
-            return await call.future
+            answer = await call.future
         finally:
             timer.cancel()
             self._forget(call)
+        return answer if answer.code not in REFUSALS else explained(answer, request)
 
     async def call(self, addr: str, call: Call[T], timeout_ms: float = 3000) -> T:
         """Ask in the synchronous style and return what the answer says.
@@ -323,9 +342,10 @@ class RemotingClient:
             first = settings.seconds(settings.async_first_scan_ms)
             self._scan_timer = loop.call_later(first, self._scan)
         try:
-            return await call.future
+            answer = await call.future
         finally:
             self._forget(call)
+        return answer if answer.code not in REFUSALS else explained(answer, request)
 
     async def oneway(self, addr: str, request: RemotingCommand, timeout_ms: float = 3000) -> None:
         """Send without asking for an answer; success means handed to the socket layer.
@@ -337,6 +357,8 @@ class RemotingClient:
         """
         deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
         connection = await self._connection(addr, deadline, timeout_ms)
+        if self._access is not None:
+            self._access.sign(request)
         request.flag |= FLAG_ONEWAY
         request.opaque = self._next_opaque(connection)
         connection.send(request)
@@ -464,19 +486,25 @@ class RemotingClient:
         Every caller may have left by then, and an exception would be reported as lost.
         """
         settings = self.settings
-        host, _, port = addr.rpartition(":")
+        port = addr.rpartition(":")[2]
+        host, tls = _host_of(addr), self._access.tls if self._access is not None else None
         made: _Connection | RemotingConnectError
         connection = _Connection(self, addr)
         try:
             async with asyncio.timeout(settings.seconds(settings.connect_timeout_ms)):
                 await asyncio.get_running_loop().create_connection(
-                    lambda: connection, host.strip("[]"), int(port)
+                    lambda: connection,
+                    host,
+                    int(port),
+                    ssl=None if tls is None else tls.context,
+                    server_hostname=None if tls is None else tls.name_of(host),
                 )
             made = connection
         except TimeoutError:
             made = RemotingConnectError(addr, f"no answer in {settings.connect_timeout_ms:g} ms")
         except (OSError, ValueError, OverflowError) as error:
-            made = RemotingConnectError(addr, _why_not_connected(error))
+            problem = _why_not_connected(error) if tls is None else tls.why_not(error, host)
+            made = RemotingConnectError(addr, problem)
         except asyncio.CancelledError:
             self._forget_late(connection)
             raise
@@ -493,6 +521,8 @@ class RemotingClient:
             connection.connection_lost(None)
 
     def _send(self, connection: _Connection, request: RemotingCommand, timeout_ms: float) -> _Call:
+        if self._access is not None:
+            self._access.sign(request)
         request.opaque = self._next_opaque(connection)
         connection.send(request)
         call = _Call(connection, request.opaque, timeout_ms)
@@ -513,7 +543,7 @@ class RemotingClient:
         return opaque
 
     def _expire_sync(self, call: _Call) -> None:
-        call.fail(RemotingTimeout(call.connection.addr, call.timeout_ms))
+        call.fail(_timeout(call))
         if self.settings.close_on_sync_timeout:
             call.connection.close("a synchronous call timed out", cut=True)
 
@@ -522,9 +552,17 @@ class RemotingClient:
         loop = asyncio.get_running_loop()
         now = loop.time()
         for call in [call for call in self._calls if call.scanned_from <= now]:
-            call.fail(RemotingTimeout(call.connection.addr, call.timeout_ms))
+            call.fail(_timeout(call))
         interval = self.settings.seconds(self.settings.async_scan_ms)
         self._scan_timer = loop.call_later(interval, self._scan)
+
+
+def _timeout(call: _Call) -> RemotingTimeout:
+    return RemotingTimeout(call.connection.addr, call.timeout_ms, call.connection.hint)
+
+
+def _host_of(addr: str) -> str:
+    return addr.rpartition(":")[0].strip("[]")
 
 
 def _failure(addr: str, request: RemotingCommand, error: Exception) -> RemotingCommand:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final, Literal, Self
 
+from failback.client.remoting.guarded.access import ClusterAccess
 from failback.protocol.errors import ConfigError
 
 OffsetBrokerRule = Literal["master_first_refresh", "admin_first_entry"]
@@ -32,6 +33,8 @@ class ClientSettings:
 
     namesrv_addrs: tuple[str, ...] = ()
     """``host:port`` of the name servers. Shuffled once; one is kept while it accepts."""
+    access: ClusterAccess | None = None
+    """Of a guarded cluster. No part of what a run records."""
     client_ip: str | None = None
     """First part of the client id; ``None`` finds an address of this host."""
     instance_name: str = "DEFAULT"
@@ -152,7 +155,7 @@ class ClientSettings:
 
     def to_dict(self) -> dict[str, Any]:
         """Return every setting as plain JSON values, unscaled: the ``switches`` of a run."""
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "access"}
         values["namesrv_addrs"] = list(self.namesrv_addrs)
         values["local_offset_store_dir"] = str(self.local_offset_store_dir)
         return values

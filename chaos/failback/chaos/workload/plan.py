@@ -22,7 +22,7 @@ from failback.protocol.errors import ConfigError
 
 _SEPARATOR: Final = b"|"
 _CRC_BYTES: Final = 8
-_NOT_SETTABLE: Final = frozenset({"namesrv_addrs", "time_scale"})
+_NOT_SETTABLE: Final = frozenset({"namesrv_addrs", "time_scale", "access"})
 _FILLER_BYTES: Final = 1 << 16
 _KINDS: Final = 0x6B696E64
 
