@@ -48,7 +48,7 @@ def serving(certificate: Certificate, clients_of: Path | None = None) -> ssl.SSL
 async def asked(peer: RemotingPeer, files: TlsFiles | None, **settings: bool) -> str:
     """Ask once in each style; return the answer's code, or the error of the synchronous one."""
     access = None if files is None else ClusterAccess(tls=Tls(files))
-    made = RemotingSettings(access=access, **settings)  # type: ignore[arg-type]
+    made = RemotingSettings(access=access, **settings)
     async with RemotingClient(settings=made) as client:
         try:
             await client.invoke(peer.addr, RemotingCommand.request(105), 3000)
