@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from failback.analytics.analysis.engines.local import LocalEngine
-from failback.analytics.analysis.engines.spark.engine import SparkEngine
+from failback.analytics.analysis.engines.local import local_engine
+from failback.analytics.analysis.engines.spark.runner import spark_engine
 from failback.analytics.analysis.engines.spark.session import why_not
 from failback.analytics.analysis.results import Analysis
 from failback.analytics.errors import ReportInputError
@@ -68,8 +68,8 @@ def everything(
     builders += [random_history(Random(seed), warmup=False) for seed in range(HISTORIES)]
     whole = merged(builders)
     folder = whole.write(tmp_path_factory.mktemp("runs") / "merged", parts=3, manifest=False)
-    on_spark = analysed(folder, lambda lake: SparkEngine(lake, spark))
-    return analysed(folder, LocalEngine), on_spark, Oracle(whole)
+    on_spark = analysed(folder, lambda lake: spark_engine(lake, spark))
+    return analysed(folder, local_engine), on_spark, Oracle(whole)
 
 
 def test_the_21_cases(everything: tuple[Analysis, Analysis, Oracle]) -> None:
@@ -117,9 +117,9 @@ def test_the_oracle_agrees_on_600_histories(
         seeds = range(10_000 + first, 10_100 + first)
         whole = merged([random_history(Random(seed), warmup=False) for seed in seeds])
         folder = whole.write(tmp_path_factory.mktemp("soak") / "merged", manifest=False)
-        on_spark = analysed(folder, lambda lake: SparkEngine(lake, spark))
+        on_spark = analysed(folder, lambda lake: spark_engine(lake, spark))
         assert_agrees(on_spark, Oracle(whole))
-        assert_equal_tables(analysed(folder, LocalEngine), on_spark)
+        assert_equal_tables(analysed(folder, local_engine), on_spark)
 
 
 @pytest.mark.parametrize("shape", ["windows", "scattered", "tail"])
@@ -184,8 +184,8 @@ def test_other_definitions_give_equal_tables(
 ) -> None:
     builders = [random_history(Random(seed), warmup=False) for seed in range(6)]
     folder = merged(builders).write(tmp_path / "merged", manifest=False)
-    local = analysed(folder, LocalEngine, definitions)
-    on_spark = analysed(folder, lambda lake: SparkEngine(lake, spark), definitions)
+    local = analysed(folder, local_engine, definitions)
+    on_spark = analysed(folder, lambda lake: spark_engine(lake, spark), definitions)
     assert local.repeats.num_rows > 0
     assert "handed" in local.counts.depths
     assert_equal_tables(local, on_spark)
@@ -196,8 +196,8 @@ def test_by_business_key_each_repeat_has_its_cause(spark: SparkSession, tmp_path
     cases = [build() for build in business_keys.CASES.values()]
     run = business_keys.together(cases).write(tmp_path / "run", manifest=False)
     by_key = Definitions("businessKey")
-    local = analysed(run, LocalEngine, by_key)
-    on_spark = analysed(run, lambda lake: SparkEngine(lake, spark), by_key)
+    local = analysed(run, local_engine, by_key)
+    on_spark = analysed(run, lambda lake: spark_engine(lake, spark), by_key)
     assert_equal_tables(local, on_spark)
     business_keys.assert_caused(on_spark, cases)
 

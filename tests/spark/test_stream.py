@@ -18,14 +18,21 @@ import pyarrow.parquet as pq
 import pytest
 
 from failback.analytics.analysis.analysis import analyse
-from failback.analytics.analysis.counting.normalise import Dropped
-from failback.analytics.analysis.engines.local import LocalEngine
+from failback.analytics.analysis.counting.normalise import (
+    END_COLUMNS,
+    Dropped,
+    Ends,
+    deliver_columns,
+)
+from failback.analytics.analysis.counting.normalise import normalise as normalised
+from failback.analytics.analysis.engines.local import local_engine
 from failback.analytics.analysis.engines.spark.session import why_not
 from failback.analytics.jobs import normalise, reconsume, stream
 from failback.analytics.jobs import report as jobs_report
 from failback.analytics.lake.lake import open_lake
 from failback.analytics.lake.store import open_store
 from failback.analytics.report.make_report import read_report, report
+from failback.analytics.run.definitions import DEFAULT
 from failback.analytics.run.folder_reading import read_run_folder
 from tests.benchmarks.analytics.synthetic import Plan, generate
 from tests.spark.spark_session import two_threads
@@ -122,9 +129,10 @@ def test_normalised_rows_are_on_one_clock_and_late_ends_are_joined(
     assert "aligned rows are in" in capsys.readouterr().out
     run = read_run_folder(folder)
     lake = open_lake(run.lake, run.run_id)
-    engine = LocalEngine(lake)
-    context = analyse(run, lake, engine).context
-    wanted = [row for chunk in engine.deliveries(context, Dropped()) for row in chunk.to_pylist()]
+    context = analyse(run, lake, local_engine(lake)).context
+    ends = Ends.of(lake.read("deliver_end", END_COLUMNS))
+    raw_rows = lake.read("deliver", deliver_columns(DEFAULT, foreign=True, full=False))
+    wanted = normalised(raw_rows, context, ends, Dropped()).to_pylist()
     found = read_aligned(out, "deliver", run.run_id)
     assert len(found) == len(wanted) > 10
     names = ("did", "bt", "et", "epoch", "lane", "lseq", "status")

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from failback.analytics.analysis.engines.local import LocalEngine
-from failback.analytics.analysis.engines.spark.engine import SparkEngine
+from failback.analytics.analysis.engines.local import local_engine
+from failback.analytics.analysis.engines.spark.runner import spark_engine
 from failback.analytics.analysis.engines.spark.session import why_not
 from failback.analytics.report.document import build_report
 from tests.spark.spark_session import two_threads
@@ -40,8 +40,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def test_both_engines_say_the_same_of_a_trace(spark: SparkSession, tmp_path: Path) -> None:
     topic = handover(TraceBuilder(tmp_path / "traced"))
     topic.write()
-    local = document(topic.run_dir, LocalEngine)
-    assert document(topic.run_dir, lambda lake: SparkEngine(lake, spark)) == local
+    local = document(topic.run_dir, local_engine)
+    assert document(topic.run_dir, lambda lake: spark_engine(lake, spark)) == local
     totals = local["totals"]
     assert totals["dup_after_success"] > 0
     assert totals["retry"] > 0

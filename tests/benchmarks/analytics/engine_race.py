@@ -25,9 +25,10 @@ from failback.analytics.analysis.counting.partials.pulls import PULL_COLUMNS
 from failback.analytics.analysis.counting.partials.rows import Rows
 from failback.analytics.analysis.counting.partials.sends import PRODUCE_COLUMNS, SCAN_COLUMNS
 from failback.analytics.analysis.counting.partials.sums import SCHEMA, Key, Partials
-from failback.analytics.analysis.engines.base import Engine
+from failback.analytics.analysis.engines.base import Pass
+from failback.analytics.analysis.engines.engine import Engine
 from failback.analytics.analysis.engines.joins import join_depths
-from failback.analytics.analysis.engines.local import LocalEngine
+from failback.analytics.analysis.engines.local import local_engine
 from failback.analytics.analysis.engines.passes import ATTEMPT_COLUMNS
 from failback.analytics.lake.lake import Lake, open_lake
 from failback.analytics.report.document import build_report
@@ -67,7 +68,7 @@ def local_counts(folder: Path, _: SparkSession | None) -> Answer:
 def spark_counts(folder: Path, spark: SparkSession | None) -> Answer:
     """The same by Spark's executors, swept after a shuffle of runs."""
     from failback.analytics.analysis.engines.spark.joining import joined_depths
-    from failback.analytics.analysis.engines.spark.tasks import Pass, mapped
+    from failback.analytics.analysis.engines.spark.tasks import mapped
 
     assert spark is not None
     found = mapped(spark, _lake(folder, "deliver"), [Pass("deliver", KEYS, copies)], SCHEMA)
@@ -105,7 +106,7 @@ def copies(chunk: pa.Table) -> pa.Table:
 
 
 def local_causes(folder: Path, _: SparkSession | None) -> Answer:
-    return _causes(folder, LocalEngine)
+    return _causes(folder, local_engine)
 
 
 def spark_causes(folder: Path, spark: SparkSession | None) -> Answer:
@@ -115,7 +116,7 @@ def spark_causes(folder: Path, spark: SparkSession | None) -> Answer:
 def local_report(folder: Path, _: SparkSession | None) -> Answer:
     """What ``failback report`` says, by group and queue."""
     lake = _lake(folder)
-    document, _points = build_report(analyse(read_run_folder(folder), lake, LocalEngine(lake)), "")
+    document, _points = build_report(analyse(read_run_folder(folder), lake, local_engine(lake)), "")
     found: dict[str, Any] = {
         row["group"]: {name: row[name] for name in ("delivered", "dup", "causes")} | {"queues": {}}
         for row in document["groups"]
@@ -126,7 +127,7 @@ def local_report(folder: Path, _: SparkSession | None) -> Answer:
 
 
 def local_partials(folder: Path, _: SparkSession | None) -> Answer:
-    return _partial_rows(folder, LocalEngine)
+    return _partial_rows(folder, local_engine)
 
 
 def spark_partials(folder: Path, spark: SparkSession | None) -> Answer:
@@ -191,10 +192,10 @@ def _lake(folder: Path, *wanted: str) -> Lake:
 
 
 def _spark_engine(spark: SparkSession | None) -> Callable[[Lake], Engine]:
-    from failback.analytics.analysis.engines.spark.engine import SparkEngine
+    from failback.analytics.analysis.engines.spark.runner import spark_engine
 
     assert spark is not None
-    return lambda lake: SparkEngine(lake, spark)
+    return lambda lake: spark_engine(lake, spark)
 
 
 def _counts(rows: Sequence[tuple[Any, ...]]) -> Answer:

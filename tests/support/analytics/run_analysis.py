@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from failback.analytics.analysis.analysis import analyse
-from failback.analytics.analysis.engines.base import Engine
-from failback.analytics.analysis.engines.local import LocalEngine
+from failback.analytics.analysis.engines.engine import Engine
+from failback.analytics.analysis.engines.local import local_engine
 from failback.analytics.analysis.results import Analysis
 from failback.analytics.lake.lake import Lake, open_lake
 from failback.analytics.run.definitions import DEFAULT, Definitions
@@ -18,7 +18,7 @@ MakeEngine = Callable[[Lake], Engine]
 
 
 def analysed(
-    folder: Path, make: MakeEngine = LocalEngine, definitions: Definitions = DEFAULT
+    folder: Path, make: MakeEngine = local_engine, definitions: Definitions = DEFAULT
 ) -> Analysis:
     """The analysis of a run folder."""
     run = replace(read_run_folder(folder), definitions=definitions)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from failback.analytics.analysis.engines.spark import blocks
+from failback.analytics.analysis.engines import blocks
 
 
 def table_of(count: int) -> pa.Table:

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from failback.analytics.analysis.causes.classify import CauseInputs
 from failback.analytics.analysis.counting.partials.context import Context
-from failback.analytics.analysis.engines.local import LocalEngine
+from failback.analytics.analysis.engines.engine import Engine
+from failback.analytics.analysis.engines.local import LocalRunner, local_engine
 from failback.analytics.lake.lake import Lake
 from tests.support.analytics.histories import random_history
 from tests.support.analytics.oracle import Oracle
@@ -78,7 +79,7 @@ def test_local_engine_agrees_on_400_runs(seed: int) -> None:
     check(seed)
 
 
-class Unrestricted(LocalEngine):
+class Unrestricted(Engine):
     """Classifies everything: each row is a candidate."""
 
     def classify(
@@ -101,7 +102,7 @@ def test_leaving_singles_out_of_classifying_changes_nothing(seed: int) -> None:
     builder: RunBuilder = random_history(Random(seed))
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
         written = builder.write(Path(folder) / "r", manifest=False)
-        some, all_ = (analysed(written, make) for make in (LocalEngine, _unrestricted))
+        some, all_ = (analysed(written, make) for make in (local_engine, _unrestricted))
     kept = {row["did"]: row for row in some.repeats.to_pylist()}
     for row in all_.repeats.to_pylist():
         if row["did"] in kept:
@@ -110,5 +111,5 @@ def test_leaving_singles_out_of_classifying_changes_nothing(seed: int) -> None:
             assert (row["cls"], row["cause"]) == ("PRIMARY", None)
 
 
-def _unrestricted(lake: Lake) -> LocalEngine:
-    return Unrestricted(lake)
+def _unrestricted(lake: Lake) -> Engine:
+    return Unrestricted(LocalRunner(lake), lake)

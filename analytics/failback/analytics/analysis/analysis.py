@@ -30,7 +30,8 @@ from failback.analytics.analysis.counting import families, tables
 from failback.analytics.analysis.counting.families import Family
 from failback.analytics.analysis.counting.partials.context import Context, Outage, context_of
 from failback.analytics.analysis.counting.partials.phases import PHASES, Phase
-from failback.analytics.analysis.engines.base import Engine, Forbidden
+from failback.analytics.analysis.engines.base import Forbidden
+from failback.analytics.analysis.engines.engine import Engine
 from failback.analytics.analysis.results import Analysis
 from failback.analytics.lake.lake import Lake
 from failback.analytics.run.definitions import BUSINESS_KEY
@@ -86,7 +87,7 @@ def analyse(folder: RunFolder, lake: Lake, engine: Engine) -> Analysis:
     classified = engine.classify(context, messages, copies, inputs)
     if is_trace(folder.run):
         classified = unattributed(classified)
-    order = engine.order(context, folder.ordered_topics, classified)
+    order = engine.order(context, folder.ordered_topics, messages)
     stage_timings.end_of("stage_b")
     repeats = attributed(history, as_defined(classified, folder.definitions), links)
     forbidden = [forbidden_of(counts.values, outage) for outage in outages]

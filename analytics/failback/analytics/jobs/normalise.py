@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,9 +30,11 @@ from failback.analytics.analysis.counting.normalise import (
 )
 from failback.analytics.analysis.counting.partials.context import Context, context_of
 from failback.analytics.analysis.counting.partials.rows import Rows
-from failback.analytics.analysis.engines.spark.engine import SparkEngine
+from failback.analytics.analysis.engines.base import Pass
+from failback.analytics.analysis.engines.engine import Engine
+from failback.analytics.analysis.engines.spark.runner import spark_engine
 from failback.analytics.analysis.engines.spark.session import check_reach, session, why_not
-from failback.analytics.analysis.engines.spark.tasks import Pass, mapped
+from failback.analytics.analysis.engines.spark.tasks import mapped
 from failback.analytics.errors import EngineUnavailable
 from failback.analytics.jobs.options import guarded, parser_of
 from failback.analytics.lake.store import LakeStore, open_store
@@ -69,12 +72,12 @@ def run(options: argparse.Namespace) -> int:
     out.check()
     check_reach(options.master, [source.lake.store, out])
     with session(options.master, [out]) as spark:
-        history, context = context_in(source, SparkEngine(source.lake, spark))
+        history, context = context_in(source, spark_engine(source.lake, spark))
         ends = Ends.of(source.lake.read("deliver_end", END_COLUMNS))
         rows = Pass(
             "deliver",
             deliver_columns(context.definitions, foreign=source.lake.has_foreign, full=True),
-            lambda chunk: aligned_deliveries(chunk, context, ends),
+            partial(aligned_deliveries, context=context, ends=ends),
         )
         found = mapped(spark, source.lake, [rows], ALIGNED)
         found.write.mode("overwrite").parquet(out.spark_uri(_folder("deliver", source)))
@@ -85,7 +88,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def context_in(source: RunSource, engine: SparkEngine) -> tuple[History, Context]:
+def context_in(source: RunSource, engine: Engine) -> tuple[History, Context]:
     """Clocks, epochs and incarnations of a run."""
     history = read_history(source.folder, source.lake)
     boots: dict[str, list[int]] = defaultdict(list)

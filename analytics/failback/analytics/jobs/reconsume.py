@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from failback.analytics.analysis.analysis import analyse
 from failback.analytics.analysis.counting import families, tables
-from failback.analytics.analysis.engines.spark.engine import SparkEngine
+from failback.analytics.analysis.engines.spark.runner import spark_engine
 from failback.analytics.analysis.engines.spark.session import check_reach, session, why_not
 from failback.analytics.analysis.results import Analysis
 from failback.analytics.errors import EngineUnavailable
@@ -96,7 +96,7 @@ def _run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     check_reach(options.master, [source.lake.store for source in sources])
     with session(options.master) as spark:
         for source in sources:
-            engine = SparkEngine(source.lake, spark)
+            engine = spark_engine(source.lake, spark)
             analysis = analyse(source.folder, source.lake, engine)
             document, points = build_report(analysis, engine.name)
             found = result_tables(analysis, document, options.group)

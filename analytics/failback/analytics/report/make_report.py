@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from failback.analytics.analysis.analysis import analyse
-from failback.analytics.analysis.engines.base import Engine
+from failback.analytics.analysis.engines.engine import Engine
 from failback.analytics.errors import EngineUnavailable, ReportInputError
 from failback.analytics.lake.lake import Lake
 from failback.analytics.report import checks, summary
@@ -236,22 +236,22 @@ def _engines(
     name: str, lakes: Sequence[Lake], master: str | None, given: SparkSession | None
 ) -> Iterator[list[Engine]]:
     if name == "local":
-        from failback.analytics.analysis.engines.local import LocalEngine
+        from failback.analytics.analysis.engines.local import local_engine
 
-        yield [LocalEngine(lake) for lake in lakes]
+        yield [local_engine(lake) for lake in lakes]
         return
-    from failback.analytics.analysis.engines.spark.engine import SparkEngine
+    from failback.analytics.analysis.engines.spark.runner import spark_engine
     from failback.analytics.analysis.engines.spark.session import check_reach, session, why_not
 
     if given is not None:
-        yield [SparkEngine(lake, given) for lake in lakes]
+        yield [spark_engine(lake, given) for lake in lakes]
         return
     problem = why_not()
     if problem:
         raise EngineUnavailable(f"{problem}; or use --engine local")
     check_reach(master, [lake.store for lake in lakes])
     with session(master) as spark:
-        yield [SparkEngine(lake, spark) for lake in lakes]
+        yield [spark_engine(lake, spark) for lake in lakes]
 
 
 def write_outputs(

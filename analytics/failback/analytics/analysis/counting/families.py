@@ -146,9 +146,9 @@ KNOWN_OFFSETS: Final = Family(
     "known", MAX, "deliver, produce", (BROKER, TOPIC, QID, BOOT_MS),
     "offset + 1 that existed before the master began",
 )  # fmt: skip
-DROPPED: Final = Family("bad", SUM, "deliver", (REASON,), "rows that cannot be true (Spark only)")
+DROPPED: Final = Family("bad", SUM, "deliver", (REASON,), "rows that cannot be true")
 UNREADABLE: Final = Family("unreadable", MAX, "any", (FILE,), "1 (Spark only)")
-LATE_ENDS: Final = Family("end_begun", MAX, "deliver", (DID,), "1: its begin exists (Spark only)")
+LATE_ENDS: Final = Family("end_begun", MAX, "deliver", (DID,), "1: its begin exists")
 
 # Of send attempts and of the scan.
 SENT: Final = Family("sent", INTERVAL, "produce", _MESSAGES, "messages sent")

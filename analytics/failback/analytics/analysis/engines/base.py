@@ -1,18 +1,21 @@
-"""What an engine does: the passes over the large tables. Everything else is shared."""
+"""What a runner does: an engine's passes over pieces of tables, grouped by part, and joined.
+
+An engine has the passes; runners differ only in where the pieces are worked on.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol, Self
 
 import pyarrow as pa
 
 from failback.analytics.analysis.arrays.intervals import Ints
-from failback.analytics.analysis.causes.classify import CauseInputs
-from failback.analytics.analysis.counting.partials.context import Context
-from failback.analytics.analysis.counting.partials.phases import Phase
-from failback.analytics.analysis.results import Counts
+from failback.analytics.lake.row_groups import Wanted
+
+PART_ROWS: Final = 250_000
+"""Rows of a part, about: what is worked on together when rows are grouped by message or by key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,45 +27,64 @@ class Forbidden:
     hi: Ints
 
 
-class Engine(Protocol):
-    """Passes over deliver, produce, pull, commit and scan of one run."""
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One table's part of a job: the columns to read, and what to do with a chunk of them.
+
+    Workers may be other processes: ``function`` and ``wanted`` are functions of a module, methods
+    of a picklable object, or ``functools.partial`` of such.
+    """
+
+    table: str
+    columns: Sequence[str]
+    function: Callable[[pa.Table], pa.Table]
+    wanted: Wanted | None = None
+    """Row groups that are read; all of them if it says nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Partial rows, added up: one table per family."""
+
+    values: Mapping[str, pa.Table]
+    """``tables.VALUES``."""
+    depths: Mapping[str, pa.Table]
+    """``tables.DEPTHS``."""
+    runs: int
+    """Interval rows before they were added up."""
+
+
+class Rows(Protocol):
+    """What passes made, wherever it lies; used once."""
+
+    def whole(self) -> pa.Table:
+        """All of it, here."""
+
+    def values(self) -> Mapping[str, pa.Table]:
+        """Partial rows without intervals, joined (``Joined.values``)."""
+
+    def joined(self) -> Joined:
+        """Partial rows, joined."""
+
+    def by_part(self, function: Callable[[pa.Table], pa.Table], schema: pa.Schema) -> Self:
+        """What a function makes of all blocks (``blocks.BLOCKS``) of each part.
+
+        The function is picklable, and what it returns has ``schema``.
+        """
+
+    def and_(self, other: Self) -> Self:
+        """These and others of the same runner and schema."""
+
+
+class Runner(Protocol):
+    """Works through the tables of one run."""
 
     name: str
+    parallelism: int
+    """Parts that are worked on at a time."""
 
-    def known(self, boots: Mapping[str, Sequence[int]]) -> pa.Table:
-        """Highest offsets before each start of a master (``partials.known_partials``)."""
+    def mapped(self, passes: Sequence[Pass], schema: pa.Schema) -> Rows:
+        """What the passes make of every chunk of their tables, with ``schema``.
 
-    def count(self, context: Context) -> Counts:
-        """Count: add up the partial rows of all large tables."""
-
-    def resumed(self, context: Context, forbidden: Sequence[Forbidden]) -> pa.Table:
-        """First good send after each outage (``partials.resumed_partials``)."""
-
-    def phase_rows(self, context: Context, wanted: Sequence[Phase]) -> pa.Table:
-        """Rows behind instants that :meth:`count` found (``partials.phase_partials``)."""
-
-    def links(self, context: Context, messages: pa.Table) -> pa.Table:
-        """What was sent of messages that are the same by business key (``tables.LINKS``).
-
-        Args:
-            context: As in :meth:`count`.
-            messages: Depths of (grp, lane) that occur more than once.
+        A file that cannot be read is left out and named in the lake.
         """
-
-    def classify(
-        self, context: Context, messages: pa.Table, copies: pa.Table, inputs: CauseInputs
-    ) -> pa.Table:
-        """Classify the candidates.
-
-        Args:
-            context: As in :meth:`count`.
-            messages: Depths of (grp, lane) that occur more than once.
-            copies: Depths of (grp, queue, epoch) that occur more than once.
-            inputs: The small tables; ``produced`` is the engine's own to fill.
-
-        Returns:
-            ``tables.CLASSIFIED``, sorted.
-        """
-
-    def order(self, context: Context, topics: frozenset[str], classified: pa.Table) -> pa.Table:
-        """Order inversions per key of ordered topics (``tables.ORDER``)."""

@@ -1,196 +1,146 @@
-"""The local engine: pyarrow reads, numpy counts, one process."""
+"""The local runner: pyarrow reads, numpy counts, one process, chunk by chunk."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+import contextlib
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import Final, Self
 
-import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from failback.analytics.analysis.arrays.columns import Columns
 from failback.analytics.analysis.arrays.memory import give_back
-from failback.analytics.analysis.causes.business_keys import joined_links, links_of, produced_by_key
-from failback.analytics.analysis.causes.classify import CauseInputs, classify, joined
-from failback.analytics.analysis.counting import families, tables
-from failback.analytics.analysis.counting.normalise import (
-    END_COLUMNS,
-    Dropped,
-    Ends,
-    deliver_columns,
-    normalise,
-)
-from failback.analytics.analysis.counting.partials.commits import COMMIT_COLUMNS, commit_partials
-from failback.analytics.analysis.counting.partials.context import Context
-from failback.analytics.analysis.counting.partials.deliveries import deliver_partials
-from failback.analytics.analysis.counting.partials.phases import (
-    PHASE_COLUMNS,
-    PHASE_TABLES,
-    Phase,
-    phase_partials,
-)
-from failback.analytics.analysis.counting.partials.pulls import PULL_COLUMNS, pull_partials
-from failback.analytics.analysis.counting.partials.sends import (
-    PRODUCE_COLUMNS,
-    SCAN_COLUMNS,
-    produce_partials,
-    resumed_partials,
-    scan_partials,
-)
-from failback.analytics.analysis.engines import passes
-from failback.analytics.analysis.engines.base import Forbidden
-from failback.analytics.analysis.engines.candidates import Candidates, Repeated, Sent
-from failback.analytics.analysis.engines.joins import (
-    interval_sets,
-    join_depths,
-    join_values,
-    produced_of,
-)
-from failback.analytics.analysis.results import Counts
+from failback.analytics.analysis.engines.base import Joined, Pass
+from failback.analytics.analysis.engines.blocks import BLOCKS
+from failback.analytics.analysis.engines.engine import Engine
+from failback.analytics.analysis.engines.joins import join_depths, join_values
 from failback.analytics.lake.lake import Lake
-from failback.analytics.run.definitions import BUSINESS_KEY
+
+SPILL_BYTES: Final = 64 << 20
+"""Blocks in memory before all of them go to disk: those of a million candidates, or of several."""
 
 
-class LocalEngine:
+def local_engine(lake: Lake) -> Engine:
+    """An engine that works in this process."""
+    return Engine(LocalRunner(lake), lake)
+
+
+class LocalRunner:
     """Works through the lake in chunks of a million rows."""
 
     name = "local"
+    parallelism = 1
 
-    def __init__(self, lake: Lake) -> None:
+    def __init__(self, lake: Lake, spill_bytes: int = SPILL_BYTES) -> None:
+        """Keep at most about ``spill_bytes`` of grouped rows in memory."""
         self._lake = lake
-        self._ends: Ends | None = None
+        self._spill_bytes = spill_bytes
 
-    @property
-    def _late_ends(self) -> Ends:
-        if self._ends is None:
-            self._ends = Ends.of(self._lake.read("deliver_end", END_COLUMNS))
-        return self._ends
+    def mapped(self, passes: Sequence[Pass], schema: pa.Schema) -> LocalRows:
+        return LocalRows(self._chunks(passes), schema, self._spill_bytes)
 
-    def known(self, boots: Mapping[str, Sequence[int]]) -> pa.Table:
-        found = [
-            passes.known_of(table, chunk, boots)
-            for table, columns in passes.KNOWN_COLUMNS.items()
-            for chunk in self._lake.chunks(table, columns)
-        ]
-        return families.KNOWN_OFFSETS.of(join_values(found))
+    def _chunks(self, passes: Sequence[Pass]) -> Iterator[pa.Table]:
+        for each in passes:
+            for chunk in self._lake.chunks(each.table, each.columns, wanted=each.wanted):
+                yield each.function(chunk)
 
-    def count(self, context: Context) -> Counts:
-        dropped = Dropped()
-        found = [deliver_partials(chunk, context) for chunk in self.deliveries(context, dropped)]
-        large: Iterable[tuple[str, Sequence[str], Callable[[pa.Table, Context], pa.Table]]] = (
-            ("produce", PRODUCE_COLUMNS, produce_partials),
-            ("pull", PULL_COLUMNS, pull_partials),
-            ("commit", COMMIT_COLUMNS, commit_partials),
-            ("scan", SCAN_COLUMNS, scan_partials),
-        )
-        for table, columns, function in large:
-            found += [function(chunk, context) for chunk in self._lake.chunks(table, columns)]
+
+class LocalRows:
+    """Tables, one by one; made when they are asked for."""
+
+    def __init__(self, pieces: Iterable[pa.Table], schema: pa.Schema, spill_bytes: int) -> None:
+        self._pieces = pieces
+        self._schema = schema
+        self._spill_bytes = spill_bytes
+
+    def whole(self) -> pa.Table:
+        found = pa.concat_tables([self._schema.empty_table(), *self._pieces])
+        give_back()  # what chunks have left
+        return found
+
+    def values(self) -> dict[str, pa.Table]:
+        return join_values(list(self._pieces))
+
+    def joined(self) -> Joined:
+        found = list(self._pieces)
         depths, runs = join_depths(found)
         values = join_values(found)
-        found.clear()
+        del found
         give_back()
-        return Counts(depths, values, dropped, self._orphan_ends(), runs)
+        return Joined(values, depths, runs)
 
-    def deliveries(self, context: Context, dropped: Dropped) -> Iterable[pa.Table]:
-        """Normalised deliveries, chunk by chunk, without what only classifying needs."""
-        columns = deliver_columns(context.definitions, foreign=self._lake.has_foreign, full=False)
-        for chunk in self._lake.chunks("deliver", columns):
-            yield normalise(chunk, context, self._late_ends, dropped)
+    def by_part(self, function: Callable[[pa.Table], pa.Table], schema: pa.Schema) -> Self:
+        return type(self)(self._parts(function), schema, self._spill_bytes)
 
-    def _orphan_ends(self) -> int:
-        ends = self._late_ends.did
-        if not ends.size:
-            return 0
-        begun = np.zeros(ends.size, bool)
-        for chunk in self._lake.chunks("deliver", ("did",)):
-            begun |= np.isin(ends, chunk.column("did").to_numpy())
-        return int((~begun).sum())
+    def and_(self, other: Self) -> Self:
+        return type(self)(chain(self._pieces, other._pieces), self._schema, self._spill_bytes)
 
-    def resumed(self, context: Context, forbidden: Sequence[Forbidden]) -> pa.Table:
-        limits = [(each.first_bad, each.lo, each.hi) for each in forbidden]
-        found = [
-            resumed_partials(chunk, context, limits)
-            for chunk in self._lake.chunks("produce", passes.RESUMED_COLUMNS)
-        ]
-        return families.RESUMED.of(join_values(found))
+    def _parts(self, function: Callable[[pa.Table], pa.Table]) -> Iterator[pa.Table]:
+        with contextlib.ExitStack() as spilled:
+            parts = _Parts(spilled, self._spill_bytes)
+            for piece in self._pieces:
+                parts.add(piece)
+            give_back()
+            for part in parts:
+                yield function(part)
 
-    def phase_rows(self, context: Context, wanted: Sequence[Phase]) -> pa.Table:
-        found = [
-            phase_partials(table, chunk, context, wanted)
-            for table in PHASE_TABLES
-            for chunk in self._lake.chunks(table, PHASE_COLUMNS)
-        ]
-        return families.PHASE_ROWS.of(join_values(found))
 
-    def links(self, context: Context, messages: pa.Table) -> pa.Table:
-        repeated = interval_sets(messages, "grp", "lane")
-        return joined_links(
-            [links_of(chunk, repeated) for chunk in self.deliveries(context, Dropped())]
-        )
+class _Parts:
+    """Blocks by part: in memory, or in one file for each part if they are too many."""
 
-    def classify(
-        self, context: Context, messages: pa.Table, copies: pa.Table, inputs: CauseInputs
-    ) -> pa.Table:
-        repeated = Repeated.of(messages, copies)
-        if not repeated:
-            return tables.CLASSIFIED.empty_table()
-        candidates = Candidates(repeated, context, self._late_ends)
-        columns = deliver_columns(context.definitions, foreign=self._lake.has_foreign, full=True)
-        found = [
-            candidates.of(chunk)
-            for chunk in self._lake.chunks("deliver", columns, wanted=candidates.may_be_in)
-        ]
-        give_back()  # what chunks have left, before all are one table
-        produced = partial(self._produced, context.definitions.key, inputs.links)
-        classified = joined([classify(found, inputs, context.clocks)], produced)
+    def __init__(self, spilled: contextlib.ExitStack, most_bytes: int) -> None:
+        """Files are gone when ``spilled`` ends."""
+        self._stack = spilled
+        self._most = most_bytes
+        self._here: list[pa.Table] = []
+        self._bytes = 0
+        self._files: dict[int, Path] = {}
+
+    def add(self, found: pa.Table) -> None:
+        """Take blocks in (``blocks.BLOCKS``)."""
+        self._here.append(found)
+        self._bytes += found.nbytes
+        if self._bytes > self._most:
+            self._spill()
+
+    def _spill(self) -> None:
+        for number, part in self._of_each():
+            with self._file(number).open("ab") as file, pa.ipc.new_stream(file, BLOCKS) as writer:
+                writer.write_table(part)
+        self._here, self._bytes = [], 0
         give_back()
-        return classified
 
-    def _produced(self, key: str, links: pa.Table, asked: pa.Table) -> pa.Table:
-        """Send attempts of some messages, summed up."""
-        sent = Sent.of(asked, links, key)
-        attempts = [
-            sent.among(chunk)
-            for chunk in self._lake.chunks("produce", passes.ATTEMPT_COLUMNS, wanted=sent.may_be_in)
-        ]
-        produced = produced_of(pa.concat_tables([passes.ATTEMPTS.empty_table(), *attempts]))
-        return produced_by_key(produced, links) if key == BUSINESS_KEY else produced
+    @cached_property
+    def _folder(self) -> Path:
+        made = tempfile.TemporaryDirectory(prefix="failback-parts-")
+        return Path(self._stack.enter_context(made))
 
-    def order(self, context: Context, topics: frozenset[str], classified: pa.Table) -> pa.Table:
-        if not topics:
-            return tables.ORDER.empty_table()
-        later = passes.repeated_dids(classified)
-        found = [
-            passes.inversion_rows(chunk, context, topics, later)
-            for chunk in self._lake.chunks("deliver", passes.ORDER_COLUMNS)
-        ]
-        rows = pa.concat_tables([passes.INVERSION_ROWS.empty_table(), *found])
-        return inversions(rows, context)
+    def _file(self, number: int) -> Path:
+        return self._files.setdefault(number, self._folder / f"{number}.arrow")
+
+    def _of_each(self) -> Iterator[tuple[int, pa.Table]]:
+        whole = pa.concat_tables([BLOCKS.empty_table(), *self._here])
+        for number in sorted(pc.unique(whole.column("part")).to_pylist()):
+            yield number, whole.filter(pc.equal(whole.column("part"), number))
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        """All blocks of each part, part by part."""
+        if not self._files:
+            yield from (part for _, part in self._of_each())
+            return
+        self._spill()
+        for number in sorted(self._files):
+            path = self._files.pop(number)
+            yield pa.concat_tables(_streams(path))
+            path.unlink()
 
 
-def inversions(rows: pa.Table, context: Context) -> pa.Table:
-    """Deliveries whose key had a greater ``kseq`` begun before: of firsts, and of repeats."""
-    c = Columns(rows)
-    if not c.count:
-        return tables.ORDER.empty_table()
-    key = c.dense("grp", "topic", "okey")
-    bt, did, kseq = c.ints("bt"), c.ints("did"), c.ints("kseq")
-    order = np.lexsort((did, bt, key))
-    # A running maximum per key: keys are ascending here, so lifting each key above all values of
-    # the one before lets one running maximum serve them all.
-    ranks = np.searchsorted(np.unique(kseq), kseq)
-    lifted = ranks[order] + key[order] * (int(ranks.max()) + 1)
-    before = np.concatenate(([-1], np.maximum.accumulate(lifted)[:-1]))
-    late = np.empty(c.count, bool)
-    late[order] = lifted < before
-    late &= context.in_figures(bt)
-    repeat = np.asarray(rows.column("later").to_numpy(), bool)
-    counted = rows.append_column("first", pa.array((late & ~repeat).astype(np.int64)))
-    counted = counted.append_column("replay", pa.array((late & repeat).astype(np.int64)))
-    okey = pa.array(c.texts("okey"), pa.utf8(), mask=~(late & ~repeat))
-    counted = counted.append_column("late_key", okey)
-    joined = counted.group_by(["grp", "topic"]).aggregate(
-        [("first", "sum"), ("replay", "sum"), ("late_key", "min")]
-    )
-    found = joined.select(["grp", "topic", "first_sum", "replay_sum", "late_key_min"])
-    return tables.sorted_table(found.rename_columns(tables.ORDER.names), tables.ORDER)
+def _streams(path: Path) -> Iterator[pa.Table]:
+    """The tables of a file of Arrow streams, one behind the other."""
+    with pa.OSFile(str(path)) as file:
+        while file.tell() < file.size():
+            yield pa.ipc.open_stream(file).read_all()

@@ -9,15 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from failback.analytics.analysis.arrays.intervals import IntervalSet, Ints
+from failback.analytics.analysis.arrays.intervals import IntervalSet
 from failback.analytics.analysis.arrays.xxh64 import surrogates
-from failback.analytics.analysis.counting.partials.context import Context
 from failback.analytics.analysis.counting.partials.deliveries import known_partials
 from failback.analytics.analysis.counting.partials.rows import Rows
 from failback.analytics.analysis.counting.partials.sends import GOOD_RESULTS
 from failback.analytics.run.definitions import BUSINESS_KEY, MESSAGE_ID
 from failback.client.consumelog.schema import SEND_RESULTS
-from failback.protocol.message import RETRY_PREFIX
 
 KNOWN_COLUMNS: Final = {
     "deliver": ("broker", "ptopic", "qid", "qoff", "store_ms"),
@@ -25,9 +23,6 @@ KNOWN_COLUMNS: Final = {
 }
 RESUMED_COLUMNS: Final = ("host", "broker", "res", "t0", "t1")
 ATTEMPT_COLUMNS: Final = ("lane", "lseq", "att", "ukey", "res")
-ORDER_COLUMNS: Final = (
-    "host", "did", "grp", "client_id", "ptopic", "ltopic", "okey", "kseq", "bt", "et", "qoff",
-)  # fmt: skip
 ATTEMPTS: Final = pa.schema(
     [
         ("lane", pa.int64()),
@@ -38,18 +33,6 @@ ATTEMPTS: Final = pa.schema(
     ]
 )
 """Send attempts of candidate messages."""
-INVERSION_ROWS: Final = pa.schema(
-    [
-        ("grp", pa.utf8()),
-        ("topic", pa.utf8()),
-        ("okey", pa.utf8()),
-        ("kseq", pa.int64()),
-        ("bt", pa.int64()),
-        ("did", pa.int64()),
-        ("later", pa.bool_()),
-    ]
-)
-"""Deliveries of ordered topics; ``later``: not the first of its message."""
 
 
 def known_of(table: str, chunk: pa.Table, boots: Mapping[str, Sequence[int]]) -> pa.Table:
@@ -109,39 +92,3 @@ def lanes_of(messages: Mapping[Any, IntervalSet]) -> dict[int, IntervalSet]:
     for (_, lane), members in messages.items():
         found[lane] = found[lane] | members if lane in found else members
     return found
-
-
-def repeated_dids(classified: pa.Table) -> Ints:
-    """Ascending dids of deliveries that are not the first of their message."""
-    did = classified.column("did")
-    return np.sort(did.filter(pc.not_equal(classified.column("cls"), "PRIMARY")).to_numpy())
-
-
-def inversion_rows(
-    chunk: pa.Table, context: Context, topics: frozenset[str], later: Ints
-) -> pa.Table:
-    """Deliveries of ordered topics, times aligned.
-
-    Args:
-        chunk: Raw rows with :data:`ORDER_COLUMNS`.
-        context: As everywhere.
-        topics: The ordered ones.
-        later: Ascending dids of deliveries that are not the first of their message.
-    """
-    rows = Rows(chunk)
-    shift = rows.shifts(context.clocks)
-    bt, et = rows["bt"] + shift, rows["et"] + shift
-    rows.rename_broadcast(context.broadcasting)
-    keep = rows.one_of("ltopic", topics) & rows.valid("okey") & rows.valid("kseq")
-    keep &= (rows["qoff"] >= 0) & ~(rows.valid("et") & (et < bt))
-    if context.definitions.ignore_retry_topics:
-        keep &= ~rows.starts_with("ptopic", RETRY_PREFIX)
-    names = {}
-    for name, column in (("grp", "grp"), ("topic", "ltopic"), ("okey", "okey")):
-        codes = rows.codes(column)
-        names[name] = pa.array(codes.names, pa.utf8()).take(pa.array(codes.codes))
-    did = rows["did"]
-    at = np.minimum(np.searchsorted(later, did), max(later.size - 1, 0))
-    repeat = later[at] == did if later.size else np.zeros(rows.count, bool)
-    numbers = {"kseq": rows["kseq"], "bt": bt, "did": did, "later": repeat}
-    return pa.table(names | numbers).filter(pa.array(keep)).cast(INVERSION_ROWS)

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import heapq
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -21,15 +21,16 @@ import pyarrow as pa
 from failback.analytics.analysis.counting import families
 from failback.analytics.analysis.counting.partials.rows import Codes
 from failback.analytics.analysis.counting.partials.sums import SCHEMA, Key, Partials
-from failback.analytics.lake.lake import Lake
-from failback.analytics.lake.row_groups import Wanted
+from failback.analytics.analysis.engines.base import Pass
+from failback.analytics.analysis.engines.spark.shared import shared
+from failback.analytics.lake.lake import Lake, Part
 from failback.analytics.lake.store import LakeStore, open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 TASK_ROWS: Final = 4 << 20
-"""Family of partial rows that name a file no worker could read."""
+"""Rows that one task reads, about."""
 
 _SPARK_TYPES: Final = {
     pa.int8(): "tinyint",
@@ -38,17 +39,6 @@ _SPARK_TYPES: Final = {
     pa.bool_(): "boolean",
     pa.binary(): "binary",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Pass:
-    """One table's part of a job: the columns to read, and what to do with a chunk of them."""
-
-    table: str
-    columns: Sequence[str]
-    function: Callable[[pa.Table], pa.Table]
-    wanted: Wanted | None = None
-    """Row groups that are read; all of them if it says nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,26 +67,45 @@ def mapped(spark: SparkSession, lake: Lake, passes: Sequence[Pass], schema: pa.S
         for at, part in enumerate(slim[each.table])
     ]
     tasks = _spread(files, spark.sparkContext.defaultParallelism)
-    address, run, names_bad = _address_of(lake.store), lake.run, schema == SCHEMA
+    work = _Work(_address_of(lake.store), lake.run, passes, slim, tasks, schema == SCHEMA)
+    worker = shared(spark, work)
 
-    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        store = _opened(address)
+    def numbered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        mine = worker()
         for batch in batches:
             for task in batch.column(0).to_pylist():
-                for number, each in enumerate(passes):
-                    # Together: small files become one chunk.
-                    files = [slim[each.table][at] for of, at in tasks[task] if of == number]
-                    mine = Lake(store, run, {each.table: files})
-                    for chunk in mine.chunks(each.table, each.columns, wanted=each.wanted):
-                        yield from each.function(chunk).to_batches()
-                    if mine.unreadable and names_bad:
-                        yield from _named(mine.unreadable).to_batches()
+                yield from mine.of(task)
 
     rows = spark.range(0, len(tasks), 1, max(1, len(tasks)))
-    return rows.mapInArrow(work, ddl_of(schema))
+    return rows.mapInArrow(numbered, ddl_of(schema))
 
 
-def _without_segments(lake: Lake, table: str) -> list[Any]:
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """Everything that workers need to know of one job."""
+
+    address: _Address
+    run: str
+    passes: Sequence[Pass]
+    files: Mapping[str, Sequence[Part]]
+    tasks: Sequence[Sequence[tuple[int, int]]]
+    """Per task (pass, number of the file in its table)."""
+    names_bad: bool
+
+    def of(self, task: int) -> Iterator[pa.RecordBatch]:
+        """What the passes make of one task's files."""
+        store = _opened(self.address)
+        for number, each in enumerate(self.passes):
+            # Together: small files become one chunk.
+            files = [self.files[each.table][at] for of, at in self.tasks[task] if of == number]
+            mine = Lake(store, self.run, {each.table: files})
+            for chunk in mine.chunks(each.table, each.columns, wanted=each.wanted):
+                yield from each.function(chunk).to_batches()
+            if mine.unreadable and self.names_bad:
+                yield from _named(mine.unreadable).to_batches()
+
+
+def _without_segments(lake: Lake, table: str) -> list[Part]:
     return [replace(part, segments=()) for part in lake.parts.get(table, ())]
 
 

@@ -1,7 +1,8 @@
-"""Tables that cross Spark as a few values: one block of Arrow IPC for each part of their rows.
+"""Rows on their way to their part: one block of Arrow IPC for those that a chunk has of it.
 
 A row of Spark's own with thirty columns, most of them names, costs several times what numpy does
-with it: to write, to sort, and to write again for each step. A block costs next to nothing.
+with it: to write, to sort, and to write again for each step. A block costs next to nothing, and on
+disk, where the local runner puts what is too much, it is as small.
 """
 
 from __future__ import annotations
@@ -11,28 +12,43 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from failback.analytics.analysis.arrays.intervals import Ints
 
-BLOCKS: Final = pa.schema([("part", pa.int64()), ("block", pa.binary())])
+BLOCKS: Final = pa.schema([("part", pa.int64()), ("kind", pa.int64()), ("block", pa.binary())])
+"""``kind`` tells blocks of several schemas in one part apart."""
 _MIXER: Final = np.uint64(0x9E3779B97F4A7C15)
 _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", compression_level=1))
 
 
 def parts_of(lane: Ints, lseq: Ints, parts: int) -> Ints:
     """The part, from 0, of each message: evenly, and the same in every process."""
-    mixed = (lseq.view(np.uint64) * _MIXER) ^ lane.view(np.uint64)
+    return scattered(lane, lseq, parts)
+
+
+def scattered(a: Ints, b: Ints, parts: int) -> Ints:
+    """The part, from 0, of each pair of numbers: evenly, and the same in every process."""
+    mixed = (b.view(np.uint64) * _MIXER) ^ a.view(np.uint64)
     return np.asarray((mixed * _MIXER >> np.uint64(32)) % np.uint64(parts), np.int64)
 
 
-def split(table: pa.Table, part: Ints) -> pa.Table:
+def split(table: pa.Table, part: Ints, kind: int = 0) -> pa.Table:
     """The rows as one block for each part that has some (:data:`BLOCKS`)."""
     order = np.argsort(part, kind="stable")
     table, ordered = table.take(pa.array(order)), part[order]
     numbers, starts = np.unique(ordered, return_index=True)
     edges = pairwise([*starts.tolist(), ordered.size])
     blocks = [packed(table.slice(start, end - start)) for start, end in edges]
-    return pa.table([pa.array(numbers, pa.int64()), pa.array(blocks, pa.binary())], schema=BLOCKS)
+    kinds = np.full(numbers.size, kind, np.int64)
+    return pa.table(
+        [pa.array(numbers, pa.int64()), kinds, pa.array(blocks, pa.binary())], schema=BLOCKS
+    )
+
+
+def whole(table: pa.Table, part: int) -> pa.Table:
+    """A table as the one block of a part."""
+    return pa.table([[part], [0], [packed(table)]], schema=BLOCKS)
 
 
 def packed(table: pa.Table) -> bytes:
@@ -52,6 +68,7 @@ def _own(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     return column.cast(kind.value_type).dictionary_encode().cast(kind)
 
 
-def unpacked(blocks: pa.Table) -> list[pa.Table]:
-    """The tables of the blocks of :data:`BLOCKS`."""
-    return [pa.ipc.open_stream(block.as_buffer()).read_all() for block in blocks.column("block")]
+def unpacked(blocks: pa.Table, kind: int = 0) -> list[pa.Table]:
+    """The tables of one kind of the blocks of :data:`BLOCKS`."""
+    mine = blocks.filter(pc.equal(blocks.column("kind"), kind)).column("block")
+    return [pa.ipc.open_stream(block.as_buffer()).read_all() for block in mine]

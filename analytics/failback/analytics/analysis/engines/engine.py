@@ -1,0 +1,263 @@
+"""The passes over the large tables of a run: the same for every runner.
+
+Counting makes partial rows of everything, intervals and sums, a few per chunk. Classifying looks
+only at rows of messages or offsets that occur more than once, in parts of whole messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property, partial
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from failback.analytics.analysis.arrays.columns import Columns
+from failback.analytics.analysis.arrays.intervals import IntervalSet
+from failback.analytics.analysis.causes.business_keys import joined_links, links_of, produced_by_key
+from failback.analytics.analysis.causes.classify import CauseInputs, classify, joined
+from failback.analytics.analysis.counting import families, tables
+from failback.analytics.analysis.counting.normalise import (
+    END_COLUMNS,
+    Dropped,
+    Ends,
+    deliver_columns,
+    normalise,
+)
+from failback.analytics.analysis.counting.partials.commits import COMMIT_COLUMNS, commit_partials
+from failback.analytics.analysis.counting.partials.context import Context
+from failback.analytics.analysis.counting.partials.deliveries import deliver_partials
+from failback.analytics.analysis.counting.partials.phases import (
+    PHASE_COLUMNS,
+    PHASE_TABLES,
+    Phase,
+    phase_partials,
+)
+from failback.analytics.analysis.counting.partials.pulls import PULL_COLUMNS, pull_partials
+from failback.analytics.analysis.counting.partials.sends import (
+    PRODUCE_COLUMNS,
+    SCAN_COLUMNS,
+    produce_partials,
+    resumed_partials,
+    scan_partials,
+)
+from failback.analytics.analysis.counting.partials.sums import SCHEMA, Key, Partials
+from failback.analytics.analysis.engines import blocks, order, passes
+from failback.analytics.analysis.engines.base import PART_ROWS, Forbidden, Pass, Runner
+from failback.analytics.analysis.engines.candidates import Candidates, Repeated, Sent
+from failback.analytics.analysis.engines.joins import interval_sets, produced_of
+from failback.analytics.analysis.results import Counts
+from failback.analytics.lake.lake import Lake
+from failback.analytics.run.definitions import BUSINESS_KEY
+
+_COUNTED: Final = (
+    ("produce", PRODUCE_COLUMNS, produce_partials),
+    ("pull", PULL_COLUMNS, pull_partials),
+    ("commit", COMMIT_COLUMNS, commit_partials),
+    ("scan", SCAN_COLUMNS, scan_partials),
+)
+
+
+class Engine:
+    """Passes over deliver, produce, pull, commit and scan of one run."""
+
+    def __init__(self, runner: Runner, lake: Lake) -> None:
+        """Let ``runner`` work through the rows of ``lake``."""
+        self._runner = runner
+        self._lake = lake
+
+    @property
+    def name(self) -> str:
+        return self._runner.name
+
+    @cached_property
+    def _late_ends(self) -> Ends:
+        return Ends.of(self._lake.read("deliver_end", END_COLUMNS))
+
+    def known(self, boots: Mapping[str, Sequence[int]]) -> pa.Table:
+        """Highest offsets before each start of a master (``partials.known_partials``)."""
+        boots = {broker: list(times) for broker, times in boots.items()}
+        found = self._runner.mapped(
+            [
+                Pass(table, columns, partial(passes.known_of, table, boots=boots))
+                for table, columns in passes.KNOWN_COLUMNS.items()
+            ],
+            SCHEMA,
+        )
+        return families.KNOWN_OFFSETS.of(found.values())
+
+    def count(self, context: Context) -> Counts:
+        """Count: add up the partial rows of all large tables."""
+        ends = self._late_ends
+        counting = partial(counted, context=context, ends=ends)
+        found = self._runner.mapped(
+            [
+                Pass("deliver", self._deliver_columns(context, full=False), counting),
+                *(
+                    Pass(table, columns, partial(function, context=context))
+                    for table, columns, function in _COUNTED
+                ),
+            ],
+            SCHEMA,
+        ).joined()
+        values = dict(found.values)
+        bad = {row["reason"]: row["value"] for row in families.DROPPED.rows(values)}
+        begun = {row["did"] for row in families.LATE_ENDS.rows(values)}
+        for family in (families.DROPPED, families.LATE_ENDS):
+            values.pop(family.name, None)
+        dropped = Dropped(bad.get(1, 0), bad.get(2, 0), bad.get(3, 0))
+        orphans = sum(did not in begun for did in ends.did.tolist())
+        return Counts(found.depths, values, dropped, orphans, found.runs)
+
+    def resumed(self, context: Context, forbidden: Sequence[Forbidden]) -> pa.Table:
+        """First good send after each outage (``partials.resumed_partials``)."""
+        limits = [(each.first_bad, each.lo, each.hi) for each in forbidden]
+        resuming = partial(resumed_partials, context=context, forbidden=limits)
+        found = self._runner.mapped([Pass("produce", passes.RESUMED_COLUMNS, resuming)], SCHEMA)
+        return families.RESUMED.of(found.values())
+
+    def phase_rows(self, context: Context, wanted: Sequence[Phase]) -> pa.Table:
+        """Rows behind instants that :meth:`count` found (``partials.phase_partials``)."""
+        found = self._runner.mapped(
+            [
+                Pass(
+                    table,
+                    PHASE_COLUMNS,
+                    partial(phase_partials, table, context=context, wanted=list(wanted)),
+                )
+                for table in PHASE_TABLES
+            ],
+            SCHEMA,
+        )
+        return families.PHASE_ROWS.of(found.values())
+
+    def links(self, context: Context, messages: pa.Table) -> pa.Table:
+        """What was sent of messages that are the same by business key (``tables.LINKS``).
+
+        Args:
+            context: As in :meth:`count`.
+            messages: Depths of (grp, lane) that occur more than once.
+        """
+        linking = partial(
+            _linked,
+            context=context,
+            ends=self._late_ends,
+            repeated=interval_sets(messages, "grp", "lane"),
+        )
+        rows = Pass("deliver", self._deliver_columns(context, full=False), linking)
+        return joined_links([self._runner.mapped([rows], tables.LINKS).whole()])
+
+    def classify(
+        self, context: Context, messages: pa.Table, copies: pa.Table, inputs: CauseInputs
+    ) -> pa.Table:
+        """Classify the candidates.
+
+        Args:
+            context: As in :meth:`count`.
+            messages: Depths of (grp, lane) that occur more than once.
+            copies: Depths of (grp, queue, epoch) that occur more than once.
+            inputs: The small tables.
+
+        Returns:
+            ``tables.CLASSIFIED``, sorted.
+        """
+        repeated = Repeated.of(messages, copies)
+        if not repeated:
+            return tables.CLASSIFIED.empty_table()
+        rows = max(map(deliveries_of, (messages, copies)))
+        candidates = self._by_message(context, repeated, rows)
+        classifying = partial(_classified, inputs=inputs, context=context)
+        found = self._runner.mapped([candidates], blocks.BLOCKS).by_part(classifying, blocks.BLOCKS)
+        produced = partial(self._produced, context.definitions.key, inputs.links)
+        return joined(blocks.unpacked(found.whole()), produced)
+
+    def _by_message(self, context: Context, repeated: Repeated, rows: int) -> Pass:
+        """The pass that brings candidates to parts that hold all deliveries of a message."""
+        found = Candidates(repeated, context, self._late_ends)
+        splitting = partial(_in_blocks, candidates=found, parts=self._parts(rows))
+        columns = self._deliver_columns(context, full=True)
+        return Pass("deliver", columns, splitting, found.may_be_in)
+
+    def _deliver_columns(self, context: Context, *, full: bool) -> list[str]:
+        foreign = self._lake.has_foreign
+        return deliver_columns(context.definitions, foreign=foreign, full=full)
+
+    def _produced(self, key: str, links: pa.Table, asked: pa.Table) -> pa.Table:
+        """Send attempts of some messages, summed up."""
+        sent = Sent.of(asked, links, key)
+        sends = Pass("produce", passes.ATTEMPT_COLUMNS, sent.among, sent.may_be_in)
+        produced = produced_of(self._runner.mapped([sends], passes.ATTEMPTS).whole())
+        return produced_by_key(produced, links) if key == BUSINESS_KEY else produced
+
+    def order(self, context: Context, topics: frozenset[str], messages: pa.Table) -> pa.Table:
+        """Order inversions per key of ordered topics (``tables.ORDER``).
+
+        Args:
+            context: As in :meth:`count`.
+            topics: The ordered ones.
+            messages: As in :meth:`classify`.
+        """
+        if not topics:
+            return tables.ORDER.empty_table()
+        repeated = Repeated.of(messages, messages.slice(0, 0))
+        candidates = Candidates(repeated, context, self._late_ends)
+        parts = self._parts(self._lake.rows("deliver"))
+        found = order.OrderedRows(topics, context, candidates, parts)
+        columns = sorted({*self._deliver_columns(context, full=True), *order.COLUMNS})
+        others = Pass("deliver", columns, found.of_others)
+        rows = self._runner.mapped([others], blocks.BLOCKS)
+        if repeated:
+            again = Pass("deliver", columns, found.of_candidates, candidates.may_be_in)
+            marked = self._runner.mapped([again], blocks.BLOCKS).by_part(
+                found.marked, blocks.BLOCKS
+            )
+            rows = rows.and_(marked)
+        late = partial(order.inversions, context=context)
+        return order.summed(rows.by_part(late, tables.ORDER).whole())
+
+    def _parts(self, rows: int) -> int:
+        """Of so many rows how many parts to make."""
+        return max(self._runner.parallelism, -(-rows // PART_ROWS))
+
+
+def deliveries_of(depths: pa.Table) -> int:
+    """Rows that lie in the ranges of a depth table."""
+    length = pc.subtract(depths.column("hi"), depths.column("lo"))
+    return int(pc.sum(pc.multiply(length, depths.column("depth"))).as_py() or 0)
+
+
+def counted(chunk: pa.Table, context: Context, ends: Ends) -> pa.Table:
+    """Normalise and count raw deliveries, with the dropped rows and the late ends met."""
+    dropped = Dropped()
+    found = deliver_partials(normalise(chunk, context, ends, dropped), context)
+    out = Partials()
+    counts = (dropped.et_before_bt, dropped.negative_offset, dropped.unknown_status)
+    for reason, count in enumerate(counts, 1):
+        if count:
+            key = Key(reason=np.array([reason]))
+            out.values(families.DROPPED, key, np.array([count]))
+    if ends.did.size:
+        met = ends.did[np.isin(ends.did, chunk.column("did").to_numpy())]
+        out.values(families.LATE_ENDS, Key(did=met), np.ones(met.size, np.int64))
+    return pa.concat_tables([found, out.table()])
+
+
+def _linked(
+    chunk: pa.Table, context: Context, ends: Ends, repeated: Mapping[Any, IntervalSet]
+) -> pa.Table:
+    return links_of(normalise(chunk, context, ends, Dropped()), repeated)
+
+
+def _in_blocks(chunk: pa.Table, candidates: Candidates, parts: int) -> pa.Table:
+    """Candidates in blocks that hold all deliveries of a message, and so of a copy."""
+    found = candidates.of(chunk)
+    c = Columns(found)
+    return blocks.split(found, blocks.parts_of(c.ints("lane"), c.ints("lseq"), parts))
+
+
+def _classified(part: pa.Table, inputs: CauseInputs, context: Context) -> pa.Table:
+    """What ``classify`` says of one part's candidates."""
+    found = classify(blocks.unpacked(part), inputs, context.clocks)
+    return blocks.whole(found, part.column("part")[0].as_py())
