@@ -247,3 +247,20 @@ SYSTEM_GROUPS: Final = (
     "CID_ONSAPI_OWNER",
 )
 """Groups that every broker has from its start (SubscriptionGroupManager, 4.9.8)."""
+
+RESERVED_GROUPS: Final = frozenset(
+    {
+        *SYSTEM_GROUPS,
+        "CLIENT_INNER_PRODUCER",
+        "DEFAULT_CONSUMER",
+        "DEFAULT_PRODUCER",
+        "FAILBACK_WITNESS",
+        "SCHEDULE_CONSUMER",
+        "SELF_TEST_P_GROUP",
+        "__MONITOR_CONSUMER",
+    }
+)
+"""Groups of brokers, clients and tools themselves (MixAll, 4.9.8): not for settings of a user."""
+RESERVED_GROUP_PREFIXES: Final = ("CID_RMQ_SYS_", "%RETRY%", "%DLQ%")
+SYSTEM_TOPIC_PREFIX: Final = "rmq_sys_"
+"""What topics of brokers of 4.9 and 5.x begin with (TopicValidator)."""

@@ -12,6 +12,12 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from failback.protocol.codes import (
+    RESERVED_GROUP_PREFIXES,
+    RESERVED_GROUPS,
+    SYSTEM_TOPIC_PREFIX,
+    SYSTEM_TOPICS,
+)
 from failback.protocol.errors import ProtocolError
 from failback.protocol.message import DLQ_PREFIX, MAX_TOPIC_BYTES, RETRY_PREFIX
 from failback.protocol.words.visible import is_visible, visible
@@ -75,6 +81,16 @@ def is_topic(topic: str) -> bool:
     except NameRefused:
         return False
     return True
+
+
+def is_reserved_group(group: str) -> bool:
+    """Whether a group is one of brokers, clients or tools, or its name is that of a topic."""
+    return group in RESERVED_GROUPS or group.startswith(RESERVED_GROUP_PREFIXES)
+
+
+def is_system_topic(topic: str) -> bool:
+    """Whether a topic is of the brokers' own; retry topics and dead letters are not."""
+    return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_TOPIC_PREFIX)
 
 
 def check_group(group: str) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
+
 import pytest
 
 from failback.broker.config.config import BrokerConfig
-from failback.broker.config.config_keys import FIXED_AT_START
+from failback.broker.config.config_keys import DANGEROUS, FIXED_AT_START, NOT_OFFERED
 from failback.operator.engines.catalogue import (
     class_of,
     config_keys,
@@ -16,7 +19,9 @@ from failback.operator.engines.catalogue import (
     same_value,
     unknown_key_hint,
 )
+from failback.operator.schema.decoding import Invalid, decode
 from failback.operator.schema.rule_texts import MANAGED_BROKER_KEYS
+from tests.support.operator.resources import resource
 
 OURS = BrokerConfig.from_properties({}).to_properties()
 LIVE = [name for name, row in config_keys().items() if row.change == "live"]
@@ -109,6 +114,30 @@ def test_no_number_passes_with_which_our_broker_does_not_start(key: str) -> None
     for number in (*edges, 4 << 20, 5 << 20, 2**31 - 1, 2**31, 2**63 - 1):
         if config_keys()[key].problem(str(number)) is None:
             BrokerConfig.from_properties({"brokerIP1": "127.0.0.1", key: str(number)})
+
+
+SPELLINGS: list[Callable[[str], str]] = [
+    str,
+    str.lower,
+    lambda key: key[:1].upper() + key[1:],
+    lambda key: key.replace("Acl", "ACL").replace("DLeger", "DLedger"),
+]
+VALUES = ("true", "True ", "x", "-1", "0", "a,b", "127.0.0.1:1", "nan", "1s", "25", "/x #y", "é")
+
+
+@pytest.mark.foreign
+@pytest.mark.parametrize("spelt", SPELLINGS, ids=["as it is", "small", "capital", "slips"])
+def test_no_key_passes_with_which_our_broker_does_not_start(spelt: Callable[[str], str]) -> None:
+    tried = set()
+    for key in sorted({*OURS, *DANGEROUS, *NOT_OFFERED, *config_keys()}):
+        for value in VALUES:
+            config = {spelt(key): value}
+            made = resource("BrokerCluster", "demo", config=config, nameServerRef={"name": "main"})
+            with suppress(Invalid):
+                decode(made)
+                tried.add(key)
+                BrokerConfig.from_properties({"brokerIP1": "127.0.0.1", **config})
+    assert len(tried) > 100
 
 
 def test_every_managed_key_is_in_the_catalogue() -> None:

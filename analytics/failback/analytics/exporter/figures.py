@@ -25,9 +25,9 @@ from failback.analytics.live.exposure import exposure
 from failback.analytics.live.facts import GroupTopic
 from failback.client.admin.offset_watch import divergence
 from failback.protocol import metric_families as shared
-from failback.protocol.codes import SYSTEM_TOPICS
 from failback.protocol.message import DLQ_PREFIX, RETRY_PREFIX
 from failback.protocol.metric_families import MEMBER, Family
+from failback.protocol.names import is_system_topic
 
 Labels = tuple[str, ...]
 GroupLabels = tuple[Place, tuple[str, str], Family, tuple[int, str]]
@@ -373,8 +373,7 @@ def _group_of(topic: str) -> str:
 def kind_of(topic: str) -> tuple[str, str]:
     """Return the labels ``is_retry`` and ``is_system`` of a topic."""
     is_retry = topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
-    is_system = topic in SYSTEM_TOPICS or topic.startswith("rmq_sys_")
-    return str(is_retry).lower(), str(is_system).lower()
+    return str(is_retry).lower(), str(is_system_topic(topic)).lower()
 
 
 def _number(table: Mapping[str, str], key: str) -> float | None:

@@ -3,7 +3,19 @@
 from __future__ import annotations
 
 from failback.client.admin.admin import AdminClient
-from failback.protocol.errors import FailbackError
+from failback.protocol.clients import ConsumerConnection
+from failback.protocol.codes import ResponseCode
+from failback.protocol.errors import BrokerError, FailbackError
+
+
+async def connection_of(admin: AdminClient, addr: str, group: str) -> ConsumerConnection:
+    """Return who is connected to a broker in a group; nobody is no error."""
+    try:
+        return await admin.consumer_connection(addr, group)
+    except BrokerError as error:
+        if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
+            raise
+        return ConsumerConnection()
 
 
 async def client_memory(

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from failback.cli.administer.each_broker import Asked, Row, Told, lost_topic, members_of, of_each
-from failback.cli.administer.resetting import connection_of, named
+from failback.cli.administer.resetting import named
 from failback.cli.shared.asking import NotThere
 from failback.client.admin.queue_span import Span
+from failback.client.admin.survey import connection_of
 from failback.protocol.errors import BrokerError
 from failback.protocol.route import MessageQueue, split_offset_key
 from failback.protocol.words.spelling import did_you_mean

@@ -22,6 +22,7 @@ from failback.cli.administer.each_broker import (
 )
 from failback.cli.shared.asking import END_OF_QUEUES, NotThere, route_of
 from failback.client.admin.queue_span import Span
+from failback.client.admin.survey import connection_of
 from failback.protocol.body import MessageQueue
 from failback.protocol.clients import ConsumerConnection
 from failback.protocol.codes import ResponseCode
@@ -148,16 +149,6 @@ def readers(connection: ConsumerConnection, topic: str) -> Sequence[Connection]:
     """Return the members that read a topic; all, where the broker tells of no subscription."""
     topics = connection.subscription_table
     return () if topics and topic not in topics else connection.connection_set
-
-
-async def connection_of(admin: AdminClient, addr: str, group: str) -> ConsumerConnection:
-    """Return who is connected to a broker in a group; nobody is no error."""
-    try:
-        return await admin.consumer_connection(addr, group)
-    except BrokerError as error:
-        if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
-            raise
-        return ConsumerConnection()
 
 
 async def _target(admin: AdminClient, addr: str, goal: Goal, queue: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from failback.client.admin.admin import AdminClient
+from failback.client.admin.survey import connection_of
 from failback.operator.brokers.questions import Questions
 from failback.operator.planning.offsets.restoring import QueueRange
 from failback.protocol.codes import RequestCode, ResponseCode
@@ -64,9 +65,4 @@ class Ranges:
         return frozenset(found)
 
     async def _has_members(self, address: str, group: str) -> bool:
-        try:
-            return bool((await self._admin.consumer_connection(address, group)).connection_set)
-        except BrokerError as error:
-            if error.code == ResponseCode.CONSUMER_NOT_ONLINE:
-                return False
-            raise
+        return bool((await connection_of(self._admin, address, group)).connection_set)

@@ -20,6 +20,12 @@ from failback.operator.kinds.reconsumption_report import (
 )
 from failback.operator.kinds.role_switch import RoleSwitchSpec
 from failback.operator.schema import key_rules, rule_texts
+from failback.protocol.codes import (
+    RESERVED_GROUP_PREFIXES,
+    RESERVED_GROUPS,
+    SYSTEM_TOPIC_PREFIX,
+    SYSTEM_TOPICS,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +46,10 @@ class Rule:
 
 def _words(words: Iterable[str]) -> str:
     return "[" + ",".join(f"'{word}'" for word in sorted(words)) + "]"
+
+
+def _begins(field: str, prefixes: Iterable[str]) -> str:
+    return "".join(f" || self.{field}.startsWith('{prefix}')" for prefix in prefixes)
 
 
 def _literal(text: str) -> str:
@@ -68,8 +78,12 @@ def _same_fields(model: type[Model], prefix: str, *, but: str) -> str:
 
 
 def _config_rules(kind: str, path: str) -> tuple[Rule, ...]:
-    keys = _words(rule_texts.MANAGED_BROKER_KEYS)
-    managed = f"self.all(k, !(k in {keys}) && !k.startsWith('storePath'))"
+    keys = _words(key.lower() for key in rule_texts.MANAGED_BROKER_KEYS)
+    slip, meant = rule_texts.DLEDGER
+    managed = (
+        f"self.all(k, !(k.lowerAscii().replace('{slip}', '{meant}') in {keys})"
+        f" && !k.lowerAscii().startsWith('{rule_texts.MANAGED_PREFIX.lower()}'))"
+    )
     return (
         Rule("BC8", kind, path, managed, rule_texts.MANAGED_KEY),
         Rule("BC9", kind, path, _properties(), rule_texts.NO_BROKER_KEY),
@@ -304,7 +318,8 @@ _NAME_SERVER: Final = (
         "NS2",
         "NameServer",
         "spec.config",
-        f"self.all(k, !(k in {_words(rule_texts.MANAGED_NAMESRV_KEYS)}))",
+        "self.all(k, !(k.lowerAscii() in "
+        f"{_words(key.lower() for key in rule_texts.MANAGED_NAMESRV_KEYS)}))",
         rule_texts.MANAGED_KEY,
     ),
     Rule("NS2", "NameServer", "spec.config", _properties(), rule_texts.NO_NAMESRV_KEY),
@@ -347,7 +362,8 @@ _TOPIC: Final = (
         "TP3",
         "Topic",
         "spec",
-        f"!has(self.topicName) || !(self.topicName in {_words(rule_texts.SYSTEM_TOPICS)})",
+        f"!has(self.topicName) || !(self.topicName in {_words(SYSTEM_TOPICS)}"
+        f"{_begins('topicName', (SYSTEM_TOPIC_PREFIX,))})",
         rule_texts.SYSTEM_TOPIC,
     ),
 )
@@ -379,8 +395,8 @@ _GROUP: Final = (
         "SG3",
         "SubscriptionGroup",
         "spec",
-        f"!has(self.groupName) || !(self.groupName in {_words(rule_texts.SYSTEM_GROUPS)}"
-        f" || self.groupName.startsWith('{rule_texts.SYSTEM_GROUP_PREFIX}'))",
+        f"!has(self.groupName) || !(self.groupName in {_words(RESERVED_GROUPS)}"
+        f"{_begins('groupName', RESERVED_GROUP_PREFIXES)})",
         rule_texts.SYSTEM_GROUP,
     ),
     Rule(

@@ -8,9 +8,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from failback.protocol.codes import SYSTEM_GROUPS as SYSTEM_GROUPS
-from failback.protocol.codes import SYSTEM_TOPICS as SYSTEM_TOPICS
-
 MANAGED_BROKER_KEYS: Final = frozenset(
     {
         "brokerId",
@@ -36,6 +33,8 @@ MANAGED_BROKER_KEYS: Final = frozenset(
         "aclEnable",
         "failbackHttpPort",
         "failbackBindAddress",
+        "failbackMembers",
+        "readOnlyCommitLogStorePaths",
     }
 )
 MANAGED_NAMESRV_KEYS: Final = frozenset(
@@ -48,6 +47,9 @@ MANAGED_NAMESRV_KEYS: Final = frozenset(
         "failbackHttpPort",
     }
 )
+MANAGED_PREFIX: Final = "storePath"
+DLEDGER: Final = ("dledger", "dleger")
+"""What a slip in a key of Apache's DLedger, which lacks a d, makes of it; in small letters."""
 RESERVED_ENVIRONMENT: Final = frozenset(
     ("HOME", "TMPDIR", "POD_NAME", "POD_NAMESPACE", "POD_IP", "JAVA_OPT_EXT")
 )
@@ -102,7 +104,6 @@ NO_TOPIC_NAME: Final = "not a topic name"
 SYSTEM_TOPIC: Final = "is a system topic"
 NO_GROUP_NAME: Final = "not a group name"
 SYSTEM_GROUP: Final = "is a system group"
-SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
 GROUP_TOO_LONG: Final = "%RETRY% + group must fit 127 characters"
 OFFSETS_KEPT: Final = "removeOffsets needs deletionPolicy Delete"
 ONE_SHOT: Final = "one-shot objects are immutable: delete and create"

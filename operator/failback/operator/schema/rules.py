@@ -27,6 +27,7 @@ from failback.operator.kinds.subscription_group import SubscriptionGroup
 from failback.operator.kinds.topic import Topic
 from failback.operator.schema import rule_texts
 from failback.operator.schema.key_rules import broken_keys
+from failback.protocol.names import is_reserved_group, is_system_topic
 
 _PROPERTY_KEY: Final = re.compile(rule_texts.PROPERTY_KEY)
 _APACHE_VERSION: Final = re.compile(rule_texts.APACHE_VERSION)
@@ -34,6 +35,8 @@ _NAME: Final = re.compile(rule_texts.NAME_CHARACTERS)
 _OPERATOR_ACCOUNTS: Final = re.compile(rule_texts.OPERATOR_ACCOUNTS)
 _SPARK_NEVER: Final = re.compile(rule_texts.SPARK_NEVER)
 _UP: Final = re.compile(rule_texts.UP)
+_MANAGED: Final = frozenset(key.lower() for key in rule_texts.MANAGED_BROKER_KEYS)
+_MANAGED_OF_NAMESRV: Final = frozenset(key.lower() for key in rule_texts.MANAGED_NAMESRV_KEYS)
 _DNS_LABEL: Final = re.compile(r"^[a-z]([-a-z0-9]*[a-z0-9])?$")
 _SOME: Final = ("Fixed", "FixedPercent", "RandomMaxPercent")
 _OneShot = RoleSwitch | ReconsumptionReport | ChaosExperiment
@@ -149,10 +152,19 @@ def _account(path: str, name: str | None) -> Iterator[Violation]:
         yield Violation("AC1", path, rule_texts.OPERATOR_ACCOUNT, field, detail)
 
 
+def is_managed(key: str) -> bool:
+    """Whether a key of broker.conf is the operator's, however it is spelt.
+
+    Other letters than Apache's have no effect there; a broker of ours refuses some of them.
+    """
+    plain = key.lower().replace(*rule_texts.DLEDGER)
+    return plain in _MANAGED or plain.startswith(rule_texts.MANAGED_PREFIX.lower())
+
+
 def _broker_config(path: str, config: Mapping[str, str]) -> Iterator[Violation]:
     for key, value in config.items():
         at = f"{path}.{key}"
-        managed = key in rule_texts.MANAGED_BROKER_KEYS or key.startswith("storePath")
+        managed = is_managed(key)
         unreadable = not _is_property(key, value)
         if managed:
             yield Violation("BC8", path, rule_texts.MANAGED_KEY, at)
@@ -272,7 +284,7 @@ def _name_server(new: NameServer) -> Iterator[Violation]:
     yield from _named(new.metadata, "NS1")
     path = "spec.config"
     for key, value in new.spec.config.items():
-        if key in rule_texts.MANAGED_NAMESRV_KEYS:
+        if key.lower() in _MANAGED_OF_NAMESRV:
             yield Violation("NS2", path, rule_texts.MANAGED_KEY, f"{path}.{key}")
         if not _is_property(key, value):
             yield Violation("NS2", path, rule_texts.NO_NAMESRV_KEY, f"{path}.{key}")
@@ -303,7 +315,7 @@ def _topic(new: Topic) -> Iterator[Violation]:
     if not _NAME.fullmatch(spec.topic_name):
         detail = f'{rule_texts.NO_TOPIC_NAME}: "{spec.topic_name}"'
         yield Violation("TP3", "spec", rule_texts.NO_TOPIC_NAME, "spec.topicName", detail)
-    if spec.topic_name in rule_texts.SYSTEM_TOPICS:
+    if is_system_topic(spec.topic_name):
         detail = f"{spec.topic_name} {rule_texts.SYSTEM_TOPIC}"
         yield Violation("TP3", "spec", rule_texts.SYSTEM_TOPIC, "spec.topicName", detail)
 
@@ -330,7 +342,7 @@ def _group(new: SubscriptionGroup) -> Iterator[Violation]:
         detail = f'{rule_texts.NO_GROUP_NAME}: "{spec.group_name}"'
         yield Violation("SG3", "spec", rule_texts.NO_GROUP_NAME, "spec.groupName", detail)
     name = spec.group_name or ""
-    if name in rule_texts.SYSTEM_GROUPS or name.startswith(rule_texts.SYSTEM_GROUP_PREFIX):
+    if is_reserved_group(name):
         detail = f"{name} {rule_texts.SYSTEM_GROUP}"
         yield Violation("SG3", "spec", rule_texts.SYSTEM_GROUP, "spec.groupName", detail)
     if spec.remove_offsets and spec.deletion_policy != "Delete":

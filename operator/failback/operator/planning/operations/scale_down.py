@@ -14,7 +14,6 @@ from typing import Final
 
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.planning.observed.observed import Key, MemberView, PairLag
-from failback.operator.planning.operations.scale_up import is_system_topic
 from failback.operator.planning.operations.step_context import CLOSED, ROUTE_SECONDS, StepContext
 from failback.operator.planning.plan.encoding import names
 from failback.operator.planning.plan.types import (
@@ -29,6 +28,7 @@ from failback.operator.planning.plan.types import (
 from failback.operator.planning.state import precedence, predicates
 from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.render.shape import Shape
+from failback.protocol.names import is_system_topic
 
 TYPE: Final = "ScaleDown"
 STOPPING: Final = frozenset({"Unregister", "DeleteMembers"})

@@ -33,26 +33,10 @@ from failback.operator.planning.plan.types import (
 )
 from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.render.shape import Member, Shape
-from failback.operator.schema.rule_texts import SYSTEM_TOPICS
+from failback.protocol.names import is_reserved_group, is_system_topic
 
 TYPE: Final = "ScaleUp"
 PUTS_PER_PASS: Final = 100
-_SYSTEM_PREFIX: Final = "rmq_sys_"
-_SYSTEM_GROUPS: Final = frozenset(
-    {
-        "DEFAULT_CONSUMER",
-        "TOOLS_CONSUMER",
-        "SCHEDULE_CONSUMER",
-        "FILTERSRV_CONSUMER",
-        "__MONITOR_CONSUMER",
-        "SELF_TEST_C_GROUP",
-        "CID_ONS-HTTP-PROXY",
-        "CID_ONSAPI_OWNER",
-        "CID_ONSAPI_PERMISSION",
-        "CID_ONSAPI_PULL",
-        "CID_RMQ_SYS_TRANS",
-    }
-)  # SubscriptionGroupManager#init, apache/rocketmq 4.9.8: every broker makes them itself
 
 
 def causes(state: ClusterState) -> Iterator[Operation]:
@@ -191,14 +175,9 @@ def _missing(step: StepContext, source: Broker, target: Broker) -> tuple[Action,
     groups = [
         PutGroup(target.address, config)
         for name, config in sorted((source.groups or {}).items())
-        if name not in (target.groups or {}) and name not in _SYSTEM_GROUPS
+        if name not in (target.groups or {}) and not is_reserved_group(name)
     ]
     return (*topics, *groups)
-
-
-def is_system_topic(name: str) -> bool:
-    """Tell whether brokers make a topic themselves."""
-    return name in SYSTEM_TOPICS or name.startswith(_SYSTEM_PREFIX)
 
 
 def _topics_of_other_pairs(step: StepContext) -> set[str]:

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from failback.operator.planning.observed import facts
 from failback.operator.planning.state.cluster_state import ClusterState
-from failback.operator.schema.rule_texts import SYSTEM_TOPICS
+from failback.protocol.message import DLQ_PREFIX, RETRY_PREFIX
+from failback.protocol.names import is_system_topic
 
 _WRITE: Final = 2
-_OF_BROKERS: Final = ("rmq_sys_", "%RETRY%", "%DLQ%")
 
 
 def is_broker_made(topic: str) -> bool:
@@ -22,7 +22,7 @@ def is_broker_made(topic: str) -> bool:
 
     The two that are named after a pair and its cluster are not among them.
     """
-    return topic in SYSTEM_TOPICS or topic.startswith(_OF_BROKERS)
+    return is_system_topic(topic) or topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
 
 
 def take_messages_of(state: ClusterState, pair: int) -> bool:
