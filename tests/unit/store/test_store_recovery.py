@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import random
 import shutil
 import struct
@@ -13,7 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from failback.broker.store.log.files import OsFiles
+from failback.broker.store.log.mapped_file import MappedFileQueue, OpenFiles
 from failback.broker.store.message_store import MessageStore
+from failback.broker.store.queues.consume_queue import ConsumeQueue
 from failback.protocol.errors import CorruptStore, StoreError
 from tests.support.store.crashing_files import CrashingFiles
 from tests.support.store.store_kit import (
@@ -487,6 +491,20 @@ def test_entries_behind_a_hole_do_not_come_back(tmp_path: Path) -> None:
     assert queue.read_bytes() == good
     assert_queues_agree_with_log(store)
     store.close()
+
+
+@pytest.mark.parametrize("count", [0, 1, 204, 205, 206, 4096, 4097, 5000])
+def test_a_hole_of_a_queue_file_reads_as_zeros(tmp_path: Path, count: int) -> None:
+    """ZFS makes one of zeros that were written: the rest of an entry without a tag may lie there."""
+    path, size = tmp_path / FIRST, 5000 * ENTRY.size
+    entries = b"".join(ENTRY.pack(100 * number, 100, 0) for number in range(count))
+    path.write_bytes(entries.rstrip(b"\0"))
+    os.truncate(path, size)
+    files = MappedFileQueue(OsFiles(), OpenFiles(OsFiles(), 8), tmp_path, size, durable=False)
+    files.load()
+    queue = ConsumeQueue("T", b"T", 0, files)
+    queue.recover()
+    assert (queue.max_offset, queue.max_physical_offset) == (count, 100 * count)
 
 
 def test_queue_files_before_the_third_last_are_trusted(tmp_path: Path) -> None:

@@ -238,6 +238,14 @@ class MappedFileQueue:
                     yield file, file.start + at, piece
                 position = end
 
+    def data_end(self, file: MappedFile, position: int) -> int:
+        """Return where the bytes that were ever written at ``position`` end; itself in a hole.
+
+        A hole reads as zeros, but a mapping can't show it where the disk is a full tmpfs.
+        """
+        data = self.handle(file).data_after(position)
+        return data[1] if data is not None and data[0] <= position else position
+
     def zero_from(self, offset: int) -> bool:
         """Overwrite everything from ``offset`` to the end of its file with zeros.
 

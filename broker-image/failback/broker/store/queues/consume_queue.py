@@ -263,13 +263,16 @@ class ConsumeQueue:
         self._end_at(end)
 
     def _valid_entries(self, file: MappedFile) -> int:
-        view = self.files.handle(file).view()
-        for at in range(0, len(view), _SCAN_BYTES):
-            piece = bytes(view[at : at + _SCAN_BYTES])
+        view, at = self.files.handle(file).view(), 0
+        while at < len(view):
+            piece = bytes(view[at : min(at + _SCAN_BYTES, self.files.data_end(file, at))])
+            # The rest of an entry may lie in the hole behind: it is zeros.
+            piece += bytes(-len(piece) % ENTRY_BYTES)
             valid = _valid_bytes(piece)
-            if valid < len(piece):
-                return (at + valid) // ENTRY_BYTES
-        return len(view) // ENTRY_BYTES
+            at += valid
+            if not piece or valid < len(piece):
+                break
+        return at // ENTRY_BYTES
 
     def truncate(self, physical_offset: int) -> int:
         """Drop the entries of records at or behind ``physical_offset``; return how many."""

@@ -179,7 +179,10 @@ class LogScan:
         view, start = self.log.files.handle(file).view(), file.start
         at, size, check_crc = 0, len(view), self.check_crc
         while at < size:
-            end, count, last = _good(view, at, start, min(at + _STRETCH_BYTES, size), check_crc)
+            stop = self.log.files.data_end(file, at)
+            if stop <= at:  # a hole: nothing begins there
+                return start + at, Problem.BAD_MAGIC
+            end, count, last = _good(view, at, start, min(at + _STRETCH_BYTES, stop), check_crc)
             found = read_record(view, last, start + last, check_crc=check_crc and not count)
             if not isinstance(found, Record):
                 return start + at, found
