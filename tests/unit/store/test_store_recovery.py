@@ -495,7 +495,7 @@ def test_entries_behind_a_hole_do_not_come_back(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 204, 205, 206, 4096, 4097, 5000])
 def test_a_hole_of_a_queue_file_reads_as_zeros(tmp_path: Path, count: int) -> None:
-    """ZFS makes one of zeros that were written: the rest of an entry without a tag may lie there."""
+    """ZFS makes one of written zeros: the rest of an entry without a tag may lie there."""
     path, size = tmp_path / FIRST, 5000 * ENTRY.size
     entries = b"".join(ENTRY.pack(100 * number, 100, 0) for number in range(count))
     path.write_bytes(entries.rstrip(b"\0"))
