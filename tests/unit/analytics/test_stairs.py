@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from random import Random
@@ -10,13 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from failback.analytics.analysis.arrays.intervals import Ints
 from failback.analytics.analysis.arrays.thinning import extremes
 from failback.analytics.analysis.counting import tables
 from failback.analytics.report.measures import points
 from failback.analytics.report.measures.lookups import Figures
 from failback.analytics.report.measures.numbers import NS
 from failback.analytics.report.measures.point_rows import Point, points_of
-from failback.analytics.run.history import FaultStep, GroupQueue, OffsetSample
+from failback.analytics.run.history import FaultStep, GroupQueue, Held, Series
 from tests.benchmarks.analytics.synthetic import Plan, generate
 from tests.support.analytics.run_analysis import analysed
 
@@ -77,14 +79,26 @@ def test_a_curve_of_an_hour_is_whole(figures: Figures) -> None:
     assert [p.value for p in delivered(figures)] == [10 * at for at in range(3_600)]
 
 
+class Looked:
+    """Looks that somebody had: one curve."""
+
+    def __init__(self, series: Series, looks: Held) -> None:
+        self.found: dict[Series, Held] = {series: looks}
+
+    def held_at(self, instants: Ints) -> Mapping[Series, Held]:
+        return {}
+
+    def curves(
+        self, queues: Collection[GroupQueue], near: Sequence[tuple[int, int]]
+    ) -> Mapping[Series, Held]:
+        return self.found
+
+
 def test_of_a_sampled_offset_only_the_ends_of_flat_stretches_are_shown(figures: Figures) -> None:
     queue = long_run(figures, 10)
-    offsets = [5, 5, 5, 5, 9, 9, 9, 12]
-    made = [
-        OffsetSample(at * NS, off, None, "10.0.0.1:10911", queue.broker, 1, f"sample-{at}")
-        for at, off in enumerate(offsets)
-    ]
-    figures.analysis.history.samples[queue, "code43", 1] = made
+    offsets = np.array([5, 5, 5, 5, 9, 9, 9, 12])
+    looks = (np.arange(offsets.size) * NS, offsets)
+    figures.analysis.history.looks = Looked((queue, "code43", 1), looks)
     found = [p for p in points_of(points.points_table(figures)) if p.kind == "slave_table"]
     assert [(p.t_ns // NS, p.value) for p in found] == [(0, 5), (3, 5), (4, 9), (6, 9), (7, 12)]
 

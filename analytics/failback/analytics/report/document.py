@@ -6,7 +6,6 @@ checks read the figures.
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -287,7 +286,7 @@ def _quality(figures: Figures) -> Row:
     names = _unknown_names(figures)
     return {
         "binc_unknown": unknown + history.binc_unknown,
-        "sampler_max_gap_ms": _sampler_gap(figures),
+        "sampler_max_gap_ms": millis(figures.analysis.history.longest_pause),
         "runs_per_row": ratio(stage.runs, rows),
         "dropped_rows": {
             "et_before_bt": stage.dropped.et_before_bt,
@@ -343,18 +342,3 @@ def _unknown_names(figures: Figures) -> dict[str, int]:
 def _traced(figures: Figures) -> Row:
     """What reading a trace came across; nothing in a run of another source."""
     return figures.analysis.folder.closed.get("trace") or {}
-
-
-def _sampler_gap(figures: Figures) -> int | float | None:
-    """The longest time without a look into a table of a broker that was up."""
-    widest = None
-    for (_, source), polls in figures.analysis.history.polls.items():
-        if source != "code43":
-            continue
-        lives: dict[int | None, list[int]] = {}
-        for t, binc in polls:
-            lives.setdefault(binc, []).append(t)
-        for times in lives.values():
-            for before, after in itertools.pairwise(times):
-                widest = max(widest or 0, after - before)
-    return millis(widest)

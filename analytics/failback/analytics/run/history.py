@@ -1,8 +1,8 @@
 """What the small tables of a run say: broker incarnations, assignments, faults, samples.
 
 A :class:`History` is read once, in the process that makes the report, and serves both engines.
-Everything here has at most a few rows per second of the run. The engines read the large tables:
-deliver, produce, pull, commit, scan. All times in it are ns after run zero.
+Of tables that grow with the run's length it has what ``run.small_tables`` keeps. The engines
+read the large tables: deliver, produce, pull, commit, scan. All times in it are ns after run zero.
 """
 
 from __future__ import annotations
@@ -10,9 +10,12 @@ from __future__ import annotations
 import bisect
 import json
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from failback.analytics.run.align import Clocks
 from failback.analytics.run.epochs import Queue, QueueEvents
@@ -139,9 +142,45 @@ class Reset(NamedTuple):
     row: str
 
 
+class RouteChange(NamedTuple):
+    """One second in which a name server showed another route, or a client took one over."""
+
+    second: int
+    entry: str | None
+    """``+broker-a/0`` where that broker came to the route, ``-broker-a/0`` where it went; ``None``:
+    a client took the route."""
+    proc_no: int
+    """The client's process; -1 for what a name server showed."""
+
+
+Series = tuple[GroupQueue, str, int]
+"""A copy of an offset: queue, source, broker id."""
+Held = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""When a copy was looked at, ascending, and which offset it had."""
+Samples = dict[Series, list[OffsetSample]]
+Polls = dict[tuple[str, str], list[tuple[int, int | None]]]
+
+
 def row_id(table: str, proc_no: int, seq: int) -> str:
     """How reports name a row of the lake."""
     return f"{table}/{proc_no}/{seq}"
+
+
+class Looks(Protocol):
+    """All samples of offsets, for what cannot be said of those that are kept."""
+
+    def held_at(self, instants: NDArray[np.int64]) -> Mapping[Series, Held]:
+        """Of every series the last look at or before each instant, as far as there is one."""
+
+    def curves(
+        self, queues: Collection[GroupQueue], near: Sequence[tuple[int, int]]
+    ) -> Mapping[Series, Held]:
+        """All looks into some queues' offsets; long curves thinned out but for ``near`` spans."""
+
+
+def group_name(folder: RunFolder, grp: str, client_id: str | None) -> str:
+    """The name that figures use: per client where every client gets every message."""
+    return f"{grp}@{client_id}" if grp in folder.broadcasting else grp
 
 
 @dataclass(slots=True)
@@ -153,15 +192,20 @@ class History:
     faults: list[FaultStep]
     incarnations: dict[str, list[Incarnation]]
     assignments: list[Assignment]
-    samples: dict[tuple[GroupQueue, str, int], list[OffsetSample]]
-    """Per (queue, source, broker id), ascending in time."""
-    polls: dict[tuple[str, str], list[tuple[int, int | None]]]
-    """Per (address, source): when it was polled, and which incarnation answered."""
+    samples: Samples
+    """Per (queue, source, broker id), ascending in time: those around assignments and lives of
+    brokers, the highest ones in between, and every fall."""
+    polls: Polls
+    """Per (address, source): when it was polled, and which incarnation answered; around the same
+    instants."""
+    longest_pause: int | None
+    """The longest time in ns without a look into the offset table of a broker that was up."""
     queue_samples: list[Row]
+    """Ends of queues: those around lives of brokers, and the furthest ones in between."""
     sendbacks: list[Row]
-    rebalances: list[Row]
-    routes: list[Row]
+    routes: list[RouteChange]
     resets: dict[GroupQueue, list[Reset]]
+    looks: Looks
     events: dict[Queue, QueueEvents] = field(default_factory=dict)
     binc_unknown: int = 0
     unknown_names: Counter[str] = field(default_factory=Counter)
@@ -186,7 +230,7 @@ class History:
 
     def group_name(self, grp: str, client_id: str | None) -> str:
         """The name that figures use: per client where every client gets every message."""
-        return f"{grp}@{client_id}" if grp in self.folder.broadcasting else grp
+        return group_name(self.folder, grp, client_id)
 
     def incarnation_at(self, addr: str | None, t: int) -> int | None:
         """``bootTimestamp`` of who answered at ``addr``; ``None`` between two lives."""

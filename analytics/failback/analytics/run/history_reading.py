@@ -8,6 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from failback.analytics.lake.lake import Lake
 from failback.analytics.run.align import Clocks, clocks_of
 from failback.analytics.run.epochs import FURTHEST_NS, Queue, QueueEvents, Start, find_events
@@ -19,47 +22,90 @@ from failback.analytics.run.history import (
     GroupQueue,
     History,
     Incarnation,
-    OffsetSample,
     Reset,
     Row,
+    group_name,
     row_id,
 )
 from failback.analytics.run.process_ends import hex_id, process_ends
 from failback.analytics.run.run_folder import RunFolder
+from failback.analytics.run.small_tables.asked import Asked
+from failback.analytics.run.small_tables.copies import OffsetLooks
+from failback.analytics.run.small_tables.lives import LIFE_COLUMNS, Lives, longest_pause
+from failback.analytics.run.small_tables.occurrences import (
+    MEMBER_COLUMNS,
+    RESET_KIND,
+    ROUTE_COLUMNS,
+    MembersSeen,
+    RouteChanges,
+    Seen,
+    may_hold_resets,
+    members_of,
+    routes_of,
+)
+from failback.analytics.run.small_tables.pieces import Read, in_this_process, reduced
+from failback.analytics.run.small_tables.samples import (
+    OFFSET_COLUMNS,
+    QUEUE_COLUMNS,
+    OffsetSamples,
+    QueueSamples,
+    polls_of,
+    samples_of,
+)
 from failback.client.consumelog.schema import ASSIGN_SOURCES, END_REASONS
 
-_ROUTE_COLUMNS: Final = ("host", "proc_no", "mono_ns", "before", "after", "trigger")
+_QUEUE: Final = ("broker", "ptopic", "qid")
+_RESET_COLUMNS: Final = ("host", "proc_no", "seq", "grp", "client_id", *_QUEUE, "off", "kind", "t")
 
 
-def read_history(folder: RunFolder, lake: Lake) -> History:
-    """Read the small tables; truncation events are added by :func:`add_events`."""
+def read_history(folder: RunFolder, lake: Lake, read: Read | None = None) -> History:
+    """Read the small tables; truncation events are added by :func:`add_events`.
+
+    Args:
+        folder: The run's documents.
+        lake: Its tables.
+        read: Who reads those that grow with the run's length; this process by default.
+    """
+    read = read or in_this_process(lake)
     clocks = clocks_of(lake.records("clock"), folder.zero_mono_ns)
     faults = sorted(
         (_fault_step(row, clocks) for row in lake.records("fault")), key=lambda step: step.t
     )
-    offset_rows = _aligned(lake.records("broker_offset_sample"), clocks, "t")
-    queue_rows = _aligned(lake.records("broker_queue_sample"), clocks, "t")
+    lives = pa.concat_tables(
+        [
+            reduced(read, "broker_offset_sample", (*LIFE_COLUMNS, "source"), Lives(clocks)),
+            reduced(read, "broker_queue_sample", LIFE_COLUMNS, Lives(clocks)),
+        ]
+    )
+    incarnations = _incarnations(faults, lives.to_pylist())
+    assigned = _assigned(folder, lake, clocks)
+    asked = Asked.of(assigned, incarnations, faults)
+    offsets = reduced(read, "broker_offset_sample", OFFSET_COLUMNS, OffsetSamples(clocks, asked))
+    queues = reduced(read, "broker_queue_sample", QUEUE_COLUMNS, QueueSamples(clocks, asked))
+    samples = samples_of(offsets)
+    routes = reduced(read, "route", ROUTE_COLUMNS, RouteChanges(clocks))
     history = History(
         folder=folder,
         clocks=clocks,
         faults=faults,
-        incarnations=_incarnations(faults, [*offset_rows, *queue_rows]),
+        incarnations=incarnations,
         assignments=[],
-        samples={},
-        polls=_polls(offset_rows),
-        queue_samples=queue_rows,
+        samples=samples,
+        polls=polls_of(offsets),
+        longest_pause=longest_pause(lives, "code43"),
+        queue_samples=queues.to_pylist(),
         sendbacks=_aligned(lake.records("sendback"), clocks, "t0", "t1"),
-        rebalances=_aligned(lake.records("rebalance"), clocks, "t"),
-        routes=_aligned(lake.read("route", _ROUTE_COLUMNS).to_pylist(), clocks, "mono_ns"),
+        routes=routes_of(routes),
         resets={},
+        looks=OffsetLooks(read, clocks, samples),
     )
-    history.samples = _samples(offset_rows)
     history.sendbacks = [
         {**row, "grp": history.group_name(row["grp"], row["client_id"])}
         for row in history.sendbacks
     ]
     history.resets = _resets(history, lake)
-    history.assignments = _assignments(history, lake)
+    members = reduced(read, "rebalance", MEMBER_COLUMNS, MembersSeen(clocks, asked))
+    history.assignments = _assignments(history, lake, assigned, members_of(members))
     return history
 
 
@@ -123,18 +169,19 @@ def _fault_step(row: Mapping[str, Any], clocks: Clocks) -> FaultStep:
 
 
 def _incarnations(
-    faults: Sequence[FaultStep], samples: Iterable[Mapping[str, Any]]
+    faults: Sequence[FaultStep], looks: Iterable[Mapping[str, Any]]
 ) -> dict[str, list[Incarnation]]:
-    """Lives per address: begun at ACCEPT or the first sample, ended where a witness saw it gone."""
+    """Lives per address: begun at ACCEPT or the first look, ended where a witness saw it gone."""
     seen: dict[tuple[str, int], tuple[int, int, str, int]] = {}
 
     def note(addr: str, boot_ms: int, t: int, broker: str, bid: int) -> None:
         first, last, *_ = seen.get((addr, boot_ms), (t, t))
         seen[addr, boot_ms] = (min(first, t), max(last, t), broker, bid)
 
-    for row in samples:
+    for row in looks:
         if row["binc"] is not None:
-            note(row["addr"], row["binc"], row["t"], row["broker"], row["bid"])
+            for t in (row["first"], row["last"]):
+                note(row["addr"], row["binc"], t, row["broker"], row["bid"])
     for step in faults:
         if step.addr and step.boot_ms is not None and step.kind == "ACCEPT":
             note(step.addr, step.boot_ms, step.t, step.broker or "", step.bid or 0)
@@ -168,38 +215,11 @@ def _with_ends(
     return ended
 
 
-def _polls(
-    rows: Iterable[Mapping[str, Any]],
-) -> dict[tuple[str, str], list[tuple[int, int | None]]]:
-    found: dict[tuple[str, str], set[tuple[int, int | None]]] = defaultdict(set)
-    for row in rows:
-        found[row["addr"], row["source"]].add((row["t"], row["binc"]))
-    return {key: sorted(polls, key=lambda poll: poll[0]) for key, polls in found.items()}
-
-
-def _samples(
-    rows: Iterable[Mapping[str, Any]],
-) -> dict[tuple[GroupQueue, str, int], list[OffsetSample]]:
-    found: dict[tuple[GroupQueue, str, int], list[OffsetSample]] = defaultdict(list)
-    for row in rows:
-        if row["qid"] >= 0:  # -1 only says how many entries the table had
-            key = GroupQueue(row["grp"], row["broker"], row["ptopic"], row["qid"])
-            sample = OffsetSample(
-                row["t"], row["off"], row["binc"], row["addr"], row["broker"], row["bid"],
-                row_id("broker_offset_sample", row["proc_no"], row["seq"]),
-            )  # fmt: skip
-            found[key, row["source"], row["bid"]].append(sample)
-    return {key: sorted(samples) for key, samples in sorted(found.items())}
-
-
 def _resets(history: History, lake: Lake) -> dict[GroupQueue, list[Reset]]:
     found: dict[GroupQueue, list[Reset]] = defaultdict(list)
-    columns = ("host", "proc_no", "seq", "grp", "client_id", "broker", "ptopic", "qid", "off",
-               "kind", "t")  # fmt: skip
-    for chunk in lake.chunks("commit", columns):
-        kinds = chunk.column("kind").to_pylist()
-        for at in [index for index, kind in enumerate(kinds) if kind == "ADMIN_RESET"]:
-            row = chunk.slice(at, 1).to_pylist()[0]
+    for chunk in lake.chunks("commit", _RESET_COLUMNS, wanted=may_hold_resets):
+        is_reset = pc.equal(chunk.column("kind").cast(pa.utf8()), RESET_KIND)
+        for row in chunk.filter(is_reset).to_pylist():
             grp = history.group_name(row["grp"], row["client_id"])
             key = GroupQueue(grp, row["broker"], row["ptopic"], row["qid"])
             t = row["t"] + history.clocks.shift_of(row["host"])
@@ -208,15 +228,31 @@ def _resets(history: History, lake: Lake) -> dict[GroupQueue, list[Reset]]:
     return {key: sorted(resets) for key, resets in found.items()}
 
 
-def _assignments(history: History, lake: Lake) -> list[Assignment]:
+def _assigned(folder: RunFolder, lake: Lake, clocks: Clocks) -> list[tuple[GroupQueue, Row]]:
+    """Rows of ``assign``, aligned, each with its queue."""
+    return [
+        (
+            GroupQueue(
+                group_name(folder, row["grp"], row["client_id"]),
+                *(row[name] for name in _QUEUE),
+            ),
+            row,
+        )
+        for row in _aligned(lake.records("assign"), clocks, "t", "end_t")
+    ]
+
+
+def _assignments(
+    history: History, lake: Lake, assigned: Sequence[tuple[GroupQueue, Row]], seen: Seen
+) -> list[Assignment]:
     ends = {
         (row["proc_no"], row["pqe"]): row
         for row in _aligned(lake.records("assign_end"), history.clocks, "end_t")
     }
-    rows = _aligned(lake.records("assign"), history.clocks, "t", "end_t")
-    exits = process_ends(history.folder.exits(), history.faults, _process_numbers(history, rows))
+    numbers = _process_numbers(history, (row for _, row in assigned))
+    exits = process_ends(history.folder.exits(), history.faults, numbers)
     found: dict[tuple[GroupQueue, int, int], Assignment] = {}
-    for row in rows:
+    for key, row in assigned:
         if abs(row["t"]) > FURTHEST_NS:  # a clock was wrong: when it was taken is unknown
             history.unknown_names["assign.t"] += 1
             continue
@@ -229,10 +265,10 @@ def _assignments(history: History, lake: Lake) -> list[Assignment]:
             if row[name] is not None and row[name] not in known:
                 row[name] = UNKNOWN
                 history.unknown_names[f"assign.{name}"] += 1
-        assignment = _assignment(history, row)
+        assignment = _assignment(history, key, row)
         found.setdefault(assignment.holder, assignment)
     ordered = sorted(found.values(), key=lambda a: (a.key, a.t, a.inc, a.pqe))
-    return _marked(history, ordered, exits)
+    return _marked(ordered, exits, seen)
 
 
 def _process_numbers(history: History, rows: Iterable[Row]) -> dict[str, list[int]]:
@@ -246,10 +282,7 @@ def _process_numbers(history: History, rows: Iterable[Row]) -> dict[str, list[in
     return {proc: sorted(numbers) for proc, numbers in found.items()}
 
 
-def _assignment(history: History, row: Mapping[str, Any]) -> Assignment:
-    key = GroupQueue(
-        history.group_name(row["grp"], row["client_id"]), row["broker"], row["ptopic"], row["qid"]
-    )
+def _assignment(history: History, key: GroupQueue, row: Mapping[str, Any]) -> Assignment:
     binc = row["src_binc"]
     if binc is None and row["src_addr"] is not None:
         binc = history.incarnation_at(row["src_addr"], row["t"])
@@ -294,19 +327,13 @@ def _had_no_entry(history: History, row: Mapping[str, Any], binc: int | None) ->
 
 
 def _marked(
-    history: History, assignments: list[Assignment], exits: Mapping[int, int]
+    assignments: list[Assignment], exits: Mapping[int, int], seen: Seen
 ) -> list[Assignment]:
     """Mark what was taken on a partial view: fewer members seen than were alive."""
-    seen: dict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
-    for row in history.rebalances:
-        if row["members"]:
-            seen[row["grp"], row["inc"]].append((row["t"], len(row["members"])))
-    for runs in seen.values():
-        runs.sort()
     lives = _member_lives(assignments, exits)
     marked = []
     for taken in assignments:
-        runs = seen.get((taken.key.grp, taken.inc), [])
+        runs = seen.get((taken.key.grp, taken.inc), ())
         at = bisect.bisect_right(runs, (taken.t, 1 << 30)) - 1
         alive = {
             client

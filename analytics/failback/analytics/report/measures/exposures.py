@@ -7,7 +7,7 @@ kill at that instant would have redelivered. Per queue that is the rate times th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -16,7 +16,7 @@ from failback.analytics.analysis.arrays.intervals import Ints
 from failback.analytics.analysis.counting import families
 from failback.analytics.report.measures.lookups import Figures, group_names
 from failback.analytics.report.measures.numbers import NS, Row
-from failback.analytics.run.history import GroupQueue, OffsetSample
+from failback.analytics.run.history import GroupQueue, Held, Series
 from failback.protocol.message import RETRY_PREFIX
 
 MAX_INSTANTS: Final = 2_000
@@ -65,17 +65,17 @@ def instants_of(figures: Figures) -> Ints:
 
 def exposure_curves(figures: Figures, instants: Ints) -> dict[tuple[str, str], Ints]:
     """Per (group, broker) the exposure at each instant; only where a copy was sampled."""
-    samples = figures.analysis.history.samples
     found: dict[tuple[str, str], Ints] = {}
     if not instants.size:
         return found
+    looks = figures.analysis.history.looks.held_at(instants)
     for key, ends in figures.curves(families.DELIVERED_END).items():
         if key.ptopic.startswith(RETRY_PREFIX):
             continue
         delivered = ends.highest(instants // NS - 1)  # by the end of the second before
         gap: Ints | None = None
         for source, bid in COPIES:
-            mine = _copies(samples, key, source, bid)
+            mine = _copies(looks, key, source, bid)
             if mine is None:
                 continue
             held, known = _at(mine, instants)
@@ -87,24 +87,18 @@ def exposure_curves(figures: Figures, instants: Ints) -> dict[tuple[str, str], I
     return found
 
 
-def _copies(
-    samples: Mapping[tuple[GroupQueue, str, int], Sequence[OffsetSample]],
-    key: GroupQueue,
-    source: str,
-    bid: int,
-) -> Sequence[OffsetSample] | None:
+def _copies(looks: Mapping[Series, Held], key: GroupQueue, source: str, bid: int) -> Held | None:
     if bid == 0:
-        return samples.get((key, source, 0))
-    slaves = [number for (queue, of, number) in samples if queue == key and of == source and number]
-    return samples[key, source, min(slaves)] if slaves else None
+        return looks.get((key, source, 0))
+    slaves = [number for (queue, of, number) in looks if queue == key and of == source and number]
+    return looks[key, source, min(slaves)] if slaves else None
 
 
-def _at(samples: Sequence[OffsetSample], instants: Ints) -> tuple[Ints, Any]:
+def _at(looks: Held, instants: Ints) -> tuple[Ints, Any]:
     """What a copy held at each instant, and whether anybody had looked by then."""
-    times = np.array([sample.t for sample in samples], np.int64)
-    values = np.array([sample.off for sample in samples], np.int64)
+    times, values = looks
     at = np.searchsorted(times, instants, "right") - 1
-    return values[np.maximum(at, 0)], at >= 0
+    return np.append(values, 0)[at], at >= 0
 
 
 def _alive(figures: Figures, instants: Ints, broker: str) -> Any:

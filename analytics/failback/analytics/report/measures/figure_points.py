@@ -21,8 +21,6 @@ from failback.analytics.run.history import GroupQueue
 
 MAX_QUEUES: Final = 200
 MAX_EVENTS: Final = 200
-WITNESS: Final = "WITNESS:"
-"""How triggers of route rows begin that a watcher of name servers wrote."""
 
 
 def figure_points(figures: Figures) -> pa.Table:
@@ -64,29 +62,18 @@ def _routes(figures: Figures) -> Iterator[Point]:
     """When name servers showed another route, and when clients took one over."""
     shown: dict[int, set[str]] = defaultdict(set)
     taken: dict[int, set[int]] = defaultdict(set)
-    for row in figures.analysis.history.routes:
-        second = row["mono_ns"] // NS
-        if row["before"] is None:
-            continue  # the first one that was seen is no change
-        if row["trigger"].startswith(WITNESS):
-            shown[second].update(_differences(row["before"], row["after"]))
+    for change in figures.analysis.history.routes:
+        if change.entry is not None:
+            shown[change.second].add(change.entry)
         else:
-            taken[second].add(row["proc_no"])
-    found = {second: f"route: {', '.join(sorted(what))}" for second, what in shown.items() if what}
+            taken[change.second].add(change.proc_no)
+    found = {second: f"route: {', '.join(sorted(what))}" for second, what in shown.items()}
     for second, clients in taken.items():
         number = "1 client" if len(clients) == 1 else f"{len(clients)} clients"
         text = f"{number} took the new route"
         found[second] = f"{found[second]}; {text}" if second in found else text
     for second, text in sorted(found.items())[:MAX_EVENTS]:
         yield Point("event", None, None, None, None, second * NS, 0.0, text)
-
-
-def _differences(before: str, after: str | None) -> Iterator[str]:
-    """Which brokers came to a route and which went, as ``+broker-a/0`` and ``-broker-a/0``."""
-    old, new = (set((text or "").split(",")) - {""} for text in (before, after))
-    for sign, entries in (("-", old - new), ("+", new - old)):
-        for entry in entries:
-            yield f"{sign}{entry.partition('=')[0]}"
 
 
 def _short(client: str) -> str:

@@ -142,11 +142,10 @@ def _staircases(figures: Figures) -> Iterator[pa.Table]:
         for key, curve in figures.curves(family).items():
             if key in shown:
                 yield _stairs(kind, key, (curve.at + 1) * NS, curve.value, near)
-    for (key, source, bid), samples in figures.analysis.history.samples.items():
+    looks = figures.analysis.history.looks.curves(shown, near)
+    for (key, source, bid), (t, off) in looks.items():
         name = _SAMPLE_KINDS.get((source, bid == 0))
-        if key in shown and name:
-            t = np.array([sample.t for sample in samples], np.int64)
-            off = np.array([sample.off for sample in samples], np.int64)
+        if name and t.size:
             # Flat stretches need their two ends only.
             changed = np.diff(off) != 0
             ends = np.append(True, changed) | np.append(changed, True)

@@ -1,0 +1,95 @@
+"""From when to when each process of a broker was looked at, and the longest pause in between."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from failback.analytics.run.align import Clocks
+from failback.analytics.run.small_tables.columns import Columns, changes
+
+LIFE_COLUMNS: Final = ("host", "addr", "broker", "bid", "binc", "t")
+LIVES: Final = pa.schema(
+    [
+        ("addr", pa.utf8()),
+        ("source", pa.utf8()),
+        ("binc", pa.int64()),
+        ("broker", pa.utf8()),
+        ("bid", pa.int64()),
+        ("first", pa.int64()),
+        ("last", pa.int64()),
+        ("pause", pa.int64()),
+    ]
+)
+_LIFE: Final = ("addr", "source", "binc")
+
+
+@dataclass(frozen=True, slots=True)
+class Lives:
+    """Keeps a row per address, source and incarnation: when it was seen first and last.
+
+    ``broker`` and ``bid`` are those of the last look, ``pause`` is the longest time between looks
+    that follow each other, 0 where there was one. The source of queue samples is empty.
+    """
+
+    clocks: Clocks
+
+    @property
+    def schema(self) -> pa.Schema:
+        return LIVES
+
+    def __call__(self, chunk: pa.Table) -> pa.Table:
+        if "source" not in chunk.schema.names:
+            chunk = chunk.append_column("source", pa.repeat("", chunk.num_rows).dictionary_encode())
+        c = Columns(chunk)
+        if not c.count:
+            return LIVES.empty_table()
+        t = c.ints("t") + c.shifts(self.clocks)
+        of, _ = c.key(*_LIFE)
+        looks = changes(of, t)  # the rows of one look into a table lie together
+        order = looks[np.lexsort((t[looks], of[looks]))]
+        first = changes(of[order])
+        last = np.append(first[1:], order.size) - 1
+        pauses = np.diff(t[order], prepend=0)
+        pauses[first] = 0
+        when = {"first": t[order[first]], "last": t[order[last]]}
+        found = c.rows(order[last], _of(LIVES, *_LIFE, "broker", "bid"))
+        for name, values in (*when.items(), ("pause", np.maximum.reduceat(pauses, first))):
+            found = found.append_column(name, pa.array(values))
+        return found
+
+    def again(self, kept: pa.Table) -> pa.Table:
+        by_life: dict[tuple[Any, ...], list[dict[str, Any]]] = defaultdict(list)
+        for row in kept.to_pylist():
+            by_life[tuple(row[name] for name in _LIFE)].append(row)
+        return pa.Table.from_pylist([_joined(rows) for rows in by_life.values()], LIVES)
+
+
+def _joined(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    rows = sorted(rows, key=lambda row: (row["first"], row["last"]))
+    whole = dict(rows[0])
+    for row in rows[1:]:
+        whole["pause"] = max(whole["pause"], row["pause"], row["first"] - whole["last"])
+        if row["last"] >= whole["last"]:
+            whole |= {name: row[name] for name in ("last", "broker", "bid")}
+    return whole
+
+
+def _of(schema: pa.Schema, *names: str) -> pa.Schema:
+    return pa.schema([schema.field(name) for name in names])
+
+
+def longest_pause(lives: pa.Table, source: str) -> int | None:
+    """The longest time in ns without a look into a table of one process."""
+
+    def pauses() -> Iterator[int]:
+        for row in lives.to_pylist():
+            if row["source"] == source and row["pause"]:
+                yield row["pause"]
+
+    return max(pauses(), default=None)
