@@ -147,6 +147,7 @@ KNOWN_OFFSETS: Final = Family(
     "offset + 1 that existed before the master began",
 )  # fmt: skip
 DROPPED: Final = Family("bad", SUM, "deliver", (REASON,), "rows that cannot be true")
+RESENT: Final = Family("resent", SUM, "deliver", (), "duplicates whose send attempts were not read")
 UNREADABLE: Final = Family("unreadable", MAX, "any", (FILE,), "1 (Spark only)")
 LATE_ENDS: Final = Family("end_begun", MAX, "deliver", (DID,), "1: its begin exists")
 

@@ -18,13 +18,18 @@ from failback.analytics.analysis.arrays.intervals import Ints
 
 BLOCKS: Final = pa.schema([("part", pa.int64()), ("kind", pa.int64()), ("block", pa.binary())])
 """``kind`` tells blocks of several schemas in one part apart."""
+_NEAR_BITS: Final = 10
 _MIXER: Final = np.uint64(0x9E3779B97F4A7C15)
 _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", compression_level=1))
 
 
 def parts_of(lane: Ints, lseq: Ints, parts: int) -> Ints:
-    """The part, from 0, of each message: evenly, and the same in every process."""
-    return scattered(lane, lseq, parts)
+    """The part, from 0, of each message: evenly, and the same in every process.
+
+    Neighbours of a lane stay together, so that what they have in common stays a few runs. Without
+    a LAB_ID (``lane`` below 0) ``lseq`` is a hash.
+    """
+    return scattered(lane, np.where(lane < 0, lseq, lseq >> _NEAR_BITS), parts)
 
 
 def scattered(a: Ints, b: Ints, parts: int) -> Ints:

@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from failback.analytics.analysis.arrays.columns import Columns
 from failback.analytics.analysis.arrays.intervals import IntervalSet
 from failback.analytics.analysis.causes.business_keys import joined_links, links_of, produced_by_key
 from failback.analytics.analysis.causes.classify import CauseInputs, classify, joined
@@ -45,9 +44,17 @@ from failback.analytics.analysis.counting.partials.sends import (
 )
 from failback.analytics.analysis.counting.partials.sums import SCHEMA, Key, Partials
 from failback.analytics.analysis.engines import blocks, order, passes
-from failback.analytics.analysis.engines.base import PART_ROWS, Forbidden, Pass, Runner
+from failback.analytics.analysis.engines.base import PART_ROWS, Forbidden, Joined, Pass, Runner
 from failback.analytics.analysis.engines.candidates import Candidates, Repeated, Sent
 from failback.analytics.analysis.engines.joins import interval_sets, produced_of
+from failback.analytics.analysis.engines.repeats import (
+    AttemptsByMessage,
+    CandidatesByMessage,
+    PartReduction,
+    Reduce,
+    RowsTo,
+    may_be_resent,
+)
 from failback.analytics.analysis.results import Counts
 from failback.analytics.lake.lake import Lake
 from failback.analytics.run.definitions import BUSINESS_KEY
@@ -149,6 +156,43 @@ class Engine:
         rows = Pass("deliver", self._deliver_columns(context, full=False), linking)
         return joined_links([self._runner.mapped([rows], tables.LINKS).whole()])
 
+    def repeats(
+        self,
+        context: Context,
+        messages: pa.Table,
+        copies: pa.Table,
+        inputs: CauseInputs,
+        reduce: Reduce,
+        rows: RowsTo | None = None,
+    ) -> Joined:
+        """Classify what occurs more than once, and add up what ``reduce`` makes of it.
+
+        That is done in parts of about ``PART_ROWS`` deliveries, each with all of its messages.
+
+        Args:
+            context: As in :meth:`count`.
+            messages: Depths of (grp, lane) that occur more than once.
+            copies: Depths of (grp, queue, epoch) that occur more than once.
+            inputs: The small tables.
+            reduce: Completes the causes of a part and makes partial rows of it.
+            rows: Where the deliveries of the parts go, one by one; nowhere by default.
+        """
+        repeated = Repeated.of(messages, copies)
+        if not repeated:
+            return Joined({}, {}, 0)
+        parts = self._parts(max(map(deliveries_of, (messages, copies))))
+        candidates = self._candidates(context, repeated, parts)
+        key = context.definitions.key
+        sent = AttemptsByMessage.of(repeated, inputs.links, key, parts)
+        attempts = Pass("produce", passes.ATTEMPT_COLUMNS, sent, sent.sent.may_be_in)
+        for asked in (True,) if may_be_resent(messages, copies) else (False, True):
+            chosen = [candidates, attempts] if asked else [candidates]
+            work = PartReduction(inputs, context.clocks, key, reduce, rows, has_attempts=asked)
+            found = self._runner.mapped(chosen, blocks.BLOCKS).by_part(work, SCHEMA).joined()
+            if not families.RESENT.rows(found.values):
+                break
+        return found
+
     def classify(
         self, context: Context, messages: pa.Table, copies: pa.Table, inputs: CauseInputs
     ) -> pa.Table:
@@ -166,19 +210,18 @@ class Engine:
         repeated = Repeated.of(messages, copies)
         if not repeated:
             return tables.CLASSIFIED.empty_table()
-        rows = max(map(deliveries_of, (messages, copies)))
-        candidates = self._by_message(context, repeated, rows)
+        parts = self._parts(max(map(deliveries_of, (messages, copies))))
+        candidates = self._candidates(context, repeated, parts)
         classifying = partial(_classified, inputs=inputs, context=context)
         found = self._runner.mapped([candidates], blocks.BLOCKS).by_part(classifying, blocks.BLOCKS)
         produced = partial(self._produced, context.definitions.key, inputs.links)
         return joined(blocks.unpacked(found.whole()), produced)
 
-    def _by_message(self, context: Context, repeated: Repeated, rows: int) -> Pass:
+    def _candidates(self, context: Context, repeated: Repeated, parts: int) -> Pass:
         """The pass that brings candidates to parts that hold all deliveries of a message."""
         found = Candidates(repeated, context, self._late_ends)
-        splitting = partial(_in_blocks, candidates=found, parts=self._parts(rows))
         columns = self._deliver_columns(context, full=True)
-        return Pass("deliver", columns, splitting, found.may_be_in)
+        return Pass("deliver", columns, CandidatesByMessage(found, parts), found.may_be_in)
 
     def _deliver_columns(self, context: Context, *, full: bool) -> list[str]:
         foreign = self._lake.has_foreign
@@ -248,13 +291,6 @@ def _linked(
     chunk: pa.Table, context: Context, ends: Ends, repeated: Mapping[Any, IntervalSet]
 ) -> pa.Table:
     return links_of(normalise(chunk, context, ends, Dropped()), repeated)
-
-
-def _in_blocks(chunk: pa.Table, candidates: Candidates, parts: int) -> pa.Table:
-    """Candidates in blocks that hold all deliveries of a message, and so of a copy."""
-    found = candidates.of(chunk)
-    c = Columns(found)
-    return blocks.split(found, blocks.parts_of(c.ints("lane"), c.ints("lseq"), parts))
 
 
 def _classified(part: pa.Table, inputs: CauseInputs, context: Context) -> pa.Table:

@@ -21,6 +21,10 @@ _JOINED_BY: Final = {families.SUM: np.add, families.MAX: np.maximum, families.MI
 
 def join_values(parts: Sequence[pa.Table]) -> dict[str, pa.Table]:
     """Join value rows of equal key by their operation; one table per family, sorted."""
+    return {family: table for (_, family), table in _joined_values(parts).items()}
+
+
+def _joined_values(parts: Sequence[pa.Table]) -> dict[tuple[int, str], pa.Table]:
     batches: dict[tuple[int, str], list[pa.RecordBatch]] = defaultdict(list)
     for part in parts:
         for batch in part.to_batches():
@@ -29,7 +33,7 @@ def join_values(parts: Sequence[pa.Table]) -> dict[str, pa.Table]:
                     batches[op, family].append(rows)
     found = {}
     for op, family in sorted(batches):
-        found[family] = _joined(pa.Table.from_batches(batches.pop((op, family))), op)
+        found[op, family] = _joined(pa.Table.from_batches(batches.pop((op, family))), op)
     return found
 
 
@@ -84,6 +88,25 @@ def swept_runs(runs: pa.Table) -> pa.Table:
     keys = runs.select(list(tables.KEY)).take(pa.array(example[swept.number]))
     columns = [*keys.columns, swept.lo, swept.hi, swept.depth, swept.figure_depth]
     return pa.table(columns, names=tables.DEPTHS.names).cast(tables.DEPTHS)
+
+
+def compacted(parts: Sequence[pa.Table]) -> pa.Table:
+    """Partial rows that join as ``parts`` do, and are fewer (``sums.SCHEMA``)."""
+    found = [_partial(table, op, ("value",)) for (op, _), table in _joined_values(parts).items()]
+    depths, _ = join_depths(parts)
+    columns = ("lo", "hi", "depth", "figure")
+    found += [_partial(table, families.INTERVAL, columns) for table in depths.values()]
+    return pa.concat_tables([SCHEMA.empty_table(), *found])
+
+
+def _partial(table: pa.Table, op: int, values: Sequence[str]) -> pa.Table:
+    """Joined rows of one operation as partial ones; what they lack is 0."""
+    count = table.num_rows
+    nothing = np.zeros(count, np.int64)
+    columns = [table.column(name) for name in values]
+    filled = [*columns, *[nothing] * (4 - len(columns))]
+    keys = [table.column(name) for name in tables.KEY]
+    return pa.table([np.full(count, op, np.int8), *keys, *filled], schema=SCHEMA)
 
 
 def by_family(whole: pa.Table, schema: pa.Schema) -> dict[str, pa.Table]:

@@ -14,14 +14,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from failback.analytics.analysis.arrays.memory import give_back
+from failback.analytics.analysis.counting.families import INTERVAL
 from failback.analytics.analysis.engines.base import Joined, Pass
 from failback.analytics.analysis.engines.blocks import BLOCKS
 from failback.analytics.analysis.engines.engine import Engine
-from failback.analytics.analysis.engines.joins import join_depths, join_values
+from failback.analytics.analysis.engines.joins import compacted, join_depths, join_values
 from failback.analytics.lake.lake import Lake
 
 SPILL_BYTES: Final = 64 << 20
 """Blocks in memory before all of them go to disk: those of a million candidates, or of several."""
+
+MOST_PARTIALS: Final = 1 << 20
+"""Partial rows in memory before those of equal keys become one, 120 bytes each."""
 
 
 def local_engine(lake: Lake) -> Engine:
@@ -66,8 +70,17 @@ class LocalRows:
         return join_values(list(self._pieces))
 
     def joined(self) -> Joined:
-        found = list(self._pieces)
-        depths, runs = join_depths(found)
+        found: list[pa.Table] = []
+        runs = added = known = 0
+        for piece in self._pieces:
+            runs += int(pc.sum(pc.equal(piece.column("op"), INTERVAL)).as_py() or 0)
+            found.append(piece)
+            added += piece.num_rows
+            if added > max(MOST_PARTIALS, known):
+                found = [compacted(found)]
+                added, known = 0, found[0].num_rows
+                give_back()
+        depths, _ = join_depths(found)
         values = join_values(found)
         del found
         give_back()

@@ -1,0 +1,160 @@
+"""What is done with one part of the deliveries that occur more than once. Pure, for workers.
+
+A part has all deliveries of its messages, and their send attempts where those can matter. Parts are
+about equal, but a message is never cut: one that was delivered a million times makes its part
+longer by a million rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, Protocol, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from failback.analytics.analysis.arrays.columns import Columns
+from failback.analytics.analysis.causes.business_keys import links_to, produced_by_key, sent_of
+from failback.analytics.analysis.causes.classify import CauseInputs, classify, joined
+from failback.analytics.analysis.counting import families, tables
+from failback.analytics.analysis.counting.partials.sums import SCHEMA, Key, Partials
+from failback.analytics.analysis.engines import blocks, passes
+from failback.analytics.analysis.engines.candidates import Candidates, Repeated, Sent
+from failback.analytics.analysis.engines.joins import produced_of
+from failback.analytics.run.align import Clocks
+from failback.analytics.run.definitions import BUSINESS_KEY
+
+CANDIDATES: Final = 0
+ATTEMPTS: Final = 1
+"""Kinds of blocks in a part."""
+
+
+class Reduce(Protocol):
+    """Makes partial rows of a part. Picklable."""
+
+    def attributed(self, classified: pa.Table) -> pa.Table:
+        """The rows of a part (``tables.CLASSIFIED``) as a person may want to see them."""
+
+    def counted(self, attributed: pa.Table) -> pa.Table:
+        """Partial rows of them (``sums.SCHEMA``)."""
+
+
+class RowsTo(Protocol):
+    """Where the rows of parts go, one by one. Picklable."""
+
+    def write(self, part: pa.Table) -> None:
+        """Write what ``Reduce.attributed`` made of a part; again, if a task is repeated."""
+
+
+@dataclass(frozen=True, slots=True)
+class CandidatesByMessage:
+    """Brings candidates to the part of their message."""
+
+    candidates: Candidates
+    parts: int
+
+    def __call__(self, chunk: pa.Table) -> pa.Table:
+        found = self.candidates.of(chunk)
+        c = Columns(found)
+        part = blocks.parts_of(c.ints("lane"), c.ints("lseq"), self.parts)
+        return blocks.split(found, part, CANDIDATES)
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptsByMessage:
+    """Brings send attempts to the part of the message that they made."""
+
+    sent: Sent
+    parts: int
+    of_key: pa.Table | None = None
+    """By business key, to which parts what was sent belongs."""
+
+    @classmethod
+    def of(cls, repeated: Repeated, links: pa.Table, key: str, parts: int) -> Self:
+        """Attempts of the messages that occur more than once."""
+        if key != BUSINESS_KEY:
+            return cls(Sent(passes.lanes_of(repeated.messages), key), parts)
+        c = Columns(links)
+        part = blocks.parts_of(c.ints("lane"), c.ints("lseq"), parts)
+        places = links.select(["sent_lane", "sent_lseq"]).append_column("part", pa.array(part))
+        places = places.group_by(places.column_names, use_threads=False).aggregate([])
+        return cls(Sent(sent_of(links), key), parts, places)
+
+    def __call__(self, chunk: pa.Table) -> pa.Table:
+        found = self.sent.among(chunk)
+        if self.of_key is not None:
+            found = found.join(
+                self.of_key,
+                ["lane", "lseq"],
+                ["sent_lane", "sent_lseq"],
+                "inner",
+                use_threads=False,
+            )
+            part = np.asarray(found.column("part").to_numpy(), np.int64)
+            return blocks.split(found.select(passes.ATTEMPTS.names), part, ATTEMPTS)
+        c = Columns(found)
+        part = blocks.parts_of(c.ints("lane"), c.ints("lseq"), self.parts)
+        return blocks.split(found, part, ATTEMPTS)
+
+
+@dataclass(frozen=True, slots=True)
+class PartReduction:
+    """Classifies a part and makes partial rows of it; nothing else leaves it."""
+
+    inputs: CauseInputs
+    clocks: Clocks
+    key: str
+    reduce: Reduce
+    rows: RowsTo | None
+    has_attempts: bool
+    """Whether send attempts are in the parts."""
+
+    def __call__(self, part: pa.Table) -> pa.Table:
+        """Partial rows (``sums.SCHEMA``) of one part (``blocks.BLOCKS``)."""
+        candidates = blocks.unpacked(part, CANDIDATES)
+        if not candidates:
+            return SCHEMA.empty_table()
+        attempts = blocks.unpacked(part, ATTEMPTS)
+        del part
+        classified = classify(candidates, self.inputs, self.clocks)
+        resent = pc.sum(classified.column("resent").cast(pa.int64())).as_py()
+        parts = [classified]
+        del classified
+        attributed = self.reduce.attributed(joined(parts, partial(self._produced, attempts)))
+        if self.rows is not None:
+            self.rows.write(attributed)
+        found = self.reduce.counted(attributed)
+        return (
+            found if self.has_attempts or not resent else pa.concat_tables([found, _open(resent)])
+        )
+
+    def _produced(self, attempts: list[pa.Table], asked: pa.Table) -> pa.Table:
+        """Send attempts of some messages of the part, summed up."""
+        if not attempts:
+            return tables.PRODUCED.empty_table()
+        produced = produced_of(pa.concat_tables(attempts))
+        if self.key != BUSINESS_KEY:
+            return produced
+        return produced_by_key(produced, links_to(asked, self.inputs.links))
+
+
+def _open(resent: int) -> pa.Table:
+    out = Partials()
+    out.values(families.RESENT, Key(), np.array([resent], np.int64))
+    return out.table()
+
+
+def may_be_resent(messages: pa.Table, copies: pa.Table) -> bool:
+    """Whether the counts say that some message has several copies.
+
+    A message that is one copy is delivered again as often as that one. Where a log was cut, copies
+    may be counted together, so that a few are not seen.
+    """
+    return _again(messages) > _again(copies)
+
+
+def _again(depths: pa.Table) -> int:
+    length = pc.subtract(depths.column("hi"), depths.column("lo"))
+    return int(pc.sum(pc.multiply(length, pc.subtract(depths.column("depth"), 1))).as_py() or 0)
