@@ -11,7 +11,7 @@ from failback.cli.administer import admin, doctor
 from failback.cli.container import tools
 from failback.cli.experiment import demo, experiments, faults, old_run, runs
 from failback.cli.local import cluster
-from failback.cli.measure import explain_offset, predict, report, trace
+from failback.cli.measure import explain_offset, observe, predict, report, trace
 from failback.cli.servers import collect, dashboard, exporter, long_running, operator
 from failback.cli.shared.commands import ADMINISTER, SERVERS, Group
 from failback.cli.shared.errors import Debug
@@ -58,7 +58,7 @@ def root(
 
 
 for module in (
-    *(trace, report, explain_offset, predict),
+    *(observe, trace, report, explain_offset, predict),
     *(demo, experiments, runs, faults, old_run),
     cluster,
 ):

@@ -27,6 +27,7 @@ from failback.analytics.report.compare import compare_reports
 from failback.analytics.report.document import build_report
 from failback.analytics.report.measures.numbers import Row
 from failback.analytics.report.measures.point_rows import points_of
+from failback.analytics.report.observed import with_observation
 from failback.analytics.report.page.tables.over_time import file_tables
 from failback.analytics.report.page.tables.registry import csv_bytes, to_arrow
 from failback.analytics.report.schema import (
@@ -78,8 +79,8 @@ class ReportPaths:
 
     @property
     def exit_code(self) -> int:
-        """0 Pass, 1 Fail, 3 Inconclusive."""
-        return checks.EXIT_CODES[self.verdict]
+        """0 Pass and Observed, 1 Fail, 3 Inconclusive."""
+        return checks.EXIT_CODES.get(self.verdict, 0)
 
 
 def report(run_dir: Path | str, engine: str = "auto", out: Path | str | None = None) -> ReportPaths:
@@ -205,6 +206,7 @@ def reports_of(
             started = time.monotonic()
             analysis = analyse(source.folder, source.lake, each)
             document, points = build_report(analysis, each.name, limits)
+            with_observation(document, source.folder.path, dict(source.folder.run))
             document["timings"]["total"] = round(time.monotonic() - started, 3)
             yield document, points
 

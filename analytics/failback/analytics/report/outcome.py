@@ -91,6 +91,8 @@ def _plain(value: Any) -> float | None:
 
 def evidence_badge(report: Report) -> Badge:
     """Whether the measurement is sound; where it is not, why."""
+    if "observation" in report:
+        return _observed_evidence(report)
     doubts = [each for each in report.get("checks", []) if each["value"] == _INCONCLUSIVE]
     if not doubts and report["verdict"]["value"] != _INCONCLUSIVE:
         checks = many(len(report.get("checks", [])), "check")
@@ -98,6 +100,22 @@ def evidence_badge(report: Report) -> Badge:
     said = [each["detail"] for each in report["verdict"]["reasons"]]
     why = said[0] if said else ", ".join(check["title"] for check in doubts)
     return Badge("doubt", "Evidence: incomplete", why)
+
+
+def _observed_evidence(report: Report) -> Badge:
+    """What an observation rests on, and whether something was not seen."""
+    observation = report["observation"]
+    if report["verdict"]["value"] == _INCONCLUSIVE:
+        return Badge("doubt", "Evidence: incomplete", report["verdict"]["reasons"][0]["detail"])
+    if observation["gaps"]:
+        gaps = many(len(observation["gaps"]), "gap")
+        return Badge("doubt", f"Evidence: with {gaps}", observation["gaps"][0]["what"])
+    basis = {each for back in observation["returns"] for g in back["groups"] for each in g["basis"]}
+    if "E4" in basis:
+        return Badge("plain", "Evidence: message trace")
+    return Badge(
+        "plain", "Evidence: members and offsets" if "E3" in basis else "Evidence: offsets only"
+    )
 
 
 def rows_missing(report: Report) -> bool:
@@ -111,6 +129,12 @@ def rows_missing(report: Report) -> bool:
 def outcome_badge(report: Report) -> Badge:
     """What came again, against the user's limit; green only where there is one and it is met."""
     totals, outcome = report["totals"], report.get("outcome") or NO_LIMIT
+    if "observation" in report:
+        groups = [group for back in report["observation"]["returns"] for group in back["groups"]]
+        lo, hi = (sum(group[name] for group in groups) for name in ("lo", "hi"))
+        span = many(hi, "message") if lo == hi else f"{number(lo)} to {many(hi, 'message')}"
+        state = outcome_state(outcome)
+        return Badge(_TONES[state], f"Re-consumed {span}: {state}", outcome["limit"] or "")
     if not totals["distinct"]:
         return Badge("plain", "Re-consumed: nothing was measured")
     again = f"Re-consumed {percent(totals['dup_ratio'])}"

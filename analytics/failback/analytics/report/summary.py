@@ -8,6 +8,7 @@ from failback.analytics.analysis.causes.labels import cause_words
 from failback.analytics.report.measures.numbers import Row
 from failback.analytics.report.outcome import Badge, evidence_badge, outcome_badge, rows_missing
 from failback.analytics.report.page.tables.again import group_figures
+from failback.analytics.report.page.tables.observed import returns, seen, unseen
 from failback.analytics.report.page.tables.registry import markdown
 from failback.analytics.report.wording import number, percent, seconds
 from failback.analytics.run.definitions import words_of
@@ -80,16 +81,29 @@ def render(report: Row) -> str:
             for reason in verdict["reasons"][:10]
         ),
         *([""] if verdict["reasons"] else []),
+        *(_observed_lines(report) if "observation" in report else _counted_lines(report)),
+        f"run `{_name(report['run'])}` · engine {report['engine']} · "
+        f"evidence `{(report['evidence']['run_sha256'] or 'none')[:16]}`",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _counted_lines(report: Row) -> list[str]:
+    return [
         *markdown(group_figures(report), MAX_GROUPS + 1, _name),
         "",
         *_cause_lines(report),
         *_rto_lines(report),
         *_bound_lines(report),
         *_window_lines(report),
-        f"run `{_name(report['run'])}` · engine {report['engine']} · "
-        f"evidence `{(report['evidence']['run_sha256'] or 'none')[:16]}`",
     ]
-    return "\n".join(lines) + "\n"
+
+
+def _observed_lines(report: Row) -> list[str]:
+    """Of a cluster that Failback did not run: what returns cost, and what was seen."""
+    tables = [returns(report), seen(report), unseen(report)]
+    shown = [markdown(table, MAX_GROUPS * 2, _name) for table in tables if table.rows]
+    return [line for lines in shown for line in [*lines, ""]]
 
 
 def _definition_lines(report: Row) -> list[str]:

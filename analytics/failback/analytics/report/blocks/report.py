@@ -6,6 +6,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from failback.analytics.report.blocks.counts import Counts, Group, Loss, Order, Queue
 from failback.analytics.report.blocks.kinds import Block, text
+from failback.analytics.report.blocks.observation import Observation
 from failback.analytics.report.blocks.offsets import (
     Divergence,
     Handover,
@@ -107,4 +108,7 @@ class Report(Block, kw_only=True):
     ]
     quality: Annotated[Quality, text("What may make figures doubtful.")]
     timings: Annotated[dict[str, float], text("Seconds that parts of the analysis took.")]
+    observation: Annotated[
+        Observation | UnsetType, text("What was seen of a cluster that Failback did not run.")
+    ] = UNSET
     notes: Annotated[dict[str, str] | UnsetType, text("Why a block is empty, by its name.")] = UNSET

@@ -42,7 +42,7 @@ class Source(Block, kw_only=True):
     """``source``."""
 
     deliver: Annotated[
-        Literal["log", "trace", "ranges"], text("The consume log, a trace, or ranges.")
+        Literal["log", "trace", "ranges", "observe"], text("The consume log, a trace, or ranges.")
     ]
     rule_set: Annotated[str | None, text("Release whose rules the brokers followed.")]
     time_scale: Annotated[float, text("Factor of all timers; 1 is real time.")]
@@ -103,7 +103,8 @@ class Verdict(Block, kw_only=True):
     """``verdict``."""
 
     value: Annotated[
-        Literal["Pass", "Fail", "Inconclusive"], text("Fail over Inconclusive over Pass.")
+        Literal["Pass", "Fail", "Inconclusive", "Observed"],
+        text("Fail over Inconclusive over Pass; Observed: nothing was to be judged."),
     ]
     sentence: Annotated[str, text("What happened, in one sentence.")]
     reasons: Annotated[list[Reason], text("What went wrong, worst first.")]

@@ -77,6 +77,7 @@ def render_html(report: Report, points: Sequence[Point], theme: Theme = LIGHT) -
     environment.globals.update(number=number, long_table=LONG_TABLE_ROWS, terms=TERMS)
     return environment.get_template("report.html.j2").render(
         report=report,
+        observed="observation" in report,
         contents=CONTENTS,
         headings=dict(CONTENTS),
         heading=heading(report),

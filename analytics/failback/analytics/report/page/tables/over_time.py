@@ -8,7 +8,7 @@ from typing import Any, Final
 from failback.analytics.report.measures.point_rows import Point, Report
 from failback.analytics.report.page.figure_data.time_series import events
 from failback.analytics.report.page.figure_types import OFFSET_SERIES
-from failback.analytics.report.page.tables import advice, again, harm, story
+from failback.analytics.report.page.tables import advice, again, harm, observed, story
 from failback.analytics.report.page.tables.registry import Table, files, seconds
 
 _RATES: Final = ("produce_rate", "deliver_rate", "dup_rate")
@@ -21,6 +21,7 @@ _OF_REPORT: Final[tuple[Callable[[Report], Table], ...]] = (
     harm.redelivery_counts, harm.loss, harm.order,
     advice.bounds, advice.prediction, advice.exposure, advice.knobs, advice.compare_runs,
     advice.compare_arms, advice.compare_difference,
+    observed.returns, observed.safe_offsets, observed.seen, observed.unseen,
 )  # fmt: skip
 
 

@@ -1,0 +1,205 @@
+"""Asks name servers and brokers what they hold, once each period, and writes nothing to them.
+
+Each look asks every name server for its list (106), and every broker for its table of offsets (43).
+What changes seldom is asked less often: when a broker began (28) after its connection ended and
+twice a minute, the ends of queues (202) and the members of groups (203) every few seconds, and each
+time while a master is away or a group in danger.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence, Set
+from typing import Final
+
+from failback.analytics.live.facts import is_system
+from failback.analytics.observe.looks import ANSWERED, REFUSED, SILENT, BrokerLook, Look, Place
+from failback.client.admin.admin import AdminClient
+from failback.client.remoting.connection import RemotingClient
+from failback.protocol.codes import ResponseCode
+from failback.protocol.errors import (
+    BrokerError,
+    FailbackError,
+    RemotingConnectError,
+)
+from failback.protocol.message import DLQ_PREFIX, RETRY_PREFIX
+from failback.protocol.route import split_offset_key
+
+SELDOM_SECONDS: Final = 5.0
+BOOT_SECONDS: Final = 30.0
+FORGET_SECONDS: Final = 6 * 3600.0
+"""For so long a broker that no name server lists any more is asked at its last address."""
+_AT_ONCE: Final = 32
+"""Questions under way to one broker."""
+
+
+class _Asked:
+    """One broker that is asked, and when it was asked what."""
+
+    def __init__(self, place: Place, address: str) -> None:
+        self.place = place
+        self.address = address
+        self.boot_ms: int | None = None
+        self.boot_at = -BOOT_SECONDS
+        self.seldom_at = -SELDOM_SECONDS
+        self.listed_at = 0.0
+        self.turn = asyncio.Semaphore(_AT_ONCE)
+
+
+class Asker:
+    """Looks at a cluster. Times are seconds after ``zero``, a reading of ``time.monotonic``."""
+
+    def __init__(
+        self,
+        name_servers: Sequence[str],
+        client: RemotingClient,
+        *,
+        zero: float,
+        every: float = 1.0,
+        groups: Set[str] = frozenset(),
+        topics: Set[str] = frozenset(),
+    ) -> None:
+        """``groups`` and ``topics``: only these, where there are any."""
+        self._servers = tuple(name_servers)
+        self._client = client
+        self._admin = AdminClient(
+            name_servers, client=client, timeout_ms=max(500.0, every * 1000.0)
+        )
+        self._zero = zero
+        self._every = every
+        self._groups = groups
+        self._topics = topics
+        self._asked: dict[Place, _Asked] = {}
+
+    def _now(self) -> float:
+        return time.monotonic() - self._zero
+
+    def connection_ended(self, address: str) -> None:
+        """Ask a broker anew when it began: its process may be another one."""
+        for asked in self._asked.values():
+            if asked.address == address:
+                asked.boot_at = -BOOT_SECONDS
+
+    async def look(self, *, closely: bool) -> Look:
+        """Ask everybody. ``closely``: what is asked seldom too."""
+        began = self._now()
+        answers = await asyncio.gather(*map(self._listing, self._servers))
+        listings = dict(zip(self._servers, answers, strict=True))
+        self._meet(Look(began, began, self._every, listings))
+        brokers = await asyncio.gather(
+            *(self._broker(asked, closely=closely) for asked in self._asked.values())
+        )
+        return Look(began, self._now(), self._every, listings, tuple(brokers))
+
+    def _meet(self, look: Look) -> None:
+        """Know the brokers that are listed, and forget those that were not for long."""
+        now = self._now()
+        for place, address in sorted(look.listed().items()):
+            known = self._asked.get(place)
+            if known is None or known.address != address:
+                self._asked[place] = known = _Asked(place, address)
+            known.listed_at = now
+        for place, asked in list(self._asked.items()):
+            taken = any(
+                other.address == asked.address and other.listed_at > asked.listed_at
+                for other in self._asked.values()
+            )  # it has another role since
+            if taken or now - asked.listed_at > FORGET_SECONDS:
+                del self._asked[place]
+
+    async def _listing(self, address: str) -> dict[str, dict[int, str]] | None:
+        try:
+            info = await self._admin.cluster_info_at(address)
+        except (FailbackError, OSError):
+            return None
+        found: dict[str, dict[int, str]] = {}
+        for member in info.members():
+            pair = f"{member.cluster}/{member.broker_name}"
+            found.setdefault(pair, {})[member.broker_id] = member.addr
+        return found
+
+    async def _broker(self, asked: _Asked, *, closely: bool) -> BrokerLook:
+        began = self._now()
+
+        def look(state: str, problem: str | None = None, **told: object) -> BrokerLook:
+            return BrokerLook(
+                asked.place.pair,
+                asked.place.broker_id,
+                asked.address,
+                began,
+                self._now(),
+                state,
+                problem=problem,
+                **told,  # type: ignore[arg-type]
+            )
+
+        try:
+            if began - asked.boot_at >= BOOT_SECONDS:
+                runtime = await self._admin.runtime_info(asked.address)
+                text = runtime.get("bootTimestamp", "")
+                asked.boot_ms = int(text) if text.isascii() and text.isdigit() else None
+                asked.boot_at = began
+            offsets = await self._admin.all_offsets(asked.address)
+        except RemotingConnectError as error:
+            return look(REFUSED if error.is_refused else SILENT, str(error))
+        except (FailbackError, OSError) as error:
+            return look(SILENT, str(error))
+        spans, members = None, None
+        if closely or began - asked.seldom_at >= SELDOM_SECONDS:
+            asked.seldom_at = began
+            wanted = self._wanted(offsets)
+            spans = await self._spans(asked, sorted({topic for topic, _ in wanted}))
+            members = await self._members(asked, sorted({group for _, group in wanted}))
+        return look(
+            ANSWERED,
+            boot_ms=asked.boot_ms,
+            offsets={key: dict(queues) for key, queues in offsets.items()},
+            spans=spans,
+            members=members,
+        )
+
+    def _wanted(self, offsets: Mapping[str, object]) -> list[tuple[str, str]]:
+        found = []
+        for key in offsets:
+            topic, group = split_offset_key(key)
+            own = topic == RETRY_PREFIX + group
+            if (
+                not is_system(group)
+                and not topic.startswith(DLQ_PREFIX)
+                and (not self._groups or group in self._groups)
+                and (not self._topics or topic in self._topics or own)
+            ):
+                found.append((topic, group))
+        return found
+
+    async def _spans(
+        self, asked: _Asked, topics: Sequence[str]
+    ) -> dict[str, dict[int, tuple[int, int]]]:
+        found = await asyncio.gather(*(self._ends(asked, topic) for topic in topics))
+        return {topic: them for topic, them in zip(topics, found, strict=True) if them is not None}
+
+    async def _ends(self, asked: _Asked, topic: str) -> dict[int, tuple[int, int]] | None:
+        async with asked.turn:
+            try:
+                stats = await self._admin.topic_stats(asked.address, topic)
+            except (FailbackError, OSError):
+                return None
+        return {
+            queue.queue_id: (span.min_offset, span.max_offset)
+            for queue, span in stats.offset_table.items()
+        }
+
+    async def _members(self, asked: _Asked, groups: Sequence[str]) -> dict[str, dict[str, str]]:
+        found = await asyncio.gather(*(self._group(asked, group) for group in groups))
+        return {group: them for group, them in zip(groups, found, strict=True) if them is not None}
+
+    async def _group(self, asked: _Asked, group: str) -> dict[str, str] | None:
+        async with asked.turn:
+            try:
+                answer = await self._admin.consumer_connection(asked.address, group)
+            except BrokerError as error:
+                return {} if error.code == ResponseCode.CONSUMER_NOT_ONLINE else None
+            except (FailbackError, OSError):
+                return None
+        return {each.client_id: each.client_addr for each in answer.connection_set}

@@ -1,0 +1,341 @@
+"""What happened between looks: masters that went and came back, offsets that fell. Pure.
+
+Every event has an interval of time: from when it had not been seen yet to when it was. What the
+observer itself did not see is a gap, and no event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from failback.analytics.live.facts import is_system
+from failback.analytics.observe.looks import ANSWERED, REFUSED, BrokerLook, Look, Offsets, Place
+from failback.protocol.route import split_offset_key
+
+MASTER_GONE: Final = "MasterGone"
+MASTER_BACK: Final = "MasterBack"
+SLAVE_SERVES: Final = "SlaveServes"
+OFFSETS_WENT_BACK: Final = "OffsetsWentBack"
+SLAVE_OVERWRITTEN: Final = "SlaveOverwritten"
+MEMBERS_CHANGED: Final = "MembersChanged"
+ROLE_CHANGED: Final = "RoleChanged"
+NAME_SERVERS_DIFFER: Final = "NameServersDiffer"
+RESET: Final = "Reset"
+_PERIODS_OF_A_GAP: Final = 3.5
+_DIFFER_LOOKS: Final = 3
+"""Name servers learn of a change one after another."""
+
+
+class Event(NamedTuple):
+    """Something that was seen. Times are seconds after run zero."""
+
+    kind: str
+    broker: str | None
+    """Broker name."""
+    member: str | None
+    """Client id."""
+    since: float
+    until: float
+    detail: str
+
+
+class Gap(NamedTuple):
+    """What was not seen."""
+
+    since: float
+    until: float
+    what: str
+
+
+@dataclass(slots=True)
+class _Broker:
+    """What is known of one broker from the looks so far."""
+
+    last_answer: float | None = None
+    boot_ms: int | None = None
+    offsets: Offsets | None = None
+    offsets_at: float = 0.0
+    first_miss: float | None = None
+    """When it was asked in vain first since its last answer."""
+    last_miss: float | None = None
+    is_gone: bool = False
+
+
+@dataclass(slots=True)
+class _Falls:
+    """Offsets of one group on one topic that fell, in looks that follow each other."""
+
+    since: float
+    until: float
+    queues: dict[int, tuple[int, int]] = field(default_factory=dict)
+    rose: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """A master's absence. The end is open while it lasts."""
+
+    pair: str
+    gone: tuple[float, float]
+    back: tuple[float, float] | None = None
+
+
+class Finder:
+    """Finds events in looks that come in their order.
+
+    Attributes:
+        events: All, in the order in which they were found.
+        gaps: What was not seen.
+        outages: By pair, the last one.
+    """
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.gaps: list[Gap] = []
+        self.outages: dict[str, Outage] = {}
+        self._brokers: dict[Place, _Broker] = {}
+        self._addresses: dict[str, Place] = {}
+        self._falls: dict[tuple[Place, str], _Falls] = {}
+        self._serving: set[str] = set()
+        self._without_master: dict[str, float] = {}
+        """Pairs in no route with their master, since when that is known."""
+        self._differing = 0
+        self._ended: float | None = None
+        self.members = MemberWatch()
+
+    def look(self, look: Look) -> list[Event]:
+        """Take one look; return what it shows that the ones before did not."""
+        known = len(self.events)
+        if self._ended is not None and look.began - self._ended > _PERIODS_OF_A_GAP * look.every:
+            self.gaps.append(Gap(self._ended, look.began, "the observer did not look"))
+        since = look.began if self._ended is None else self._ended
+        self._routes(look, since)
+        for broker in look.brokers:
+            self._broker(broker)
+        self._settle_falls(look)
+        self.events += self.members.look(look)
+        self._ended = look.ended
+        return self.events[known:]
+
+    def boot_of(self, place: Place) -> int | None:
+        """When the process began that answered last."""
+        known = self._brokers.get(place)
+        return None if known is None else known.boot_ms
+
+    def _routes(self, look: Look, since: float) -> None:
+        listings = [each for each in look.listings.values() if each is not None]
+        differ = any(each != listings[0] for each in listings[1:])
+        self._differing = self._differing + 1 if differ else 0
+        if self._differing == _DIFFER_LOOKS:
+            told = ", ".join(sorted(look.listings))
+            self._add(NAME_SERVERS_DIFFER, None, since, look.ended, f"{told} list other brokers")
+        listed = look.listed()
+        if listings:
+            for pair in {place.pair for place in (*listed, *self._brokers)}:
+                if Place(pair, 0) in listed:
+                    self._without_master.pop(pair, None)
+                else:
+                    self._without_master.setdefault(pair, look.ended)
+        for place, address in listed.items():
+            before = self._addresses.get(address)
+            self._addresses[address] = place
+            if before is None or before == place or before.pair != place.pair:
+                continue
+            what = f"{address} was broker id {before.broker_id} and is {place.broker_id}"
+            self._add(ROLE_CHANGED, place, since, look.ended, what)
+
+    def _broker(self, broker: BrokerLook) -> None:
+        known = self._brokers.setdefault(broker.place, _Broker())
+        if broker.state != ANSWERED:
+            self._missed(broker, known)
+            return
+        is_new_life = None not in (known.boot_ms, broker.boot_ms) and (
+            known.boot_ms != broker.boot_ms
+        )
+        if is_new_life:
+            self._back(broker, known)
+        elif known.first_miss is not None and known.last_answer is not None:
+            self.gaps.append(
+                Gap(known.last_answer, broker.until, f"{broker.place.text} did not answer")
+            )
+            self._still_there(broker.place)
+        known.last_answer, known.first_miss, known.last_miss = broker.until, None, None
+        known.is_gone = False
+        if broker.boot_ms is not None:
+            known.boot_ms = broker.boot_ms
+        if broker.offsets is not None:
+            self._offsets(broker, known, is_new_life=is_new_life)
+            known.offsets, known.offsets_at = broker.offsets, broker.until
+
+    def _missed(self, broker: BrokerLook, known: _Broker) -> None:
+        if known.first_miss is None:
+            known.first_miss = broker.until
+        known.last_miss = broker.asked
+        if broker.state == REFUSED and not known.is_gone and known.last_answer is not None:
+            known.is_gone = True
+            if broker.broker_id == 0:
+                self._gone(broker.place, known.last_answer, known.first_miss, broker.addr)
+
+    def _gone(self, place: Place, since: float, until: float, address: str) -> None:
+        self.outages[place.pair] = Outage(place.pair, (since, until))
+        self._serving.discard(place.pair)
+        self._add(MASTER_GONE, place, since, until, f"{address} answers no more")
+
+    def _still_there(self, place: Place) -> None:
+        """A process that was taken for gone has answered: it was not."""
+        outage = self.outages.get(place.pair)
+        if place.broker_id == 0 and outage is not None and outage.back is None:
+            del self.outages[place.pair]
+
+    def _back(self, broker: BrokerLook, known: _Broker) -> None:
+        """Another process answers at a broker's place."""
+        last = known.last_answer if known.last_answer is not None else broker.asked
+        missed = known.first_miss if known.first_miss is not None else broker.until
+        if broker.broker_id != 0:
+            return
+        if not known.is_gone:
+            self._gone(broker.place, last, missed, broker.addr)
+        outage = self.outages[broker.pair]
+        back = (last if known.last_miss is None else known.last_miss, broker.until)
+        self.outages[broker.pair] = Outage(broker.pair, outage.gone, back)
+        self._add(MASTER_BACK, broker.place, *back, f"{broker.addr} answers, started anew")
+
+    def _offsets(self, broker: BrokerLook, known: _Broker, *, is_new_life: bool) -> None:
+        if known.offsets is None or broker.offsets is None:
+            return
+        lowered: dict[str, dict[int, tuple[int, int]]] = {}
+        raised = False
+        for key, queues in known.offsets.items():
+            now = broker.offsets.get(key)
+            if now is None or now == queues or is_system(split_offset_key(key)[1]):
+                continue
+            fell = {
+                queue: (old, max(0, now.get(queue, 0)))
+                for queue, old in queues.items()
+                if max(0, now.get(queue, 0)) < old
+            }
+            rose = any(now.get(queue, 0) > old for queue, old in queues.items())
+            raised |= rose
+            if fell:
+                lowered[key] = fell
+        if broker.broker_id != 0:
+            self._slave(broker, known.offsets_at, lowered, raised=raised)
+            return
+        for key, fell in lowered.items():
+            if is_new_life:
+                self._went_back(broker.place, key, fell, known.offsets_at, broker.until, RESTARTED)
+                continue
+            falls = self._falls.setdefault(
+                (broker.place, key), _Falls(known.offsets_at, broker.until)
+            )
+            falls.until = broker.until
+            for queue, (old, new) in fell.items():
+                falls.queues[queue] = (falls.queues.get(queue, (old, 0))[0], new)
+
+    def _slave(
+        self,
+        broker: BrokerLook,
+        since: float,
+        lowered: Mapping[str, Mapping[int, tuple[int, int]]],
+        *,
+        raised: bool,
+    ) -> None:
+        for key, fell in lowered.items():
+            topic, group = split_offset_key(key)
+            what = f"{broker.place.text}: {group} on {topic}: {_steps(fell)}"
+            self._add(SLAVE_OVERWRITTEN, broker.place, since, broker.until, what)
+        lost_at = self._without_master.get(broker.pair)
+        if lost_at is None:
+            self._serving.discard(broker.pair)
+        # What rose since a look before the route was lost may be a copy of the master's.
+        elif raised and since >= lost_at and broker.pair not in self._serving:
+            self._serving.add(broker.pair)
+            what = f"{broker.place.text} takes commits"
+            self._add(SLAVE_SERVES, broker.place, since, broker.until, what)
+
+    def _settle_falls(self, look: Look) -> None:
+        """Tell what fell, once a whole look came without more of it."""
+        for (place, key), falls in list(self._falls.items()):
+            answer = look.at(place)
+            if answer is None or answer.offsets is None or falls.until == answer.until:
+                continue
+            del self._falls[place, key]
+            queues = answer.offsets.get(key, {})
+            topic, group = split_offset_key(key)
+            if len(falls.queues) > 1 and 2 * len(falls.queues) >= len(queues):
+                what = f"{group} on {topic}: {_steps(falls.queues)}"
+                self._add(RESET, place, falls.since, falls.until, what)
+            else:
+                self._went_back(place, key, falls.queues, falls.since, falls.until, "a commit")
+
+    def _went_back(
+        self,
+        place: Place,
+        key: str,
+        fell: Mapping[int, tuple[int, int]],
+        since: float,
+        until: float,
+        why: str,
+    ) -> None:
+        topic, group = split_offset_key(key)
+        what = f"{group} on {topic}: {_steps(fell)}, by {why}"
+        self._add(OFFSETS_WENT_BACK, place, since, until, what)
+
+    def _add(self, kind: str, place: Place | None, since: float, until: float, what: str) -> None:
+        broker = None if place is None else place.broker
+        self.events.append(Event(kind, broker, None, since, until, what))
+
+
+RESTARTED: Final = "the restart of the master"
+
+
+class MemberWatch:
+    """Who the members of each group are, as far as some broker lists them.
+
+    Attributes:
+        known: Group to its members.
+        asked: Group to when they were told last.
+    """
+
+    def __init__(self) -> None:
+        self.known: dict[str, frozenset[str]] = {}
+        self.asked: dict[str, float] = {}
+        self._by_broker: dict[Place, tuple[int | None, Mapping[str, frozenset[str]]]] = {}
+
+    def look(self, look: Look) -> Iterator[Event]:
+        """Yield who joined and who left since the look before."""
+        asked = [each for each in look.brokers if each.members is not None]
+        told: dict[str, set[str]] = {}
+        left: dict[str, set[str]] = {}
+        for broker in asked:
+            now = {group: frozenset(them) for group, them in (broker.members or {}).items()}
+            boot_ms, before = self._by_broker.get(broker.place, (None, {}))
+            if broker.boot_ms != boot_ms:  # a broker that began anew has yet to hear of them
+                before = {}
+            self._by_broker[broker.place] = broker.boot_ms, now
+            for group in now:
+                told.setdefault(group, set()).update(now[group])
+                left.setdefault(group, set()).update(before.get(group, frozenset()) - now[group])
+        for group, them in sorted(told.items()):
+            known, since = self.known.get(group), self.asked.get(group)
+            gone = (left[group] - them) & (known or frozenset())
+            self.known[group] = (known or frozenset()) - gone | them
+            self.asked[group] = look.ended
+            if known is None or since is None:
+                continue
+            for client in sorted(them - known):
+                yield Event(
+                    MEMBERS_CHANGED, None, client, since, look.ended, f"{client} joined {group}"
+                )
+            for client in sorted(gone):
+                yield Event(
+                    MEMBERS_CHANGED, None, client, since, look.ended, f"{client} left {group}"
+                )
+
+
+def _steps(fell: Mapping[int, tuple[int, int]]) -> str:
+    shown = [f"queue {queue} from {old} to {new}" for queue, (old, new) in sorted(fell.items())]
+    more = f" and {len(shown) - 4} more" if len(shown) > 5 else ""
+    return ", ".join(shown if len(shown) <= 5 else shown[:4]) + more

@@ -1,0 +1,156 @@
+"""The run folder of an observation: ``run.json`` and a log of looks.
+
+An observer that is stopped, or killed, leaves a folder that another one goes on with, and that a
+report can be made of at any time.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from failback.analytics.errors import ReportInputError
+from failback.analytics.observe.looks import Look, Writer, looks_of
+from failback.analytics.run.run_folder import RUN_SCHEMA
+from failback.client.files import replace_file
+from failback.init.lines import append_line
+from failback.protocol.errors import ConfigError
+from failback.protocol.words.reasons import why
+
+SOURCE: Final = "observe"
+LOOKS: Final = "looks.jsonl"
+_SETTINGS: Final = "observed"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What an observation is about."""
+
+    run: str
+    name_servers: tuple[str, ...]
+    every: float
+    groups: tuple[str, ...] = ()
+    topics: tuple[str, ...] = ()
+
+
+def is_observed(run: dict[str, Any]) -> bool:
+    """Whether a run (``run.json``) was observed, not made."""
+    return run.get("source") == SOURCE
+
+
+def looks_in(folder: Path) -> Iterator[Look]:
+    """Yield the looks of an observation, the oldest first.
+
+    Raises:
+        ReportInputError: They can't be read.
+    """
+    try:
+        with (folder / LOOKS).open("rb") as lines:
+            yield from looks_of(lines)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise ReportInputError(why(error), folder / LOOKS) from error
+
+
+class Folder:
+    """Writes an observation, one observer at a time."""
+
+    def __init__(self, path: Path, run: dict[str, Any], last: float) -> None:
+        """``last``: when the last look that is there ended."""
+        self.path = path
+        self.run = run
+        self._writer = Writer()
+        # Looks go on from where the wall clock says it is; one that was set back loses no order.
+        passed = time.time() - run["zero"]["wall_ns"] / 1e9
+        self.zero = time.monotonic() - max(passed, last)
+
+    @classmethod
+    def open(cls, path: Path, wanted: Wanted) -> Folder:
+        """Begin an observation, or go on with the one that lies there.
+
+        Raises:
+            ConfigError: There is something else, or it was about other things.
+            OSError: The folder can't be written.
+        """
+        document = path / "run.json"
+        if not document.exists():
+            if path.is_dir() and any(path.iterdir()):
+                raise ConfigError("--out", f"{path} has files that are no run: name a new folder")
+            run = _document(wanted)
+            path.mkdir(parents=True, exist_ok=True)
+            replace_file(document, json.dumps(run, indent=1).encode() + b"\n")
+            return cls(path, run, 0.0)
+        run = _read(document)
+        if not is_observed(run):
+            raise ConfigError("--out", f"{path} is a run that was not observed: name a new folder")
+        for name, now in _about(wanted).items():
+            then = run[_SETTINGS].get(name)
+            if then != now:
+                told = ", ".join(then) or "all"
+                raise ConfigError(
+                    f"--{name.replace('_', '-').rstrip('s')}",
+                    f"{path} was about {told}: name the same, or a new folder in --out",
+                )
+        last = max((look.ended for look in looks_in(path)), default=0.0)
+        return cls(path, run, last)
+
+    def add(self, look: Look) -> None:
+        """Add a look; it outlives the machine when this returns.
+
+        Raises:
+            OSError: The disk refused.
+        """
+        append_line(self.path / LOOKS, self._writer.line(look))
+
+
+def _about(wanted: Wanted) -> dict[str, list[str]]:
+    return {"groups": sorted(wanted.groups), "topics": sorted(wanted.topics)}
+
+
+def _document(wanted: Wanted) -> dict[str, Any]:
+    return {
+        "schema": RUN_SCHEMA,
+        "run": wanted.run,
+        "source": SOURCE,
+        "experiment": None,
+        "arm": None,
+        "repetition": None,
+        "seed": None,
+        "rule_set": None,
+        "engine": None,
+        "time_scale": 1.0,
+        "log_mode": "full",
+        "zero": {"wall_ns": time.time_ns(), "mono_ns": 0},
+        "warmup_end_ns": None,
+        "switches": {},
+        "topology": {"pairs": []},
+        "system": {},
+        "topics": [],
+        "groups": [],
+        "faults": [],
+        "procs": [],
+        "expect": [],
+        _SETTINGS: {"name_servers": list(wanted.name_servers), "every": wanted.every}
+        | _about(wanted),
+    }
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        run = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise ConfigError("--out", f"{path}: {why(error)}") from error
+    if not isinstance(run, dict):
+        raise ConfigError("--out", f"{path} must hold an object")
+    return run
+
+
+def settings_of(run: dict[str, Any]) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the groups and the topics that an observation is about; none is all."""
+    found = run.get(_SETTINGS) or {}
+    return frozenset(found.get("groups") or ()), frozenset(found.get("topics") or ())

@@ -1,0 +1,169 @@
+"""One look at a cluster, and how looks are kept: a line of JSON each. Pure.
+
+A line has of each offset table only what is not as it was in the line before; so a look every
+second costs little where nothing moves, and every line is whole in itself for who reads from the
+begin. Times are seconds after run zero.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+import msgspec
+
+Offsets = Mapping[str, Mapping[int, int]]
+"""``topic@group`` to queue id to the next offset."""
+Spans = Mapping[str, Mapping[int, tuple[int, int]]]
+"""Topic to queue id to its first offset and its end."""
+Members = Mapping[str, Mapping[str, str]]
+"""Group to client id to the address of its connection."""
+Listing = Mapping[str, Mapping[int, str]]
+"""``cluster/broker`` to broker id to address, as one name server lists them."""
+
+ANSWERED: Final = "answered"
+REFUSED: Final = "refused"
+"""The host is there, and nobody listens."""
+SILENT: Final = "silent"
+"""No answer in time, none that can be read, or a connection that broke: the reason is beside it."""
+
+
+class Place(NamedTuple):
+    """One broker process: a member of a pair."""
+
+    pair: str
+    """``cluster/broker``."""
+    broker_id: int
+
+    @property
+    def broker(self) -> str:
+        return self.pair.rpartition("/")[2]
+
+    @property
+    def text(self) -> str:
+        return f"{self.broker}-{self.broker_id}"
+
+
+class BrokerLook(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What one broker said. What it was not asked, or did not tell, is ``None``."""
+
+    pair: str
+    broker_id: int
+    addr: str
+    asked: float
+    until: float
+    state: str
+    boot_ms: int | None = None
+    offsets: dict[str, dict[int, int]] | None = None
+    spans: dict[str, dict[int, tuple[int, int]]] | None = None
+    members: dict[str, dict[str, str]] | None = None
+    problem: str | None = None
+
+    @property
+    def place(self) -> Place:
+        return Place(self.pair, self.broker_id)
+
+
+class Look(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One round of questions, from ``began`` to ``ended``."""
+
+    began: float
+    ended: float
+    every: float
+    """The period that rounds are meant to have."""
+    listings: dict[str, dict[str, dict[int, str]] | None]
+    """By name server; ``None`` where it did not answer."""
+    brokers: tuple[BrokerLook, ...] = ()
+
+    def listed(self) -> dict[Place, str]:
+        """Return every broker that some name server lists, with its address."""
+        return {
+            Place(pair, number): address
+            for listing in self.listings.values()
+            for pair, members in (listing or {}).items()
+            for number, address in members.items()
+        }
+
+    def at(self, place: Place) -> BrokerLook | None:
+        return next((each for each in self.brokers if each.place == place), None)
+
+
+class _Line(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A look whose offset tables are changes."""
+
+    look: Look
+    gone: dict[str, list[str]] = {}
+    """By broker (``cluster/broker-id``) the keys that its table has no more."""
+    first: bool = False
+    """Whether an observer began here: tables are whole."""
+
+
+class Writer:
+    """Makes lines of looks that come in their order."""
+
+    def __init__(self) -> None:
+        self._known: dict[Place, Offsets] = {}
+        self._is_first = True
+        self._encode = msgspec.json.Encoder().encode
+
+    def line(self, look: Look) -> bytes:
+        gone: dict[str, list[str]] = {}
+        brokers = []
+        for broker in look.brokers:
+            if broker.offsets is None:
+                brokers.append(broker)
+                continue
+            before = self._known.get(broker.place, {})
+            changed = {
+                key: queues for key, queues in broker.offsets.items() if before.get(key) != queues
+            }
+            left = [key for key in before if key not in broker.offsets]
+            if left:
+                gone[_name(broker.place)] = left
+            self._known[broker.place] = broker.offsets
+            brokers.append(msgspec.structs.replace(broker, offsets=changed))
+        line = _Line(msgspec.structs.replace(look, brokers=tuple(brokers)), gone, self._is_first)
+        self._is_first = False
+        return self._encode(line)
+
+
+class Reader:
+    """Makes looks of lines, which come in their order from the first one on."""
+
+    def __init__(self) -> None:
+        self._known: dict[Place, dict[str, dict[int, int]]] = {}
+        self._decode = msgspec.json.Decoder(_Line).decode
+
+    def look(self, line: bytes) -> Look:
+        """Return the look of a line.
+
+        Raises:
+            msgspec.DecodeError: It is none.
+        """
+        found = self._decode(line)
+        if found.first:
+            self._known.clear()
+        brokers = []
+        for broker in found.look.brokers:
+            if broker.offsets is None:
+                brokers.append(broker)
+                continue
+            table = {**self._known.get(broker.place, {}), **broker.offsets}
+            for key in found.gone.get(_name(broker.place), ()):
+                table.pop(key, None)
+            self._known[broker.place] = table
+            brokers.append(msgspec.structs.replace(broker, offsets=table))
+        return msgspec.structs.replace(found.look, brokers=tuple(brokers))
+
+
+def looks_of(lines: Iterable[bytes]) -> Iterator[Look]:
+    """Yield the looks of a log. A line that a crash cut is left out."""
+    reader = Reader()
+    for line in lines:
+        with contextlib.suppress(msgspec.DecodeError):
+            yield reader.look(line)
+
+
+def _name(place: Place) -> str:
+    return f"{place.pair}-{place.broker_id}"

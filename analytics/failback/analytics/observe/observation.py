@@ -1,0 +1,174 @@
+"""What an observation came to: ``observation`` of ``report.json``, and sentences. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Set
+from typing import Any, Final
+
+from failback.analytics.analysis.causes.labels import cause_words
+from failback.analytics.observe.events import Finder
+from failback.analytics.observe.looks import Look
+from failback.analytics.observe.returns import GroupReturn, Return, Returns
+
+Row = dict[str, Any]
+ROUTES: Final = "E1"
+TABLES: Final = "E2"
+MEMBERS: Final = "E3"
+
+
+class Observation:
+    """Takes looks in their order, and tells at any time what they show.
+
+    Attributes:
+        finder: Events and gaps.
+        ended: Of the last look, seconds after run zero; ``None`` before the first.
+    """
+
+    def __init__(self, groups: Set[str] = frozenset(), topics: Set[str] = frozenset()) -> None:
+        """``groups`` and ``topics``: conclusions are about these only, where there are any."""
+        self.finder = Finder()
+        self._returns = Returns(self.finder, groups, topics)
+        self.ended: float | None = None
+        self.looks = 0
+        """Those of this process alone."""
+
+    @classmethod
+    def of(
+        cls, looks: Iterable[Look], groups: Set[str] = frozenset(), topics: Set[str] = frozenset()
+    ) -> Observation:
+        made = cls(groups, topics)
+        for look in looks:
+            made.look(look)
+        made.looks = 0
+        return made
+
+    def look(self, look: Look) -> None:
+        self.finder.look(look)
+        self._returns.look(look)
+        self.ended = look.ended
+        self.looks += 1
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process has looked once."""
+        return self.looks == 1
+
+    @property
+    def returns(self) -> list[Return]:
+        return self._returns.returns
+
+    @property
+    def is_watchful(self) -> bool:
+        """Whether a master is away or a group in danger: then all is asked each time."""
+        away = any(outage.back is None for outage in self.finder.outages.values())
+        return away or any(True for _ in in_danger(self.returns))
+
+    def document(self) -> Row:
+        """``observation``: times are seconds after run zero."""
+        return {
+            "events": [
+                {
+                    "kind": event.kind,
+                    "broker": event.broker,
+                    "member": event.member,
+                    "from": _seconds(event.since),
+                    "until": _seconds(event.until),
+                    "detail": event.detail,
+                }
+                for event in sorted(self.finder.events, key=lambda each: each.until)
+            ],
+            "gaps": [
+                {"from": _seconds(gap.since), "until": _seconds(gap.until), "what": gap.what}
+                for gap in self.finder.gaps
+            ],
+            "returns": [_return_row(each) for each in self.returns],
+        }
+
+
+def in_danger(returns: Iterable[Return]) -> Iterator[tuple[Return, GroupReturn]]:
+    """Yield groups whose offsets on a master that is back are behind where they had been."""
+    for each in returns:
+        for group in each.groups:
+            if group.safe_offsets:
+                yield each, group
+
+
+def hidden(document: Row) -> list[str]:
+    """Return why nothing can be said of some return, a sentence each."""
+    return [
+        f"{row['broker']} is back, and its table was not read in time"
+        for row in document["returns"]
+        if not row["read"]
+    ]
+
+
+def sentences(document: Row) -> list[str]:
+    """Return the answer: for each return who consumed how much again."""
+    found = []
+    for row in document["returns"]:
+        away = _span(row["back_from"] - row["gone_until"], row["back_until"] - row["gone_from"])
+        by_group: dict[str, list[Row]] = {}
+        for each in row["groups"]:
+            by_group.setdefault(each["group"], []).append(each)
+        parts = [f"{row['broker']} was away for {away}."]
+        parts += [_of_group(group, rows) for group, rows in sorted(by_group.items())]
+        found.append(" ".join(parts))
+    return found
+
+
+def _of_group(group: str, rows: list[Row]) -> str:
+    lo, hi = sum(row["lo"] for row in rows), sum(row["hi"] for row in rows)
+    if not hi:
+        return f"Group {group}: none."
+    causes = sorted({cause for row in rows for cause in row["causes"]})
+    named = " or ".join(map(cause_words, causes))
+    count = f"{lo:,}" if lo == hi else f"{lo:,} to {hi:,}"
+    return f"Group {group}: {count} messages redelivered" + (f" ({named})." if named else ".")
+
+
+def _span(least: float, most: float) -> str:
+    low, high = max(0.0, least), max(0.0, most)
+    return f"{high:.0f} s" if round(low) == round(high) else f"{low:.0f} to {high:.0f} s"
+
+
+def _return_row(each: Return) -> Row:
+    back = each.outage.back or each.outage.gone
+    return {
+        "broker": each.broker,
+        "gone_from": _seconds(each.outage.gone[0]),
+        "gone_until": _seconds(each.outage.gone[1]),
+        "back_from": _seconds(back[0]),
+        "back_until": _seconds(back[1]),
+        "read": each.is_read and each.gap is None,
+        "groups": [_group_row(group) for group in each.groups],
+    }
+
+
+def _group_row(group: GroupReturn) -> Row:
+    spans = {queue: group.of_queue(queue) for queue in group.queues}
+    basis = [ROUTES, TABLES] + ([MEMBERS] if group.has_members else [])
+    return {
+        "group": group.group,
+        "topic": group.topic,
+        "lo": group.lo,
+        "hi": group.hi,
+        "exact": False,
+        "basis": basis,
+        "causes": group.causes,
+        "owner_changed": group.owner_changed,
+        "queues": [
+            {
+                "qid": number,
+                "had": queue.had,
+                "reached": queue.reached,
+                "lo": spans[number][0],
+                "hi": spans[number][1],
+            }
+            for number, queue in group.queues.items()
+        ],
+        "safe_offsets": {str(number): offset for number, offset in group.safe_offsets.items()},
+    }
+
+
+def _seconds(value: float) -> float:
+    return round(value, 3)

@@ -1,0 +1,71 @@
+"""Looks at a cluster until it is told to stop: asks, keeps, tells."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from failback.analytics.observe.asking import Asker
+from failback.analytics.observe.events import Event
+from failback.analytics.observe.folder import Folder, Wanted, looks_in
+from failback.analytics.observe.looks import Look
+from failback.analytics.observe.observation import Observation
+from failback.client.remoting.connection import RemotingClient
+from failback.protocol.errors import FailbackError
+
+Listener = Callable[[Look, list[Event], Observation], None]
+
+
+class NobodyAnswers(FailbackError):
+    """No name server answered the first question."""
+
+    exit_code = 3
+
+
+async def observe(
+    path: Path, wanted: Wanted, told: Listener, stop: asyncio.Event, *, seconds: float | None = None
+) -> Observation:
+    """Observe into a run folder until ``stop`` is set, or for ``seconds``.
+
+    Raises:
+        NobodyAnswers: At the first look no name server did.
+        ConfigError: The folder holds something else.
+        OSError: The folder can't be written.
+    """
+    groups, topics = frozenset(wanted.groups), frozenset(wanted.topics)
+    folder = Folder.open(path, wanted)
+    observation = Observation.of(looks_in(path), groups, topics)
+    loop = asyncio.get_running_loop()
+    deadline = None if seconds is None else time.monotonic() + seconds
+    async with RemotingClient(
+        on_close=lambda address, _: asker.connection_ended(address)
+    ) as client:
+        asker = Asker(
+            wanted.name_servers,
+            client,
+            zero=folder.zero,
+            every=wanted.every,
+            groups=groups,
+            topics=topics,
+        )
+        is_first = True
+        while not stop.is_set() and (deadline is None or time.monotonic() < deadline):
+            due = time.monotonic() + wanted.every
+            look = await asker.look(closely=observation.is_watchful)
+            if is_first and not any(each is not None for each in look.listings.values()):
+                raise NobodyAnswers(
+                    f"no name server answers at {', '.join(wanted.name_servers)}: name one that "
+                    "does in --namesrv"
+                )
+            is_first = False
+            known = len(observation.finder.events)
+            observation.look(look)
+            await loop.run_in_executor(None, folder.add, look)
+            told(look, observation.finder.events[known:], observation)
+            try:
+                await asyncio.wait_for(stop.wait(), max(0.0, due - time.monotonic()))
+            except TimeoutError:
+                continue
+    return observation

@@ -1,0 +1,338 @@
+"""What a group consumes again when a master returns, as an interval for each queue. Pure.
+
+Offsets tell where a group stood, not what it did: a client that runs through keeps its position in
+memory, and one that takes a queue anew begins where the master's table stands. So everything hangs
+on who held a queue since. What is not known widens the interval; a number is never guessed.
+
+For each queue, with *had* what the returned master's table held and *reached* the highest offset
+that was committed anywhere before:
+
+* nobody new: nothing is consumed again; with members listed by brokers (E3) that is known;
+* members that asked the master after it was back: from where its table stood when they asked, up
+  to *reached* at least and, of a holder that had not committed all it did, the queue's end at most;
+* members that came while only the slave was there went on from the slave's table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field
+from typing import Final
+
+from failback.analytics.live.facts import is_system
+from failback.analytics.observe.events import Finder, Outage
+from failback.analytics.observe.looks import ANSWERED, BrokerLook, Look, Offsets, Place
+from failback.protocol.message import DLQ_PREFIX, RETRY_PREFIX
+from failback.protocol.route import split_offset_key
+
+SLAVE_ONLY: Final = "ROLLBACK_SLAVE_ONLY_PROGRESS"
+RESTART: Final = "ROLLBACK_RESTART"
+_LATE_SECONDS: Final = 10.0
+"""A table that was read later may have grown since the return."""
+_APART_SECONDS: Final = 30.0
+_KEPT: Final = 4
+ROUTE_FORGOTTEN_SECONDS: Final = 20.0
+"""A client that asks for routes every 30 s may have noticed that a whole pair was gone."""
+
+
+@dataclass(slots=True)
+class QueueReturn:
+    """One queue of one group at one return. Messages, but for offsets."""
+
+    had: int
+    reached: int
+    furthest: int
+    """Nobody can have consumed beyond it."""
+    before: int
+    """What the master's table held when it was seen last before the outage."""
+    least: int
+    """What it surely held: *had*, but for a table that was read late."""
+    is_sure: bool = True
+    """Whether it began with *had*. Without an entry a client begins where it was told to."""
+    lo: int = 0
+    hi: int = 0
+    stands: int = 0
+    """The master's table at the last look."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether who takes the queue now consumes some of it again."""
+        return self.stands < self.reached
+
+    def taken(self, least: int, most: int, *, surely: bool) -> None:
+        """Somebody took the queue from an offset between ``least`` and ``most``."""
+        self.hi = max(self.hi, self.furthest - min(least, self.least))
+        if surely and self.is_sure:
+            self.lo = max(self.lo, self.reached - most)
+
+
+@dataclass(slots=True)
+class GroupReturn:
+    """One group on one topic at one return."""
+
+    group: str
+    topic: str
+    queues: dict[int, QueueReturn]
+    owner_changed: bool = False
+    members_before: bool = False
+    """Whether brokers listed the members before the return."""
+    members_after: bool = False
+    was_lost: bool = False
+    """Whether clients may have forgotten the queues: the whole pair was in no route."""
+
+    @property
+    def lo(self) -> int:
+        """How many messages were consumed again, at least, as far as was seen."""
+        return sum(self._done(each) for each in self.queues.values())
+
+    @property
+    def hi(self) -> int:
+        return sum(self._most(each) for each in self.queues.values())
+
+    def of_queue(self, queue: int) -> tuple[int, int]:
+        """Return what was consumed again of one queue, at least and at most."""
+        each = self.queues[queue]
+        return self._done(each), self._most(each)
+
+    @staticmethod
+    def _done(each: QueueReturn) -> int:
+        """What the new holder has committed of it: the rest it may not have come to."""
+        return max(0, min(each.lo, min(each.stands, each.reached) - (each.reached - each.lo)))
+
+    def _most(self, each: QueueReturn) -> int:
+        if each.hi or (self.has_members and each.least == each.had):
+            return each.hi
+        return max(0, each.furthest - each.least)
+
+    @property
+    def has_members(self) -> bool:
+        """Whether it is known who the members were before the return and after it."""
+        return self.members_before and self.members_after
+
+    @property
+    def causes(self) -> list[str]:
+        """Why the master's table was behind, where something may have been consumed again."""
+        if not self.hi:
+            return []
+        found = []
+        if any(each.before > each.had for each in self.queues.values()):
+            found.append(RESTART)
+        if any(each.reached > max(each.before, each.had) for each in self.queues.values()):
+            found.append(SLAVE_ONLY)
+        return found
+
+    @property
+    def safe_offsets(self) -> dict[int, int]:
+        """Where to set queues whose offset is behind now."""
+        return {queue: each.reached for queue, each in self.queues.items() if each.is_open}
+
+
+@dataclass(slots=True)
+class Return:
+    """One return of one master."""
+
+    outage: Outage
+    groups: list[GroupReturn] = field(default_factory=list)
+    is_read: bool = False
+    """Whether the returned master's table was read."""
+    gap: str | None = None
+    """What hides the table that it began with."""
+
+    @property
+    def broker(self) -> str:
+        return self.outage.pair.rpartition("/")[2]
+
+
+class Returns:
+    """Follows what returns cost, in looks that come in their order, beside a :class:`Finder`."""
+
+    def __init__(
+        self, finder: Finder, groups: Set[str] = frozenset(), topics: Set[str] = frozenset()
+    ) -> None:
+        """``groups`` and ``topics``: only these, where there are any."""
+        self.returns: list[Return] = []
+        self._finder = finder
+        self._groups = groups
+        self._topics = topics
+        self._reached: dict[str, dict[str, dict[int, int]]] = {}
+        self._ends: dict[str, dict[tuple[str, int], int]] = {}
+        self._tables: dict[Place, Offsets] = {}
+        """As each broker told them last."""
+        self._boots: dict[str, int] = {}
+        self._lives: dict[str, int | None] = {}
+        self._older: dict[str, list[tuple[float, Offsets]]] = {}
+        """By pair tables of the master that are a while apart, the last few."""
+        """By pair the life of the master whose table was read last."""
+        self._absent: dict[str, float] = {}
+        """Pairs that no name server lists, since when."""
+        self._longest_absence: dict[str, float] = {}
+        self._listed: dict[str, bool] = {}
+        """Whether the pair's master was listed at the last look."""
+        self._members: dict[str, frozenset[str]] = {}
+
+    def look(self, look: Look) -> None:
+        """Take one look; the finder has had it already."""
+        listed = look.listed()
+        for broker in look.brokers:
+            if broker.state == ANSWERED:
+                self._notes(broker)
+        self._absences(look)
+        for broker in look.brokers:
+            if broker.broker_id == 0 and broker.state == ANSWERED:
+                self._master(broker)
+        now = dict(self._finder.members.known)
+        for each in self.returns:
+            self._follow(each, look, now, was_listed=self._listed.get(each.outage.pair, False))
+        self._members = now
+        for pair in {place.pair for place in listed} | set(self._listed):
+            self._listed[pair] = Place(pair, 0) in listed
+        for broker in look.brokers:
+            if broker.offsets is not None:
+                self._raise(broker)
+                self._tables[broker.place] = broker.offsets
+
+    def _notes(self, broker: BrokerLook) -> None:
+        for topic, queues in (broker.spans or {}).items():
+            ends = self._ends.setdefault(broker.pair, {})
+            for queue, (_, end) in queues.items():
+                ends[topic, queue] = max(end, ends.get((topic, queue), 0))
+
+    def _raise(self, broker: BrokerLook) -> None:
+        """Remember the furthest offsets that were committed at any member of the pair.
+
+        Where a master's fell in its life, by a commit or a reset, the group stands there since.
+        """
+        reached = self._reached.setdefault(broker.pair, {})
+        before = self._tables.get(broker.place, {})
+        same_life = broker.broker_id == 0 and self._lives.get(broker.pair) == self._boots.get(
+            broker.pair
+        )
+        for key, queues in (broker.offsets or {}).items():
+            old = before.get(key, {})
+            if old == queues or not self._is_wanted(key):
+                continue
+            mine = reached.setdefault(key, {})
+            for queue, offset in queues.items():
+                was = old.get(queue, -1)
+                if offset > was:
+                    mine[queue] = max(offset, mine.get(queue, -1))
+                elif offset < was and same_life:
+                    mine[queue] = offset
+        if broker.broker_id == 0:
+            self._lives[broker.pair] = self._boots.get(broker.pair)
+            older = self._older.setdefault(broker.pair, [])
+            if broker.offsets is not None and (
+                not older or broker.until - older[-1][0] >= _APART_SECONDS
+            ):
+                older.append((broker.until, broker.offsets))
+                del older[:-_KEPT]
+
+    def _is_wanted(self, key: str) -> bool:
+        topic, group = split_offset_key(key)
+        if is_system(group) or topic.startswith(DLQ_PREFIX):
+            return False
+        own = topic.removeprefix(RETRY_PREFIX)
+        return (not self._groups or group in self._groups) and (
+            not self._topics or topic in self._topics or own == group
+        )
+
+    def _absences(self, look: Look) -> None:
+        """Note how long a pair was in no route, while some name server answered."""
+        if all(each is None for each in look.listings.values()):
+            return
+        here = {place.pair for place in look.listed()}
+        for pair in self._reached:
+            if pair in here:
+                began = self._absent.pop(pair, None)
+                if began is not None:
+                    self._longest_absence[pair] = look.ended - began
+            else:
+                self._absent.setdefault(pair, look.began)
+
+    def _master(self, broker: BrokerLook) -> None:
+        outage = self._finder.outages.get(broker.pair)
+        boot = broker.boot_ms or self._finder.boot_of(broker.place) or 0
+        known = self._boots.setdefault(broker.pair, boot)
+        if boot != known and outage is not None and outage.back is not None:
+            self._boots[broker.pair] = boot
+            self.returns.append(Return(outage))
+        mine = [each for each in self.returns if each.outage.pair == broker.pair]
+        if mine and not mine[-1].is_read and broker.offsets is not None:
+            self._read(mine[-1], broker)
+
+    def _read(self, returned: Return, broker: BrokerLook) -> None:
+        """The first table of a master that is back."""
+        returned.is_read = True
+        back = returned.outage.back or returned.outage.gone
+        if broker.until - back[0] > _LATE_SECONDS:
+            returned.gap = (
+                f"{broker.place.text} told its offsets up to {broker.until - back[0]:.0f} s after"
+                " it was back: it may have begun with smaller ones"
+            )
+        had_of, before_of = broker.offsets or {}, self._tables.get(broker.place, {})
+        least_of = self._least(broker.pair, returned) if returned.gap else had_of
+        ends = self._ends.get(broker.pair, {})
+        lost = self._longest_absence.pop(broker.pair, 0.0) > ROUTE_FORGOTTEN_SECONDS
+        for key, reached_of in sorted(self._reached.get(broker.pair, {}).items()):
+            topic, group = split_offset_key(key)
+            had, before = had_of.get(key, {}), before_of.get(key, {})
+            least = least_of.get(key, {})
+            queues = {
+                queue: QueueReturn(
+                    had=max(0, had.get(queue, 0)),
+                    reached=reached,
+                    furthest=max(reached, ends.get((topic, queue), reached)),
+                    before=max(0, before.get(queue, 0)),
+                    stands=max(0, had.get(queue, 0)),
+                    least=max(0, min(least.get(queue, 0), had.get(queue, 0))),
+                    is_sure=queue in had and returned.gap is None,
+                )
+                for queue, reached in sorted(reached_of.items())
+            }
+            found = GroupReturn(group, topic, queues, was_lost=lost)
+            found.members_before = group in self._finder.members.known
+            returned.groups.append(found)
+
+    def _least(self, pair: str, returned: Return) -> Offsets:
+        """The newest table that the master surely had in its file when it went, or the first."""
+        older = self._older.get(pair) or [(0.0, {})]
+        sure = [table for at, table in older if at <= returned.outage.gone[0] - _APART_SECONDS]
+        return sure[-1] if sure else older[0][1]
+
+    def _follow(
+        self,
+        returned: Return,
+        look: Look,
+        members: Mapping[str, frozenset[str]],
+        *,
+        was_listed: bool,
+    ) -> None:
+        """See who may have taken queues since the look before, and how far the master is."""
+        pair = returned.outage.pair
+        master = look.at(Place(pair, 0))
+        if not returned.is_read or returned.outage.back is None:
+            return
+        back = returned.outage.back[1]
+        is_listed = Place(pair, 0) in look.listed()
+        table = (master.offsets if master is not None else None) or {}
+        last = self._tables.get(Place(pair, 0), {})
+        for group in returned.groups:
+            before = self._members.get(group.group)
+            now = members.get(group.group)
+            joined = (now or frozenset()) - (before or frozenset()) if before is not None else None
+            left = (before or frozenset()) - (now or frozenset()) if before is not None else None
+            group.members_after |= self._finder.members.asked.get(group.group, -1.0) > back
+            key = f"{group.topic}@{group.group}"
+            has_changed = bool(joined or left)
+            surely = bool(joined) and not before and was_listed and is_listed
+            for number, queue in group.queues.items():
+                stood = max(0, last.get(key, {}).get(number, queue.had))
+                stands = max(0, table.get(key, {}).get(number, queue.stands))
+                least, most = min(stood, stands, queue.stands), max(stood, queue.stands)
+                if has_changed and queue.is_open and (is_listed or was_listed):
+                    queue.taken(least, most, surely=surely)
+                if group.was_lost and queue.is_open:
+                    queue.taken(least, most, surely=False)
+                queue.stands = stands
+            if joined and (is_listed or was_listed):
+                group.owner_changed = True

@@ -1,0 +1,204 @@
+"""``failback observe``: watch a cluster that Failback does not run, over a master's return."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from failback.cli.shared.asking import name_servers
+from failback.cli.shared.checks import check_folder
+from failback.cli.shared.commands import MEASURE, add
+from failback.cli.shared.errors import INCONCLUSIVE, guarded
+from failback.cli.shared.options import JsonOption, NamesrvOption, RootOption
+from failback.cli.shared.output import console, print_json, say
+from failback.protocol.errors import ConfigError, FailbackError
+from failback.protocol.words.typed import typed
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from failback.analytics.observe.events import Event
+    from failback.analytics.observe.looks import Look
+    from failback.analytics.observe.observation import Observation
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the root."""
+    add(
+        app,
+        observe,
+        "observe",
+        panel=MEASURE,
+        examples=(
+            "failback observe -n 10.0.0.1:9876 --out upgrade-7             until Ctrl-C",
+            "failback observe -n 10.0.0.1:9876 --out upgrade-7 --for 30m   goes on with it",
+        ),
+    )
+
+
+_OutOption = Annotated[
+    Path,
+    typer.Option(
+        "--out", metavar="FOLDER", help="Run folder to write; one begun before is continued."
+    ),
+]
+_GroupOption = Annotated[
+    list[str] | None,
+    typer.Option("--group", metavar="GROUP", help="Only this consumer group (default: all)."),
+]
+_TopicOption = Annotated[
+    list[str] | None,
+    typer.Option("--topic", metavar="TOPIC", help="Only this topic (default: all)."),
+]
+_EveryOption = Annotated[
+    str, typer.Option("--every", metavar="TIME", help="Time between two looks, such as 1s.")
+]
+_ForOption = Annotated[
+    str,
+    typer.Option("--for", metavar="TIME", help="How long, such as 30m (default: until Ctrl-C)."),
+]
+
+
+@guarded
+def observe(
+    out: _OutOption,
+    namesrv: NamesrvOption = "",
+    root: RootOption = None,
+    group: _GroupOption = None,
+    topic: _TopicOption = None,
+    every: _EveryOption = "1s",
+    for_: _ForOption = "",
+    json: JsonOption = False,
+) -> None:
+    """Watch a cluster, read-only: what did each group consume again when a master came back?"""
+    from failback.analytics.observe.folder import Wanted
+    from failback.analytics.observe.observation import hidden, sentences
+    from failback.analytics.observe.observing import observe as run
+
+    check_folder("--out", out)
+    period = _duration("--every", every)
+    wanted = Wanted(
+        run=out.resolve().name,
+        name_servers=tuple(name_servers(namesrv, root)),
+        every=period,
+        groups=tuple(group or ()),
+        topics=tuple(topic or ()),
+    )
+    seconds = _duration("--for", for_) if for_ else None
+    with ExitStack() as stack:
+        told = _quiet if json else _shown(stack)
+        observation = asyncio.run(_until_told(run, out, wanted, told, seconds))
+    found = observation.document()
+    if json:
+        print_json({"run_dir": str(out), "observation": found})
+    else:
+        for line in sentences(found) or ["No master went and came back."]:
+            say(line)
+        for line in hidden(found):
+            say(f"missing: {line}")
+    if hidden(found):
+        raise typer.Exit(INCONCLUSIVE)
+
+
+def _duration(option: str, text: str) -> float:
+    from failback.analytics.run.definitions import duration_ns
+
+    try:
+        found = duration_ns(text) / 1e9
+    except FailbackError as error:
+        raise ConfigError(option, f'must be a time such as 1s or 30m, got "{text}"') from error
+    if not 0.2 <= found <= 31 * 86_400:
+        raise ConfigError(option, f"must be between 0.2s and 31 days, got {text}")
+    return found
+
+
+async def _until_told(run: Callable[..., Any], *args: Any) -> Observation:
+    """Observe until Ctrl-C, SIGTERM or the end of the time."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    *rest, seconds = args
+    found: Observation = await run(*rest, stop, seconds=seconds)
+    return found
+
+
+def _quiet(_: Look, __: list[Event], ___: Observation) -> None:
+    """Show nothing while it goes on."""
+
+
+def _shown(stack: ExitStack) -> Callable[[Look, list[Event], Observation], None]:
+    """Return what shows each look: a live view on a terminal, a line for each event elsewhere."""
+    if not console.is_terminal:
+        return _said
+    from rich.live import Live
+
+    live = stack.enter_context(Live(console=console, auto_refresh=False))
+
+    def told(look: Look, events: list[Event], observation: Observation) -> None:
+        for event in events:
+            live.console.print(_line(event), markup=False)
+        live.update(_view(look, observation), refresh=True)
+
+    return told
+
+
+def _said(look: Look, events: list[Event], observation: Observation) -> None:
+    for event in events:
+        say(_line(event))
+        for line in _danger(observation) if event.kind == "MasterBack" else ():
+            say(line)
+    if observation.is_first:
+        brokers = ", ".join(sorted(each.place.text for each in look.brokers)) or "no broker"
+        say(f"observing {brokers}; Ctrl-C ends it")
+
+
+def _line(event: Event) -> str:
+    broker = f"{event.broker} " if event.broker else ""
+    return f"{event.until:8.1f} s  {event.kind:17} {broker}{event.detail}"
+
+
+def _danger(observation: Observation) -> list[str]:
+    """Say where to set offsets while a group is in danger, and how."""
+    from failback.analytics.observe.observation import in_danger
+
+    lines = []
+    for returned, group in in_danger(observation.returns):
+        for queue in group.safe_offsets:
+            command = typed(
+                "failback", "explain-offset", group.group, group.topic, str(queue), "--live"
+            )
+            behind = group.queues[queue].reached - group.queues[queue].stands
+            lines.append(
+                f"  {group.group}: {group.topic} queue {queue} of {returned.broker} is {behind:,} "
+                f"behind where it had been; safe offset {group.queues[queue].reached}: {command}"
+            )
+    return lines
+
+
+def _view(look: Look, observation: Observation) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    from failback.protocol.words.visible import visible
+
+    table = Table(title=f"{look.ended:,.0f} s observed", caption="Ctrl-C ends it", expand=False)
+    for header in ("BROKER", "ROLE", "ADDRESS", "STATE", "UP SINCE"):
+        table.add_column(header)
+    for each in sorted(look.brokers, key=lambda each: each.place):
+        began = each.boot_ms or observation.finder.boot_of(each.place)
+        since = "-" if not began else time.strftime("%F %T", time.localtime(began / 1000))
+        role = "master" if each.broker_id == 0 else f"slave {each.broker_id}"
+        cells = (each.place.broker, role, each.addr, each.state, since)
+        table.add_row(*(Text(visible(cell)) for cell in cells))
+    for line in _danger(observation)[:10]:
+        table.add_section()
+        table.add_row(Text(visible(line.strip()), style="bold"))
+    return table

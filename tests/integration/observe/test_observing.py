@@ -1,0 +1,111 @@
+"""``failback observe`` on a broker of its own processes: it sees a kill, and writes nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+from failback.client.admin.admin import AdminClient
+from failback.protocol.route import SubscriptionGroupConfig, TopicConfig
+from tests.support.brokers.cluster_processes import ClusterProcesses
+from tests.support.common.polling import SCALE, wait_until
+from tests.support.processes.child_process import (
+    TestProcess,
+    failback_command,
+    failback_environment,
+)
+
+TOPIC, GROUP = "orders", "billing"
+
+
+async def prepared(cluster: ClusterProcesses) -> None:
+    async with AdminClient([cluster.namesrv_addr]) as admin:
+        await admin.create_topic(cluster.broker_addr, TopicConfig(TOPIC, 2, 2))
+        await admin.create_group(cluster.broker_addr, SubscriptionGroupConfig(GROUP))
+
+
+async def commit(cluster: ClusterProcesses, offset: int) -> None:
+    async with AdminClient([cluster.namesrv_addr]) as admin:
+        for queue in (0, 1):
+            await admin.update_offset(cluster.broker_addr, GROUP, TOPIC, queue, offset)
+
+
+def tables(cluster: ClusterProcesses) -> dict[str, str]:
+    """Every table on the broker's disk, without versions and times."""
+    config = cluster.broker_root / "config"
+    return {
+        path.name: re.sub(r'"dataVersion":\{[^}]*\}', "", path.read_text())
+        for path in config.glob("*.json")
+    }
+
+
+def observer(cluster: ClusterProcesses, out: Path, *more: str) -> TestProcess:
+    command = failback_command(
+        "cli", "observe", "-n", cluster.namesrv_addr, "--out", str(out), "--every", "500ms", *more
+    )
+    return TestProcess("observer", command, out.parent, environment=failback_environment())
+
+
+async def test_a_kill_and_a_return_are_seen_and_nothing_is_written(tmp_path: Path) -> None:
+    with ClusterProcesses(tmp_path / "cluster") as cluster:
+        await prepared(cluster)
+        await commit(cluster, 100)
+        file = cluster.broker_root / "config" / "consumerOffset.json"
+        wait_until(lambda: file.exists() and "billing" in file.read_text(), "offsets on the disk")
+        before = tables(cluster)
+        watching = observer(cluster, tmp_path / "run")
+        try:
+            watching.start()
+            watching.wait_for("observing broker-a-0")
+            wait_until(lambda: tables(cluster) == before, "the same tables")
+            cluster.broker.kill()
+            watching.wait_for("MasterGone")
+            cluster.start_broker()
+            watching.wait_for("MasterBack")
+            wait_until(lambda: len(looks(tmp_path / "run")) > 10, "some looks")
+            assert watching.stop() == 0
+        finally:
+            watching.dispose()
+        assert "broker-a was away for" in watching.lines()[-1]
+        assert "Group billing: none." in watching.lines()[-1]
+        after = tables(cluster)
+        assert after["subscriptionGroup.json"] == before["subscriptionGroup.json"]
+        assert after["topics.json"] == before["topics.json"]
+        assert after["consumerOffset.json"] == before["consumerOffset.json"]
+    assert watching.errors() == ""
+
+
+def looks(run: Path) -> list[bytes]:
+    return (run / "looks.jsonl").read_bytes().splitlines()
+
+
+async def test_it_ends_by_itself_and_goes_on_in_the_same_folder(tmp_path: Path) -> None:
+    with ClusterProcesses(tmp_path / "cluster") as cluster:
+        await prepared(cluster)
+        await commit(cluster, 5)
+        for turn in (1, 2):
+            watching = observer(cluster, tmp_path / "run", "--for", "2s", "--json")
+            watching.start()
+            try:
+                watching.wait_for("observation", 30)
+                assert watching.end_input() == 0
+            finally:
+                watching.dispose()
+            (line,) = watching.lines()
+            assert json.loads(line)["observation"]["returns"] == [], turn
+        assert 6 <= len(looks(tmp_path / "run")) <= 10
+
+
+def test_nobody_answers(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*failback_command("cli", "observe", "-n", "127.0.0.1:1", "--out", str(tmp_path / "run"))],
+        capture_output=True,
+        text=True,
+        env=failback_environment(),
+        timeout=60 * SCALE,
+        check=False,
+    )
+    assert done.returncode == 3
+    assert "no name server answers at 127.0.0.1:1: name one that does in --namesrv" in done.stderr

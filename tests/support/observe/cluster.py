@@ -1,0 +1,107 @@
+"""A pair that nobody but the test runs, Java clients on it, and an observer beside.
+
+The truth is what the Java consumers print, a line for each delivery.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from failback.analytics.report.make_report import report
+from tests.support.common.polling import wait_until
+from tests.support.java.apache import Broker, Engine, NameServer, got_by
+from tests.support.java.java_lab import Lab
+from tests.support.processes.child_process import (
+    TestProcess,
+    failback_command,
+    failback_environment,
+)
+
+TOPIC: Final = "orders"
+Copy = tuple[str, int, int]
+"""Broker, queue id and offset."""
+
+
+class Observed:
+    """A pair of one engine under load, with a consumer of group ``billing``."""
+
+    def __init__(self, lab: Lab, engine: Engine, *, groups: tuple[str, ...] = ("billing",)) -> None:
+        self.lab = lab
+        self.namesrv: NameServer = lab.namesrv(engine)
+        self.master: Broker = lab.broker(engine, self.namesrv)
+        self.slave: Broker = lab.broker(engine, self.namesrv, broker_id=1, role="SLAVE")
+        self.members: dict[str, list[TestProcess]] = {group: [] for group in groups}
+        self.out: Path = lab.folder / "run"
+        self.observer = self._observer()
+
+    def begin(self) -> None:
+        """Start everything, and return when offsets are on the master's disk and observed."""
+        self.master.start()
+        self.slave.start()
+        first = self.lab.program("Producer", self.namesrv, topic=TOPIC, count=4)
+        first.wait_for("done")
+        for group in self.members:
+            self.join(group)
+        self.lab.program("Producer", self.namesrv, topic=TOPIC, interval=5)
+        self.observer.start()
+        self.observer.wait_for("observing")
+        # The master's file is written 10 s after its start first, then every 5 s.
+        wait_until(self._file_has_offsets, "offsets on the master's disk", 60)
+        time.sleep(3)
+
+    def join(self, group: str = "billing", *, topic: str = TOPIC) -> TestProcess:
+        member = self.lab.program("PushConsumer", self.namesrv, topic=topic, group=group)
+        self.members[group].append(member)
+        member.wait_for("started")
+        wait_until(lambda: got_by(member), f"a delivery to {group}", 60)
+        return member
+
+    def leave(self, group: str = "billing") -> None:
+        """The member that came last shuts down cleanly."""
+        self.members[group][-1].stop()
+
+    def outage(self, seconds: float, during: Callable[[], None] | None = None) -> None:
+        """Kill the master, wait, start it again."""
+        self.master.kill()
+        time.sleep(seconds)
+        if during is not None:
+            during()
+        self.master.start()
+
+    def stop_observing(self) -> dict[str, Any]:
+        """Stop the observer; return its report."""
+        assert self.observer.stop() in (0, 3), self.observer.errors()
+        made = report(self.out)
+        found: dict[str, Any] = json.loads(made.json.read_text())
+        return found
+
+    def again(self, group: str = "billing") -> Counter[int]:
+        """How many distinct messages the group was handed more than once, by queue."""
+        seen: Counter[Copy] = Counter()
+        for member in self.members[group]:
+            for got in got_by(member):
+                if got.reconsume_times == 0:
+                    seen[got.broker, got.queue_id, got.queue_offset] += 1
+        return Counter(queue for (_, queue, _), count in seen.items() if count > 1)
+
+    def pause_observer(self, seconds: float) -> None:
+        os.kill(self.observer.pid, signal.SIGSTOP)
+        time.sleep(seconds)
+        os.kill(self.observer.pid, signal.SIGCONT)
+
+    def _file_has_offsets(self) -> bool:
+        path = self.master.store / "config" / "consumerOffset.json"
+        return path.exists() and f"{TOPIC}@billing" in path.read_text()
+
+    def _observer(self) -> TestProcess:
+        command = failback_command(
+            "cli", "observe", "-n", self.namesrv.address, "--out", str(self.out)
+        )
+        return TestProcess("observer", command, self.lab.folder, environment=failback_environment())

@@ -1,0 +1,137 @@
+"""The report of an observation: verdict, badges, tables, page; made again as often as one likes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from failback.analytics.observe.folder import Folder, Wanted
+from failback.analytics.report.make_report import report
+from failback.protocol.errors import ConfigError
+from tests.support.observe.stories import MASTER, SLAVE, Story
+
+WANTED = Wanted("story", ("ns0",), 1.0)
+
+
+def handed_over(story: Story) -> None:
+    story.store(1000)
+    story.commit(900)
+    story.wait(3)
+    story.commit(1000)
+    story.wait(2)
+    story.kill()
+    story.wait(3)
+    story.store(1500)
+    story.commit(1500, at=(SLAVE,))
+    story.wait(5)
+    story.members["billing"] = set()
+    story.wait(3)
+
+
+def written(story: Story, path: Path) -> Path:
+    folder = Folder.open(path, WANTED)
+    for look in story.looks:
+        folder.add(look)
+    return path
+
+
+def document(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((path / "report" / "report.json").read_text())
+    return found
+
+
+def test_the_headline_is_the_answer(tmp_path: Path) -> None:
+    story = Story()
+    handed_over(story)
+    story.start(900)
+    story.wait(2)
+    story.members["billing"] = {"c"}
+    story.wait(2)
+    story.commit(1600, at=(MASTER,))
+    story.wait(2)
+    run = written(story, tmp_path / "run")
+    made = report(run)
+    assert (made.verdict, made.exit_code) == ("Observed", 0)
+    assert made.sentence == (
+        "broker-a was away for 10 to 12 s. Group billing: 1,200 messages redelivered"
+        " (progress lost at the master's restart or slave-only progress)."
+    )
+    found = document(run)
+    assert found["source"]["deliver"] == "observe"
+    assert found["observation"] == story.observation.document()
+    page = (run / "report" / "report.html").read_text()
+    assert "Evidence: members and offsets" in page
+    assert "Re-consumed 1,200 messages: no limit set" in page
+    assert "No message was delivered again" not in page
+    tables = (run / "report" / "tables" / "returns.csv").read_text().splitlines()
+    assert len(tables) == 2
+    assert "| broker-a | 10 to 12 | billing |" in (run / "report" / "summary.md").read_text()
+
+
+def test_a_danger_that_lasts_is_shown_with_its_safe_offsets(tmp_path: Path) -> None:
+    story = Story()
+    handed_over(story)
+    story.start(900)
+    story.wait(2)
+    run = written(story, tmp_path / "run")
+    report(run)
+    page = (run / "report" / "report.html").read_text()
+    assert "Queues below a safe offset" in page
+    rows = (run / "report" / "tables" / "safe_offsets.csv").read_text()
+    assert "billing,orders,broker-a,1,1500" in rows
+
+
+def test_a_return_that_nobody_saw_is_inconclusive(tmp_path: Path) -> None:
+    story = Story()
+    handed_over(story)
+    story.sleep(30)
+    story.start(900)
+    story.wait(3)
+    run = written(story, tmp_path / "run")
+    made = report(run)
+    assert (made.verdict, made.exit_code) == ("Inconclusive", 3)
+    assert "its table was not read in time" in document(run)["verdict"]["reasons"][0]["detail"]
+
+
+def test_nothing_happened(tmp_path: Path) -> None:
+    story = Story()
+    story.commit(10)
+    story.wait(3)
+    made = report(written(story, tmp_path / "run"))
+    assert (made.verdict, made.sentence) == ("Observed", "No master went and came back.")
+
+
+def test_an_observation_is_continued_and_the_pause_is_a_gap(tmp_path: Path) -> None:
+    story = Story()
+    handed_over(story)
+    run = written(story, tmp_path / "run")
+    half = len(story.looks)
+    story.sleep(60)
+    story.start(900)
+    story.wait(3)
+    again = Folder.open(run, WANTED)
+    for look in story.looks[half:]:
+        again.add(look)
+    report(run)
+    found = document(run)["observation"]
+    assert [gap["what"] for gap in found["gaps"]] == ["the observer did not look"]
+    assert found == story.observation.document()
+
+
+def test_an_observation_about_other_groups_is_not_continued(tmp_path: Path) -> None:
+    Folder.open(tmp_path / "run", WANTED)
+    with pytest.raises(ConfigError, match=r"--group: .* was about all"):
+        Folder.open(tmp_path / "run", Wanted("story", ("ns0",), 1.0, groups=("billing",)))
+
+
+def test_a_folder_of_something_else_is_not_written_to(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "notes.txt").write_text("mine")
+    with pytest.raises(ConfigError, match=r"--out: .* has files that are no run"):
+        Folder.open(tmp_path / "run", WANTED)
+    (tmp_path / "run" / "run.json").write_text('{"run": "other"}')
+    with pytest.raises(ConfigError, match=r"--out: .* was not observed"):
+        Folder.open(tmp_path / "run", WANTED)

@@ -1,0 +1,222 @@
+"""What a return is said to have cost: intervals that hold the truth of the story that is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.observe.stories import MASTER, SLAVE, Story
+
+
+def at_work(committed: int = 1000) -> Story:
+    """A group that has committed up to an offset, on the master and in the slave's copy."""
+    story = Story()
+    story.store(committed)
+    story.commit(committed - 100)
+    story.wait(2)
+    story.commit(committed)
+    story.wait(2)
+    return story
+
+
+def outage(story: Story, *, reached: int, file: int) -> None:
+    """The master dies, the group goes on at the slave up to ``reached``, the master is back."""
+    story.kill()
+    story.wait(3)
+    story.store(reached)
+    story.commit(reached, at=(SLAVE,))
+    story.wait(5)
+    story.start(file)
+    story.wait()
+
+
+def group(story: Story, name: str = "billing") -> dict[str, Any]:
+    document = story.observation.document()
+    (returned,) = document["returns"]
+    (found,) = (each for each in returned["groups"] if each["group"] == name)
+    return dict(found)
+
+
+def test_members_that_stay_consume_nothing_again() -> None:
+    story = at_work()
+    outage(story, reached=1500, file=900)
+    assert group(story)["safe_offsets"] == {"0": 1500, "1": 1500}
+    story.wait(3)
+    story.commit(1500)
+    story.wait(2)
+    found = group(story)
+    assert (found["lo"], found["hi"], found["owner_changed"]) == (0, 0, False)
+    assert found["basis"] == ["E1", "E2", "E3"]
+    assert not found["exact"]
+    assert found["safe_offsets"] == {}
+    assert found["queues"][0] == {"qid": 0, "had": 900, "reached": 1500, "lo": 0, "hi": 0}
+
+
+def test_without_members_told_nothing_is_sure() -> None:
+    story = at_work()
+    story.tells_members = False
+    story.observation.finder.members.known.clear()
+    outage(story, reached=1500, file=900)
+    story.commit(1500)
+    story.wait(2)
+    found = group(story)
+    assert (found["lo"], found["hi"]) == (0, 1200)
+    assert found["basis"] == ["E1", "E2"]
+
+
+def test_who_starts_after_the_return_begins_with_the_masters_table() -> None:
+    story = at_work()
+    story.kill()
+    story.wait(2)
+    story.store(1500)
+    story.commit(1500, at=(SLAVE,))
+    story.wait(2)
+    story.members["billing"] = set()
+    story.wait(5)
+    story.start(900)
+    story.wait(3)
+    story.members["billing"] = {"c"}
+    story.wait(1)
+    story.commit(1200, at=(MASTER,))
+    story.wait(2)
+    found = group(story)
+    assert (found["lo"], found["hi"]) == (600, 1200), "it is halfway through"
+    story.commit(1700, at=(MASTER,))
+    story.wait(2)
+    found = group(story)
+    assert (found["lo"], found["hi"], found["owner_changed"]) == (1200, 1200, True)
+    assert found["causes"] == ["ROLLBACK_RESTART", "ROLLBACK_SLAVE_ONLY_PROGRESS"]
+
+
+def test_what_was_not_committed_may_come_again_as_well() -> None:
+    story = at_work()
+    story.kill()
+    story.wait(2)
+    story.store(1800)  # 300 beyond what anybody committed
+    story.commit(1500, at=(SLAVE,))
+    story.members["billing"] = set()
+    story.wait(5)
+    story.start(900)
+    story.wait(2)
+    story.members["billing"] = {"c"}
+    story.wait(2)
+    story.commit(1900, at=(MASTER,))
+    story.wait(2)
+    found = group(story)
+    assert (found["lo"], found["hi"]) == (1200, 1800)
+
+
+def test_who_starts_while_only_the_slave_is_there_goes_on_from_its_table() -> None:
+    story = at_work()
+    story.kill()
+    story.wait(2)
+    story.commit(1500, at=(SLAVE,))
+    story.store(1500)
+    story.members["billing"] = set()
+    story.wait(2)
+    story.members["billing"] = {"c"}
+    story.wait(8)
+    story.start(900)
+    story.wait(2)
+    story.commit(1500)
+    story.wait(2)
+    found = group(story)
+    assert (found["lo"], found["hi"]) == (0, 0)
+
+
+def test_one_of_two_members_that_is_replaced_may_have_taken_any_queue() -> None:
+    story = at_work()
+    outage(story, reached=1500, file=900)
+    story.members["billing"] = {"a", "c"}
+    story.wait(2)
+    story.commit(1500)
+    story.wait(2)
+    found = group(story)
+    assert (found["lo"], found["hi"], found["owner_changed"]) == (0, 1200, True)
+
+
+def test_a_change_after_the_master_has_caught_up_costs_nothing() -> None:
+    story = at_work()
+    outage(story, reached=1500, file=900)
+    story.commit(1500)
+    story.wait(2)
+    story.members["billing"] = {"c"}
+    story.wait(5)
+    assert group(story)["hi"] == 0
+
+
+def test_two_groups_are_told_apart() -> None:
+    story = at_work()
+    audit = "orders@audit"
+    story.members["audit"] = {"x"}
+    story.commit(1000, key=audit)
+    story.wait(2)
+    story.kill()
+    story.commit(1500, at=(SLAVE,))
+    story.commit(1500, key=audit, at=(SLAVE,))
+    story.store(1500)
+    story.wait(2)
+    story.members["billing"] = set()
+    story.wait(5)
+    story.start(900)
+    story.brokers[MASTER].offsets[audit] = {0: 950, 1: 950}
+    story.wait(2)
+    story.members["billing"] = {"c"}
+    story.wait(2)
+    story.commit(1600)
+    story.commit(1600, key=audit)
+    story.wait(2)
+    assert (group(story)["lo"], group(story)["hi"]) == (1200, 1200)
+    assert (group(story, "audit")["lo"], group(story, "audit")["hi"]) == (0, 0)
+
+
+def test_a_pair_that_no_name_server_lists_may_be_forgotten_by_its_members() -> None:
+    story = at_work()
+    story.kill(SLAVE)
+    story.kill(MASTER)
+    story.wait(60)
+    story.start(900)
+    story.wait(3)
+    found = group(story)
+    assert (found["lo"], found["hi"]) == (0, 200)
+
+
+def test_an_offset_that_was_set_back_before_the_outage_is_where_the_group_stood() -> None:
+    story = at_work()
+    story.commit(500)
+    story.wait(3)
+    story.commit(600)
+    story.wait(3)
+    story.kill()
+    story.members["billing"] = set()
+    story.wait(5)
+    story.start(500)
+    story.wait(2)
+    story.members["billing"] = {"c"}
+    story.wait(2)
+    story.commit(700, at=(MASTER,))
+    story.wait(2)
+    found = group(story)
+    assert found["lo"] == 200, "100 of each queue for the restart"
+    assert found["hi"] == 1000, "all of it was delivered before the reset"
+
+
+@pytest.mark.parametrize("members", [{"a", "b"}, {"c"}])
+def test_nothing_is_sure_of_a_return_that_nobody_saw(members: set[str]) -> None:
+    story = at_work()
+    story.wait(100)
+    story.commit(1500)
+    story.store(1500)
+    story.wait(2)
+    story.sleep(20)
+    story.start(1490)  # it began with less, and grew since
+    story.members["billing"] = members
+    story.wait(2)
+    document = story.observation.document()
+    (returned,) = document["returns"]
+    assert not returned["read"]
+    found = group(story)
+    assert found["lo"] == 0
+    assert found["hi"] >= 2 * (1500 - 1000), "its file may have been as old as that"
+    assert [gap["what"] for gap in document["gaps"]] == ["the observer did not look"]
