@@ -46,6 +46,10 @@ TABLES: Final[Mapping[str, str]] = {
     "compare_runs": "Each run of each arm.",
     "compare_arms": "Each arm's medians and ranges.",
     "compare_difference": "Each arm against the baseline.",
+    "returns": "Of an observed cluster: what each group consumed again at each return of a master.",
+    "safe_offsets": "Of an observed cluster: queues that were still behind at the last look.",
+    "seen": "Of an observed cluster: what happened, each event between two looks.",
+    "unseen": "Of an observed cluster: when something was not seen.",
 }
 _COLUMNS: Final[Mapping[str, str]] = {
     "at_s": "When, in seconds after run zero.",
@@ -76,6 +80,13 @@ _COLUMNS: Final[Mapping[str, str]] = {
     "fate": "What became of them.",
     "least": "The least.",
     "most": "The greatest.",
+    "gone_from_s": "The master answered last.",
+    "gone_until_s": "It was asked in vain first.",
+    "back_from_s": "It was asked in vain last.",
+    "back_until_s": "It answered again.",
+    "safe_offset": "Where to set the queue.",
+    "from_s": "Not before this second.",
+    "until_s": "Not after this second.",
 }
 _BLOCKS: Final[Mapping[str, str]] = {
     "checks": "checks",
@@ -97,6 +108,9 @@ _BLOCKS: Final[Mapping[str, str]] = {
     "compare_runs": "compare.arms.runs",
     "compare_arms": "compare.arms.dup",
     "compare_difference": "compare.difference",
+    "returns": "observation.returns.groups",
+    "seen": "observation.events",
+    "unseen": "observation.gaps",
 }
 """Where ``report.json`` has the rows of a table."""
 _TYPES: Final = {"s": "text", "i": "integer", "f": "number", "b": "flag"}

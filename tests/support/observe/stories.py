@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from failback.analytics.observe.looks import ANSWERED, REFUSED, SILENT, BrokerLook, Look
-from failback.analytics.observe.observation import Observation
+from failback.analytics.live.observe.looks import ANSWERED, REFUSED, SILENT, BrokerLook, Look
+from failback.analytics.live.observe.observation import Observation
 
 PAIR = "bench/broker-a"
 MASTER, SLAVE = 0, 1

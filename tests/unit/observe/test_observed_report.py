@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from failback.analytics.observe.folder import Folder, Wanted
+from failback.analytics.live.observe.folder import Folder, Wanted
 from failback.analytics.report.make_report import report
 from failback.protocol.errors import ConfigError
 from tests.support.observe.stories import MASTER, SLAVE, Story

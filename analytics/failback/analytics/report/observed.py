@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from failback.analytics.observe.folder import is_observed, looks_in, settings_of
-from failback.analytics.observe.observation import Observation, hidden, sentences
+from failback.analytics.live.observe.folder import is_observed, looks_in, settings_of
+from failback.analytics.live.observe.observation import Observation, hidden, sentences
 from failback.analytics.report.checks import INCONCLUSIVE, PASS
 from failback.analytics.report.measures.numbers import Row
 from failback.analytics.report.outcome import NO_LIMIT

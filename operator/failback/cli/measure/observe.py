@@ -24,9 +24,9 @@ from failback.protocol.words.typed import typed
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from failback.analytics.observe.events import Event
-    from failback.analytics.observe.looks import Look
-    from failback.analytics.observe.observation import Observation
+    from failback.analytics.live.observe.events import Event
+    from failback.analytics.live.observe.looks import Look
+    from failback.analytics.live.observe.observation import Observation
 
 
 def register(app: typer.Typer) -> None:
@@ -78,9 +78,9 @@ def observe(
     json: JsonOption = False,
 ) -> None:
     """Watch a cluster, read-only: what did each group consume again when a master came back?"""
-    from failback.analytics.observe.folder import Wanted
-    from failback.analytics.observe.observation import hidden, sentences
-    from failback.analytics.observe.observing import observe as run
+    from failback.analytics.live.observe.folder import Wanted
+    from failback.analytics.live.observe.observation import hidden, sentences
+    from failback.analytics.live.observe.observing import observe as run
 
     check_folder("--out", out)
     period = _duration("--every", every)
@@ -167,7 +167,7 @@ def _line(event: Event) -> str:
 
 def _danger(observation: Observation) -> list[str]:
     """Say where to set offsets while a group is in danger, and how."""
-    from failback.analytics.observe.observation import in_danger
+    from failback.analytics.live.observe.observation import in_danger
 
     lines = []
     for returned, group in in_danger(observation.returns):

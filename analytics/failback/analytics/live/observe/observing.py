@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from failback.analytics.observe.asking import Asker
-from failback.analytics.observe.events import Event
-from failback.analytics.observe.folder import Folder, Wanted, looks_in
-from failback.analytics.observe.looks import Look
-from failback.analytics.observe.observation import Observation
+from failback.analytics.live.observe.asking import Asker
+from failback.analytics.live.observe.events import Event
+from failback.analytics.live.observe.folder import Folder, Wanted, looks_in
+from failback.analytics.live.observe.looks import Look
+from failback.analytics.live.observe.observation import Observation
 from failback.client.remoting.connection import RemotingClient
 from failback.protocol.errors import FailbackError
 

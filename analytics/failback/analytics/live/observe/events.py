@@ -11,7 +11,14 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from failback.analytics.live.facts import is_system
-from failback.analytics.observe.looks import ANSWERED, REFUSED, BrokerLook, Look, Offsets, Place
+from failback.analytics.live.observe.looks import (
+    ANSWERED,
+    REFUSED,
+    BrokerLook,
+    Look,
+    Offsets,
+    Place,
+)
 from failback.protocol.route import split_offset_key
 
 MASTER_GONE: Final = "MasterGone"

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence, Set
 from typing import Final
 
 from failback.analytics.live.facts import is_system
-from failback.analytics.observe.looks import ANSWERED, REFUSED, SILENT, BrokerLook, Look, Place
+from failback.analytics.live.observe.looks import ANSWERED, REFUSED, SILENT, BrokerLook, Look, Place
 from failback.client.admin.admin import AdminClient
 from failback.client.remoting.connection import RemotingClient
 from failback.protocol.codes import ResponseCode

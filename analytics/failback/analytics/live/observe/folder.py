@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from failback.analytics.errors import ReportInputError
-from failback.analytics.observe.looks import Look, Writer, looks_of
+from failback.analytics.live.observe.looks import Look, Writer, looks_of
 from failback.analytics.run.run_folder import RUN_SCHEMA
 from failback.client.files import replace_file
 from failback.init.lines import append_line

@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from failback.analytics.live.facts import is_system
-from failback.analytics.observe.events import Finder, Outage
-from failback.analytics.observe.looks import ANSWERED, BrokerLook, Look, Offsets, Place
+from failback.analytics.live.observe.events import Finder, Outage
+from failback.analytics.live.observe.looks import ANSWERED, BrokerLook, Look, Offsets, Place
 from failback.protocol.message import DLQ_PREFIX, RETRY_PREFIX
 from failback.protocol.route import split_offset_key
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Set
 from typing import Any, Final
 
 from failback.analytics.analysis.causes.labels import cause_words
-from failback.analytics.observe.events import Finder
-from failback.analytics.observe.looks import Look
-from failback.analytics.observe.returns import GroupReturn, Return, Returns
+from failback.analytics.live.observe.events import Finder
+from failback.analytics.live.observe.looks import Look
+from failback.analytics.live.observe.returns import GroupReturn, Return, Returns
 
 Row = dict[str, Any]
 ROUTES: Final = "E1"
