@@ -111,6 +111,35 @@ async def online(
         yield heard
 
 
+def test_a_word_that_is_no_text_is_a_mistake(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for line in (
+        "admin consumerProgress -g \udcff",
+        "admin topicRoute -t \udcff",
+        f"admin resetOffset -g \udcff -t {TOPIC} --time now",
+        "admin getBrokerConfig -b \udcff",
+        "admin updateBrokerConfig -b broker-a regionId=\udcff",
+        "admin updateSubGroup -b broker-a -g \udcff",
+        f"admin queryMsgByKey -t {TOPIC} -k \udcff",
+        f"explain-offset \udcff {TOPIC} 0 --live --broker broker-a",
+    ):
+        code, out, err = tell(cluster, line, capsys)
+        assert (code, out) == (2, ""), line
+        assert "\\udcff" in err, "the word is named, and can be seen"
+
+
+def test_a_value_in_other_letters_is_taken(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words in ("slaveReadEnable=TRUE", "fileReservedTime=072"):
+        line = f"admin updateBrokerConfig -b broker-a {words}"
+        code, out, err = tell(cluster, line, capsys)
+        assert (code, err) == (0, ""), out
+    code, out, err = tell(cluster, "admin updateBrokerConfig -b broker-a regionId=a", capsys)
+    assert (code, err) == (0, "")
+
+
 # --- resets ---------------------------------------------------------------------------------------
 
 

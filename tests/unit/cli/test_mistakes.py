@@ -137,6 +137,26 @@ def test_a_reader_that_left_is_no_mistake(words: list[str], folder: Path) -> Non
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [["--help"], ["--version"], ["admin", "--help"], ["faults"], ["report", "--schema"]],
+    ids=" ".join,
+)
+def test_an_output_that_has_no_room_is_said_in_one_line(words: list[str], folder: Path) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "failback.cli", *words],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (3, "error: no space left on the disk\n")
+
+
 class Typed(NamedTuple):
     """An option that takes a number, and how its command is called."""
 
@@ -267,6 +287,10 @@ ASKS_A_CLUSTER = (
         ("nosuchhost.invalid:1", 3, "nosuchhost.invalid:1: the host name is not known"),
         ("nonsense", 2, "the port is missing: write HOST:PORT, such as 127.0.0.1:9876"),
         ("127.0.0.1:99999", 2, "has '127.0.0.1:99999': a port is from 1 to 65535"),
+        (" ", 2, "--namesrv: is blank: write HOST:PORT;HOST:PORT, or leave it out"),
+        ("::1", 2, "has '::1': an IPv6 address with its port is written [::1]:9876"),
+        ("1:2:3:9876", 2, "has '1:2:3:9876': an IPv6 address with its port is written [::1]:9876"),
+        ("[::1]:1", 3, "[::1]:1: connection refused"),
     ],
 )
 @pytest.mark.parametrize("line", ASKS_A_CLUSTER)

@@ -248,6 +248,29 @@ def test_sizes_and_classes_of_times_are_read_from_texts() -> None:
     assert "pmdt_1to2s" not in values
 
 
+@pytest.mark.foreign
+@pytest.mark.parametrize("offset", [101, 5000, 2**63 - 1])
+def test_nothing_was_consumed_beyond_the_end_of_a_queue(offset: int) -> None:
+    beyond = replace(MASTER, offsets={"T@g": {0: offset, 1: 40}})
+    found = shown(survey(0, MASTER), survey(10, beyond), survey(20, MASTER), survey(30, beyond))
+    node = ("c", "master", "b-0")
+    assert found["rocketmq_messages_out_total"][(*node, "T", "g", "false", "false")] == 2 * 40
+    assert found["rocketmq_consumer_offset"][("c", "b", "T", "g")] == float(offset + 40), "as it is"
+
+
+@pytest.mark.foreign
+def test_what_another_member_knows_was_not_consumed_meanwhile() -> None:
+    """The slave acts for its pair with older copies, then the master comes back."""
+    away = replace(MASTER, up=False, offsets=None, ends={}, groups={})
+    acting = replace(SLAVE, offsets={"T@g": {0: 50, 1: 40}}, ends={"T": {0: 90, 1: 50}})
+    surveys = [survey(0, MASTER, SLAVE), survey(10, away, acting), survey(20, MASTER, SLAVE)]
+    found = shown(*surveys, *(survey(at, MASTER, SLAVE) for at in (30, 40, 50)))
+    node = ("c", "master", "b-0")
+    assert found["rocketmq_messages_out_total"][(*node, "T", "g", "false", "false")] == 0
+    assert found["rocketmq_consumer_tps"][("c", "b", "T", "g")] == 0
+    assert found["rocketmq_producer_tps"][("c", "b", "T")] == 0
+
+
 def test_a_dead_letter_queue_that_is_consumed_has_a_diff_of_its_own() -> None:
     found = shown(survey(0, replace(MASTER, offsets={"%DLQ%g@g": {0: 1}})))
     row = ("g", "%DLQ%g", "1", "CLUSTERING")

@@ -54,6 +54,9 @@ class PairHistory:
     committed: RateMeter[Place] = field(default_factory=RateMeter)
     consumed: dict[Place, int] = field(default_factory=dict)
     """Messages committed since the exporter began, repeats counted again."""
+    _read: Mapping[Place, int] = field(default_factory=dict)
+    _member: int | None = None
+    """The broker id of whose table the last sums are."""
 
     def look(
         self,
@@ -61,14 +64,25 @@ class PairHistory:
         stored: Mapping[str, int],
         committed: Mapping[Place, int],
         time_scale: float = 1.0,
+        *,
+        member: int,
+        read: Mapping[Place, int],
     ) -> None:
-        """Take the sums of a survey."""
-        before = self.committed.last
-        if before is not None:
-            for place, offset in committed.items():
-                grown = offset - before.of.get(place, offset)
-                if grown > 0:
-                    self.consumed[place] = self.consumed.get(place, 0) + grown
+        """Take the sums of a survey, of the member that acts for the pair.
+
+        What another one has more or less than the last one is nothing that was sent or consumed.
+        ``read`` are the sums of :func:`consumed_of`.
+        """
+        if member != self._member and self._member is not None:
+            self.stored = RateMeter(per_second=self.stored.per_second)
+            self.committed = RateMeter(per_second=self.committed.per_second)
+            self._read = {}
+        self._member = member
+        for place, offset in read.items():
+            grown = offset - self._read.get(place, offset)
+            if grown > 0:
+                self.consumed[place] = self.consumed.get(place, 0) + grown
+        self._read = read
         self.stored.look(at, stored, time_scale)
         self.committed.look(at, committed, time_scale)
 
@@ -102,7 +116,14 @@ class History:
             if broker.ends:
                 pair = self.pairs.setdefault((broker.cluster, broker.broker), PairHistory())
                 scale = time_scale_of(broker.config)
-                pair.look(survey.at, sums_of(broker.ends), committed_of(broker), scale)
+                pair.look(
+                    survey.at,
+                    sums_of(broker.ends),
+                    committed_of(broker),
+                    scale,
+                    member=broker.broker_id,
+                    read=consumed_of(broker),
+                )
                 self._note_models(broker)
                 self._note_deleted(broker)
         self._forget(survey.at)
@@ -191,6 +212,18 @@ def committed_of(broker: BrokerAnswers) -> dict[Place, int]:
     for key, queues in (broker.offsets or {}).items():
         topic, group = split_offset_key(key)
         found[topic, group] = sum(max(0, offset) for offset in queues.values())
+    return found
+
+
+def consumed_of(broker: BrokerAnswers) -> dict[Place, int]:
+    """The same, but nothing beyond the end of a queue: there is no message to consume."""
+    found = {}
+    for key, queues in (broker.offsets or {}).items():
+        topic, group = split_offset_key(key)
+        ends = broker.ends.get(topic, {})
+        found[topic, group] = sum(
+            max(0, min(offset, ends.get(queue_id, offset))) for queue_id, offset in queues.items()
+        )
     return found
 
 

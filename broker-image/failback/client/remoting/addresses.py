@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from pathlib import Path
 from typing import Final
@@ -55,4 +56,14 @@ def _problem(address: str) -> str:
         return "a port is from 1 to 65535"
     if not _HOST.fullmatch(host):
         return f"{host!r} is no name or address of a host"
+    if ":" in host and not _is_ipv6(host.removeprefix("[").removesuffix("]")):
+        return "an IPv6 address with its port is written [::1]:9876"
     return ""
+
+
+def _is_ipv6(host: str) -> bool:
+    try:
+        ipaddress.IPv6Address(host)
+    except ValueError:
+        return False
+    return True

@@ -235,8 +235,11 @@ def update_sub_group(
     root: RootOption = None,
 ) -> None:
     """Create or replace a consumer group on one broker. Every field is sent."""
+    from failback.protocol.names import is_reserved_group
     from failback.protocol.route import SubscriptionGroupConfig
 
+    if is_reserved_group(group):
+        raise ConfigError("--group", f"{group} is a system group: brokers and commands use it")
     config = SubscriptionGroupConfig(
         group_name=group,
         consume_enable=consume_enable,
@@ -287,6 +290,8 @@ def update_broker_config(
 
     The broker answers success for names it does not know, so only the read-back counts.
     """
+    from failback.operator.engines.catalogue import same_value
+
     wanted: dict[str, str] = {}
     for text in setting:
         name, equals, value = text.partition("=")
@@ -306,7 +311,8 @@ def update_broker_config(
         for name, value in wanted.items()
     ]
     _show(("KEY", "BEFORE", "WANTED", "NOW"), rows, False)
-    if any(row["wanted"] != row["now"] for row in rows):
+    taken = (same_value(key, value.strip(), after.get(key, "")) for key, value in wanted.items())
+    if not all(taken):
         raise ConfigError("SETTING", f"{broker} did not take every value")
 
 

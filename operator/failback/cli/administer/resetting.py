@@ -298,7 +298,8 @@ async def _master_with(admin: AdminClient, wanted: OneQueue) -> Asked:
             most = max(counts.values(), default=0)
             problem = f"there is no queue {wanted.queue} of {wanted.topic} on a master"
             raise ConfigError("--queue", f"{problem}; it has 0 to {most - 1}")
-        raise ConfigError("--broker", f"{what}: {some}; name one")
+        none = f'"{wanted.broker}" is none of the ' if wanted.broker else ""
+        raise ConfigError("--broker", f"{none}{what}: {some}; name one")
     return masters[chosen[0]]
 
 

@@ -51,7 +51,11 @@ def name_servers(namesrv: str, root: Path | None) -> list[str]:
     """
     named = namesrv or ("" if root is not None else os.environ.get("NAMESRV_ADDR", ""))
     if named:
-        return list(addresses_of("--namesrv" if namesrv else "NAMESRV_ADDR", named))
+        field = "--namesrv" if namesrv else "NAMESRV_ADDR"
+        found = addresses_of(field, named)
+        if not found:
+            raise ConfigError(field, "is blank: write HOST:PORT;HOST:PORT, or leave it out")
+        return list(found)
     from failback.operator.local.control import RuntimeAway, call
 
     try:
@@ -76,9 +80,12 @@ def parse_time(text: str, option: str = "--time") -> int:
     if text == "now":
         return END_OF_QUEUES
     try:
-        return read_ms(text)
+        found = read_ms(text)
     except ValueError as error:
         raise ConfigError(option, str(error)) from None
+    if found == END_OF_QUEUES:
+        raise ConfigError(option, "-1 is no time: the end of each queue is now")
+    return found
 
 
 def meant_time(text: str, option: str = "--time", *, yes: bool = False) -> int:

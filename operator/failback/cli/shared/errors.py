@@ -137,11 +137,19 @@ def explain(error: Exception) -> tuple[str, int]:
         return f"{error.addr} refused: {said}", FAIL
     if isinstance(error, FailbackError):
         return str(error), _CODES.get(type(error).__name__, FAIL)
+    if isinstance(error, UnicodeEncodeError) and _is_no_text(error.object):
+        text = f'"{_shortened(error.object)}" is no text: it has bytes that are no UTF-8'
+        return text, USER_ERROR
     if isinstance(error, OSError) and (error.errno or error.filename):
         code = USER_ERROR if isinstance(error, _OF_A_PATH) and error.filename else INCONCLUSIVE
         return where_and_why(error), code
     text = f"{type(error).__name__}: {_shortened(str(error))}"
     return f"internal error: {text} (failback --debug shows where)", INCONCLUSIVE
+
+
+def _is_no_text(text: str) -> bool:
+    """Whether a word of the command line has bytes that Python could not decode."""
+    return any("\udc80" <= each <= "\udcff" for each in text)
 
 
 def _of_the_api_server(error: Any) -> tuple[str, int]:

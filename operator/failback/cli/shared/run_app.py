@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import typer
 
 from failback.cli.shared.commands import UsageError, help_command, is_bare_group, usage_problem
-from failback.cli.shared.errors import PASS, USER_ERROR, fail
+from failback.cli.shared.errors import INCONCLUSIVE, PASS, USER_ERROR, fail
+from failback.protocol.words.reasons import where_and_why
 
 
 def run_app(app: typer.Typer, name: str, argv: Sequence[str]) -> int:
@@ -26,6 +27,9 @@ def run_app(app: typer.Typer, name: str, argv: Sequence[str]) -> int:
         fail(usage_problem(error))
         print(f"see: {help_command(error)}", file=sys.stderr)
         return USER_ERROR
+    except OSError as error:  # help and version go to a disk that is full
+        fail(where_and_why(error))
+        return INCONCLUSIVE
     except SystemExit as end:
         if isinstance(end.__context__, BrokenPipeError):  # of a help that `head` cut off
             return PASS
