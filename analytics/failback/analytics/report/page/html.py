@@ -59,6 +59,17 @@ CONTENTS: Final = (
     ("run-card", "Run card"),
 )
 """The parts of the page in order: anchor and heading of each."""
+OBSERVED: Final = (
+    ("answer", "What happened"),
+    ("why", "What came again"),
+    ("change", "What to change"),
+    ("seen", "What was seen"),
+    ("staircase", "Offsets of every queue"),
+    ("evidence", "Evidence"),
+    ("words", "Words"),
+    ("run-card", "Run card"),
+)
+"""The same of a cluster that Failback did not run."""
 
 
 def render_html(report: Report, points: Sequence[Point], theme: Theme = LIGHT) -> str:
@@ -78,7 +89,7 @@ def render_html(report: Report, points: Sequence[Point], theme: Theme = LIGHT) -
     return environment.get_template("report.html.j2").render(
         report=report,
         observed="observation" in report,
-        contents=CONTENTS,
+        contents=OBSERVED if "observation" in report else CONTENTS,
         headings=dict(CONTENTS),
         heading=heading(report),
         banner=banner(report),
