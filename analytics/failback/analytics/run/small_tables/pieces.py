@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from failback.analytics.lake.lake import Lake
 
+CHUNK_ROWS: Final = 1 << 18
 FOLD_ROWS: Final = 1 << 17
 """Kept rows of several chunks, before they are reduced together."""
 
@@ -40,7 +41,7 @@ def in_this_process(lake: Lake) -> Read:
 def _each_chunk(
     lake: Lake, table: str, columns: Sequence[str], reduction: Reduction
 ) -> Iterable[pa.Table]:
-    return map(reduction, lake.chunks(table, columns))
+    return map(reduction, lake.chunks(table, columns, CHUNK_ROWS))
 
 
 def reduced(read: Read, table: str, columns: Sequence[str], reduction: Reduction) -> pa.Table:
