@@ -16,7 +16,6 @@ from failback.analytics.analysis.engines.engine import Engine
 from failback.analytics.analysis.engines.local import local_engine
 from failback.analytics.analysis.engines.spark.runner import SparkRunner, spark_engine
 from failback.analytics.analysis.engines.spark.session import why_not
-from failback.analytics.analysis.results import Analysis
 from failback.analytics.errors import ReportInputError
 from failback.analytics.lake.lake import Lake
 from failback.analytics.report import make_report
@@ -30,7 +29,7 @@ from tests.support.analytics.histories import random_history
 from tests.support.analytics.oracle import Oracle
 from tests.support.analytics.oracle_check import assert_agrees
 from tests.support.analytics.repeats_pass import InParts
-from tests.support.analytics.run_analysis import analysed
+from tests.support.analytics.run_analysis import Analysed, analysed
 from tests.support.analytics.run_builder import merged
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 @pytest.fixture(scope="module")
 def everything(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Analysis, Analysis, Oracle]:
+) -> tuple[Analysed, Analysed, Oracle]:
     """All cases and many random histories as the groups of one run: local, spark, oracle."""
     builders = [build()[0] for build in CASES.values()]
     builders += [random_history(Random(seed), warmup=False) for seed in range(HISTORIES)]
@@ -76,9 +75,9 @@ def everything(
     return analysed(folder, local_engine), on_spark, Oracle(whole)
 
 
-def test_the_21_cases(everything: tuple[Analysis, Analysis, Oracle]) -> None:
+def test_the_21_cases(everything: tuple[Analysed, Analysed, Oracle]) -> None:
     _, on_spark, _ = everything
-    rows = on_spark.repeats.to_pylist()
+    rows = on_spark.rows.to_pylist()
     for number, (name, build) in enumerate(CASES.items()):
         _, expected = build()
         mine = [row for row in rows if row["grp"].split("@")[0] == f"g{number}"]
@@ -87,19 +86,19 @@ def test_the_21_cases(everything: tuple[Analysis, Analysis, Oracle]) -> None:
         assert sum(row["cls"] == "RETRY" for row in mine) == expected.retry, name
 
 
-def test_the_oracle_agrees(everything: tuple[Analysis, Analysis, Oracle]) -> None:
+def test_the_oracle_agrees(everything: tuple[Analysed, Analysed, Oracle]) -> None:
     _, on_spark, oracle = everything
     assert_agrees(on_spark, oracle)
 
 
 @pytest.mark.sample
-def test_both_engines_give_equal_tables(everything: tuple[Analysis, Analysis, Oracle]) -> None:
+def test_both_engines_give_equal_tables(everything: tuple[Analysed, Analysed, Oracle]) -> None:
     local, on_spark, _ = everything
     assert_equal_tables(local, on_spark)
 
 
-def assert_equal_tables(a: Analysis, b: Analysis) -> None:
-    assert a.repeats.equals(b.repeats)
+def assert_equal_tables(a: Analysed, b: Analysed) -> None:
+    assert a.rows.equals(b.rows)
     assert a.order.equals(b.order)
     assert a.counts.dropped == b.counts.dropped
     assert a.counts.orphan_ends == b.counts.orphan_ends
@@ -107,6 +106,8 @@ def assert_equal_tables(a: Analysis, b: Analysis) -> None:
     for mine, theirs in (
         (a.counts.values, b.counts.values),
         (a.counts.depths, b.counts.depths),
+        (a.repeats.values, b.repeats.values),
+        (a.repeats.depths, b.repeats.depths),
     ):
         assert set(mine) == set(theirs)
         for family, table in mine.items():
@@ -190,7 +191,7 @@ def test_other_definitions_give_equal_tables(
     folder = merged(builders).write(tmp_path / "merged", manifest=False)
     local = analysed(folder, local_engine, definitions)
     on_spark = analysed(folder, lambda lake: spark_engine(lake, spark), definitions)
-    assert local.repeats.num_rows > 0
+    assert local.rows.num_rows > 0
     assert "handed" in local.counts.depths
     assert_equal_tables(local, on_spark)
 

@@ -162,10 +162,10 @@ def test_a_result_becomes_the_report_of_the_run(
     out = tmp_path / "out"
     given = ["--lake", str(run / "lake"), "--documents", str(run), "--out", str(out)]
     assert reconsume.main([*given, "--keep-rows", "none"]) == 0
-    assert not list(out.rglob("class.parquet"))
+    assert not list(out.rglob("class"))
     assert reconsume.main(given) == 0
     (group, *_) = truth["groups"]
-    classes = pq.read_table(next(out.rglob("class.parquet")), partitioning=None)
+    classes = pq.read_table(next(out.rglob("class")), partitioning=None)
     dups = classes.filter(pc.equal(classes.column("cls"), "DUP")).to_pylist()
     assert Counter(row["grp"] for row in dups)[group] == truth["groups"][group]["dup"]
     written = ["--result", str(out), "--run", plan.run, "--out", str(tmp_path / "report")]

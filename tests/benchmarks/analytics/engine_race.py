@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from failback.analytics.analysis.analysis import analyse, prepare
+from failback.analytics.analysis.causes.labels import cause_of
 from failback.analytics.analysis.counting import families
 from failback.analytics.analysis.counting.normalise import deliver_columns
 from failback.analytics.analysis.counting.partials.commits import COMMIT_COLUMNS
@@ -234,12 +235,9 @@ def _causes(folder: Path, make: Callable[[Lake], Engine]) -> Answer:
     copies_ = analysis.counts.depths["copy"]
     for grp, qid in set(zip(*(copies_.column(n).to_pylist() for n in ("grp", "n1")), strict=True)):
         found[grp]["queues"][str(qid)] = {"dup": 0, "causes": {}}
-    needed = analysis.repeats.select(["grp", "qid", "cause", "did", "cls"])
-    dups = needed.filter(pc.equal(needed.column("cls"), "DUP"))
-    joined = dups.group_by(["grp", "qid", "cause"]).aggregate([("did", "count")])
-    columns = (joined.column(name).to_pylist() for name in ("grp", "qid", "cause", "did_count"))
-    for grp, qid, cause, count in zip(*columns, strict=True):
-        for row in (found[grp], found[grp]["queues"][str(qid)]):
+    for each in families.DUPS.rows(analysis.repeats.values):
+        count, cause = each["value"], cause_of(each["cause"])
+        for row in (found[each["grp"]], found[each["grp"]]["queues"][str(each["qid"])]):
             row["dup"] += count
             if cause is not None:
                 row["causes"][cause] = row["causes"].get(cause, 0) + count

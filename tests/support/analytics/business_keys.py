@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from failback.analytics.analysis.results import Analysis
 from tests.support.analytics.bad_input import clean
+from tests.support.analytics.run_analysis import Analysed
 from tests.support.analytics.run_builder import RunBuilder, merged
 
 
@@ -141,9 +141,9 @@ def together(cases: Sequence[KeyCase]) -> RunBuilder:
     return merged([case.builder for case in cases])
 
 
-def assert_caused(analysis: Analysis, cases: Sequence[KeyCase]) -> None:
+def assert_caused(analysis: Analysed, cases: Sequence[KeyCase]) -> None:
     """The repeats of :func:`together` have the causes that the cases say."""
-    rows = [row for row in analysis.repeats.to_pylist() if row["cls"] == "DUP"]
+    rows = [row for row in analysis.rows.to_pylist() if row["cls"] == "DUP"]
     for number, case in enumerate(cases):
         found = Counter(row["cause"] for row in rows if row["grp"] == f"g{number}")
         assert found.pop(None, 0) == case.unattributed, number

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from failback.analytics.analysis.results import Analysis
 from failback.analytics.report.measures.groups import group_figures
 from failback.analytics.report.measures.lookups import Figures, group_names, topics_of
 from failback.analytics.report.measures.loss import losses_of
 from failback.analytics.run.history import GroupQueue
 from tests.support.analytics.oracle import Oracle
+from tests.support.analytics.run_analysis import Analysed
 
 
-def assert_agrees(analysis: Analysis, oracle: Oracle) -> None:
+def assert_agrees(analysis: Analysed, oracle: Oracle) -> None:
     """Class, cause, harm, distances, counts, fates and order are those of the oracle."""
-    rows = {row["did"]: row for row in analysis.repeats.to_pylist()}
+    rows = {row["did"]: row for row in analysis.rows.to_pylist()}
     for did, cls in oracle.classes.items():
         found = rows.get(did)
         assert (found["cls"] if found else "PRIMARY") == cls, did

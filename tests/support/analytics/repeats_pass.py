@@ -18,6 +18,7 @@ from failback.analytics.analysis.counting.partials.rows import Codes
 from failback.analytics.analysis.counting.partials.sums import Key, Partials
 from failback.analytics.analysis.engines.base import Joined, Runner
 from failback.analytics.analysis.engines.engine import Engine
+from failback.analytics.analysis.engines.repeats import Reduce, RowsTo
 from failback.analytics.lake.lake import Lake
 
 ROWS = Family("rows", SUM, "deliver", (GRP, QID), "candidates")
@@ -64,12 +65,18 @@ class InParts(Engine):
         self.whole = tables.CLASSIFIED.empty_table()
         self.joined = Joined({}, {}, 0)
 
-    def classify(
-        self, context: Context, messages: pa.Table, copies: pa.Table, inputs: CauseInputs
-    ) -> pa.Table:
-        self.joined = self.repeats(context, messages, copies, inputs, Counting(), self.rows)
+    def repeats(
+        self,
+        context: Context,
+        messages: pa.Table,
+        copies: pa.Table,
+        inputs: CauseInputs,
+        reduce: Reduce,
+        rows: RowsTo | None = None,
+    ) -> Joined:
+        self.joined = super().repeats(context, messages, copies, inputs, Counting(), self.rows)
         self.whole = super().classify(context, messages, copies, inputs)
-        return self.whole
+        return super().repeats(context, messages, copies, inputs, reduce, rows)
 
     def check(self) -> None:
         """What the parts said is what the whole says."""

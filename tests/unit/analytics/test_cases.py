@@ -29,7 +29,7 @@ def offsets(rows: list[dict[str, object]], cause: str) -> list[object]:
 def test_local_engine(name: str, tmp_path: Path) -> None:
     builder, expected = CASES[name]()
     analysis = analysed(builder.write(tmp_path / name))
-    rows = analysis.repeats.to_pylist()
+    rows = analysis.rows.to_pylist()
     assert by_cause(rows) == expected.causes
     assert sum(row["cls"] == "RETRY" for row in rows) == expected.retry
     for cause, wanted in expected.offsets.items():

@@ -135,7 +135,7 @@ def test_what_other_groups_got_by_the_same_key_is_no_evidence(tmp_path: Path) ->
 def test_the_retry_of_what_was_sent_anew_is_its_echo(tmp_path: Path) -> None:
     case = business_keys.sent_anew_and_then_retried()
     run = case.builder.write(tmp_path / "run", manifest=False)
-    repeats = analysed(run, definitions=Definitions(BUSINESS_KEY)).repeats
+    repeats = analysed(run, definitions=Definitions(BUSINESS_KEY)).rows
     assert sum(repeats.column("inherited").to_pylist()) == case.inherited
 
 
@@ -166,8 +166,7 @@ def assert_same(builder: RunBuilder, folder: Path) -> None:
     for key in (MESSAGE_ID, BUSINESS_KEY):
         other = analysed(run, definitions=Definitions(key))
         one, two = (
-            found.repeats.select(list(wanted)).sort_by("did").to_pylist()
-            for found in (by_lid, other)
+            found.rows.select(list(wanted)).sort_by("did").to_pylist() for found in (by_lid, other)
         )
         assert one == two, key
         assert by_lid.order.equals(other.order)

@@ -27,6 +27,6 @@ def test_rows_that_cannot_be_true_are_counted(tmp_path: Path) -> None:
         b.deliver(1, 300, 290, proc=3)  # ended before it began; process 3 has its own file
     b.deliver(-1, 300, 310, proc=3)
     analysis = analysed(b.write(tmp_path / "r"))
-    assert analysis.repeats.filter(analysis.repeats.column("cause").is_valid()).num_rows == 2
+    assert analysis.rows.filter(analysis.rows.column("cause").is_valid()).num_rows == 2
     assert analysis.counts.dropped.et_before_bt == 3
     assert analysis.counts.dropped.negative_offset == 1

@@ -57,7 +57,7 @@ def reused(missed: bool) -> RunBuilder:
 
 def test_a_seen_truncation_keeps_the_messages_apart(tmp_path: Path) -> None:
     analysis = analysed(reused(missed=False).write(tmp_path / "r"))
-    assert not analysis.repeats.num_rows
+    assert not analysis.rows.num_rows
     assert analysis.history.events[QUEUE].cut == (3,)
 
 
@@ -66,7 +66,7 @@ def test_a_missed_truncation_is_a_conflict_and_no_duplicate(tmp_path: Path) -> N
     from failback.analytics.report.measures.offsets import divergence_figures
 
     analysis = analysed(reused(missed=True).write(tmp_path / "r"))
-    assert set(analysis.repeats.column("cls").to_pylist()) == {"PRIMARY"}
+    assert set(analysis.rows.column("cls").to_pylist()) == {"PRIMARY"}
     found = divergence_figures(Figures(analysis))
     assert (found["conflicts"], found["truncation_artefacts"]) == (2, 2)
 
@@ -87,5 +87,5 @@ def test_a_spurious_event_splits_no_copy(tmp_path: Path, seed: int) -> None:
     with_event.queue_sample(150, 6 + r.randrange(2), binc=WALL_MS + 140)
     found = [analysed(b.write(tmp_path / str(i))) for i, b in enumerate((with_event, without))]
     assert found[0].history.events
-    classes = [Counter(a.repeats.column("cls").to_pylist()) for a in found]
+    classes = [Counter(a.rows.column("cls").to_pylist()) for a in found]
     assert classes[0] == classes[1] == Counter(PRIMARY=4, DUP=4)

@@ -66,9 +66,9 @@ def test_a_run_is_the_same_with_its_candidates_on_disk(
 ) -> None:
     plan = Plan(rows=6_000, groups=2, dup_shape=shape, truncations=1, foreign_share=0.05, seed=4)
     generate(plan, tmp_path / "run")
-    here = analysed(tmp_path / "run", local_engine).repeats
+    here = analysed(tmp_path / "run", local_engine).rows
     monkeypatch.setattr(engine, "PART_ROWS", 50)
-    spilled = analysed(tmp_path / "run", spilling).repeats
+    spilled = analysed(tmp_path / "run", spilling).rows
     assert here.num_rows > 0
     assert spilled.equals(here)
 

@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 
 from failback.analytics.analysis.causes.classify import CauseInputs
 from failback.analytics.analysis.counting.partials.context import Context
+from failback.analytics.analysis.engines.base import Joined
 from failback.analytics.analysis.engines.engine import Engine
 from failback.analytics.analysis.engines.local import LocalRunner, local_engine
+from failback.analytics.analysis.engines.repeats import Reduce, RowsTo
 from failback.analytics.lake.lake import Lake
 from tests.support.analytics.histories import random_history
 from tests.support.analytics.oracle import Oracle
@@ -82,10 +84,17 @@ def test_local_engine_agrees_on_400_runs(seed: int) -> None:
 class Unrestricted(Engine):
     """Classifies everything: each row is a candidate."""
 
-    def classify(
-        self, context: Context, messages: pa.Table, copies: pa.Table, inputs: CauseInputs
-    ) -> pa.Table:
-        return super().classify(context, everything(messages), everything(copies), inputs)
+    def repeats(
+        self,
+        context: Context,
+        messages: pa.Table,
+        copies: pa.Table,
+        inputs: CauseInputs,
+        reduce: Reduce,
+        rows: RowsTo | None = None,
+    ) -> Joined:
+        wide = (everything(messages), everything(copies))
+        return super().repeats(context, *wide, inputs, reduce, rows)
 
 
 def everything(depths: pa.Table) -> pa.Table:
@@ -103,8 +112,8 @@ def test_leaving_singles_out_of_classifying_changes_nothing(seed: int) -> None:
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
         written = builder.write(Path(folder) / "r", manifest=False)
         some, all_ = (analysed(written, make) for make in (local_engine, _unrestricted))
-    kept = {row["did"]: row for row in some.repeats.to_pylist()}
-    for row in all_.repeats.to_pylist():
+    kept = {row["did"]: row for row in some.rows.to_pylist()}
+    for row in all_.rows.to_pylist():
         if row["did"] in kept:
             assert row == kept[row["did"]]
         else:

@@ -42,7 +42,7 @@ def killed(
 
 
 def causes(b: RunBuilder, folder: Path) -> dict[str, int]:
-    found = analysed(b.write(folder)).repeats.to_pylist()
+    found = analysed(b.write(folder)).rows.to_pylist()
     return dict(Counter(row["cause"] for row in found if row["cls"] == "DUP"))
 
 

@@ -5,30 +5,32 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 
-import pyarrow as pa
+import numpy as np
 import pytest
 
 from failback.analytics.analysis.causes.windows import Redelivered, redelivered_of
+from failback.analytics.analysis.counting import families
+from failback.analytics.analysis.counting.partials.sums import Key, Partials
+from failback.analytics.analysis.engines.joins import join_depths
 
-Row = tuple[int | None, int, int]
-"""Assignment, offset, and which delivery of the copy it is."""
+Row = tuple[int, int]
+"""Assignment, and an offset that it delivered again."""
 
 
-def repeats(rows: list[Row]) -> pa.Table:
-    names = ("a_no", "qoff", "nth_of_copy")
-    columns = {
-        name: pa.array([row[at] for row in rows], pa.int64()) for at, name in enumerate(names)
-    }
-    absent = {"prev_inc": 7, "prev_pqe": 7, "inc": 8, "pqe": 8}
-    columns |= {name: pa.array([value] * len(rows), pa.int64()) for name, value in absent.items()}
-    return pa.table(columns)
+def found_of(rows: list[Row], processed: list[int | None], parts: int) -> dict[int, Redelivered]:
+    out = Partials()
+    for part in range(parts):
+        holder, qoff = np.array(rows[part::parts], np.int64).reshape(-1, 2).T
+        key = Key(holder=holder)
+        out.intervals(families.REDELIVERED, key, qoff, np.ones(qoff.size, bool))
+    depths, _ = join_depths([out.table()])
+    return redelivered_of(depths, processed)
 
 
 def by_hand(rows: list[Row], processed: list[int | None]) -> dict[int, Redelivered]:
     offsets: dict[int, set[int]] = defaultdict(set)
-    for number, qoff, nth in rows:
-        if number is not None and nth > 1:
-            offsets[number].add(qoff)
+    for number, qoff in rows:
+        offsets[number].add(qoff)
     found = {}
     for number, mine in offsets.items():
         frontier = processed[number]
@@ -44,16 +46,11 @@ def test_what_an_assignment_delivered_again_is_counted_once_an_offset(seed: int)
     base = rng.choice([0, 1 << 40])
     processed = [rng.choice([None, base + rng.randrange(60)]) for _ in range(assignments)]
     rows = [
-        (
-            rng.choice([None, *range(assignments)]),
-            base + rng.randrange(60),
-            rng.choice([1, 2, 2, 3]),
-        )
+        (rng.randrange(assignments), base + rng.randrange(60))
         for _ in range(rng.choice([1, 5, 200]))
     ]
-    assert redelivered_of(repeats(rows), processed) == by_hand(rows, processed)
+    assert found_of(rows, processed, rng.choice([1, 4])) == by_hand(rows, processed)
 
 
 def test_nothing_delivered_again_is_nothing() -> None:
-    assert redelivered_of(repeats([]), []) == {}
-    assert redelivered_of(repeats([(None, 3, 2), (0, 3, 1)]), [5]) == {}
+    assert found_of([], [], 1) == {}

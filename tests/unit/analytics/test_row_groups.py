@@ -106,11 +106,11 @@ def test_nothing_is_missed_and_most_is_not_read(
 ) -> None:
     generate(PLANS[name], tmp_path / "run")
     folder = cut_smaller(tmp_path / "run", 100)
-    some = analysed(folder).repeats
+    some = analysed(folder).rows
     some_read, there = (sum(column) for column in zip(*read, strict=True))
     assert 0 < some_read < 0.6 * there
     everything_is_read(monkeypatch)
-    assert some.equals(analysed(folder).repeats)
+    assert some.equals(analysed(folder).rows)
     assert some.num_rows > 0
 
 
@@ -121,9 +121,9 @@ def test_messages_without_lab_id_are_found(
     plan = Plan(rows=6_000, dup_shape="scattered", foreign_share=0.1, clock_error_ms=200, seed=9)
     generate(plan, tmp_path / "run")
     folder = cut_smaller(tmp_path / "run", 100)
-    some = analysed(folder, definitions=Definitions(key)).repeats
+    some = analysed(folder, definitions=Definitions(key)).rows
     everything_is_read(monkeypatch)
-    assert some.equals(analysed(folder, definitions=Definitions(key)).repeats)
+    assert some.equals(analysed(folder, definitions=Definitions(key)).rows)
     assert some.num_rows > 0
 
 
@@ -133,9 +133,9 @@ def test_nothing_is_missed_of_any_history(
 ) -> None:
     whole = merged([random_history(Random(4 * seed + n), warmup=False) for n in range(4)])
     folder = cut_smaller(whole.write(tmp_path / "run", manifest=False), 3)
-    some = analysed(folder).repeats
+    some = analysed(folder).rows
     everything_is_read(monkeypatch)
-    assert some.equals(analysed(folder).repeats)
+    assert some.equals(analysed(folder).rows)
 
 
 def test_a_row_group_without_statistics_is_read(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from failback.analytics.analysis.counting import families
 from failback.analytics.report.measures.groups import group_figures
 from failback.analytics.report.measures.lookups import Figures
 from failback.analytics.report.measures.loss import losses_of
@@ -45,7 +46,7 @@ def test_the_local_engine_finds_the_truth(name: str, tmp_path: Path) -> None:
         wanted = truth["groups"][queue["group"]]["queues"][str(queue["qid"])]
         assert (queue["dup"], queue["epochs"]) == (wanted["dup"], wanted["epochs"])
         assert windows(queue) == windows(wanted)
-    assert not figures.dups.flags("ambiguous").any()
+    assert not any(figures.group_sums(families.AMBIGUOUS).values())
 
 
 def windows(queue: dict[str, Any]) -> list[tuple[int, int, str]]:

@@ -19,7 +19,7 @@ HISTORIES = 40
 
 
 def causes_of(builder: RunBuilder, folder: Path) -> Counter[str | None]:
-    classified = analysed(builder.write(folder, manifest=False)).repeats
+    classified = analysed(builder.write(folder, manifest=False)).rows
     return Counter(classified.column("cause").to_pylist())
 
 

@@ -31,7 +31,7 @@ def test_the_second_copy_has_the_cause_that_the_answers_tell(
     builder.sendback(0, 18, path="PRODUCER")
     for number, at in enumerate((30, 50)):
         builder.deliver(number, at, at + 5, pqe=2, topic=RETRY, lid=0, rt=1)
-    repeats = analysed(builder.write(tmp_path / "run", manifest=False)).repeats
+    repeats = analysed(builder.write(tmp_path / "run", manifest=False)).rows
     found = [row["cause"] for row in repeats.to_pylist() if row["cls"] == "DUP"]
     assert found == [cause]
 
@@ -63,7 +63,7 @@ def test_an_echo_of_a_repeat_has_its_cause(
 ) -> None:
     b = handled_again(process, holdings=holdings, repeats=repeats)
     analysis = analysed(b.write(tmp_path / "run", manifest=False))
-    rows = analysis.repeats.to_pylist()
+    rows = analysis.rows.to_pylist()
     causes = Counter(row["cause"] for row in rows if row["cls"] == "DUP")
     assert causes == {"TAIL_REBALANCE": 2 * (holdings - 1)}
     assert sum(row["inherited"] for row in rows) == holdings - 1
@@ -82,7 +82,7 @@ def test_an_echo_may_have_an_echo(tmp_path: Path) -> None:
         at = 2000 + 10 * number
         b.deliver(number, at, at + 5, proc=9, pqe=100, topic=RETRY, lid=0, rt=2)
     analysis = analysed(b.write(tmp_path / "run", manifest=False))
-    rows = analysis.repeats.to_pylist()
+    rows = analysis.rows.to_pylist()
     causes = Counter(row["cause"] for row in rows if row["cls"] == "DUP")
     assert causes == {"TAIL_REBALANCE": 3}
     assert sum(row["inherited"] for row in rows) == 2

@@ -20,19 +20,25 @@ import pyarrow.compute as pc
 from failback.analytics.analysis.arrays.intervals import IntervalSet
 from failback.analytics.analysis.arrays.memory import give_back
 from failback.analytics.analysis.causes import coverage
-from failback.analytics.analysis.causes.attribution import as_defined, attributed, unattributed
+from failback.analytics.analysis.causes.attribution import Attribution
 from failback.analytics.analysis.causes.classify import CauseInputs
-from failback.analytics.analysis.causes.windows import (
-    redelivered_of,
-    windows_of,
-)
+from failback.analytics.analysis.causes.coverage import Distance
+from failback.analytics.analysis.causes.windows import fault_ids, redelivered_of, windows_of
 from failback.analytics.analysis.counting import families, tables
 from failback.analytics.analysis.counting.families import Family
-from failback.analytics.analysis.counting.partials.context import Context, Outage, context_of
+from failback.analytics.analysis.counting.partials.context import (
+    Context,
+    Outage,
+    context_of,
+    instants_of,
+)
 from failback.analytics.analysis.counting.partials.phases import PHASES, Phase
+from failback.analytics.analysis.counting.partials.repeats import RepeatsReduction
+from failback.analytics.analysis.counting.partials.resolution import Resolution
 from failback.analytics.analysis.engines.base import Forbidden
-from failback.analytics.analysis.engines.engine import Engine
-from failback.analytics.analysis.results import Analysis
+from failback.analytics.analysis.engines.engine import Engine, deliveries_of
+from failback.analytics.analysis.engines.repeats import RowsTo
+from failback.analytics.analysis.results import Analysis, Repeats
 from failback.analytics.lake.lake import Lake
 from failback.analytics.run.definitions import BUSINESS_KEY
 from failback.analytics.run.epochs import Queue
@@ -65,8 +71,15 @@ def prepare(folder: RunFolder, lake: Lake, engine: Engine) -> Prepared:
     return Prepared(history, outages, context_of(history, outages))
 
 
-def analyse(folder: RunFolder, lake: Lake, engine: Engine) -> Analysis:
-    """Compute everything that a report needs of one run."""
+def analyse(folder: RunFolder, lake: Lake, engine: Engine, rows: RowsTo | None = None) -> Analysis:
+    """Compute everything that a report needs of one run.
+
+    Args:
+        folder: The run's documents.
+        lake: Its tables.
+        engine: What passes over the large ones.
+        rows: Where the classified deliveries go, one by one; nowhere by default.
+    """
     stage_timings = _StageTimings()
     prepared = prepare(folder, lake, engine)
     history, outages, context = prepared.history, prepared.outages, prepared.context
@@ -84,17 +97,17 @@ def analyse(folder: RunFolder, lake: Lake, engine: Engine) -> Analysis:
         sent_back=coverage.sent_back_table(history.sendbacks, folder.definitions.key, links),
         links=links,
     )
-    classified = engine.classify(context, messages, copies, inputs)
-    if is_trace(folder.run):
-        classified = unattributed(classified)
+    distances = [coverage.distance_of(history, progress, a) for a in history.assignments]
+    most = max(map(deliveries_of, (messages, copies)))
+    reduce = reduction_of(prepared, links, distances, Resolution.of(most))
+    found = engine.repeats(context, messages, copies, inputs, reduce, rows)
+    repeats = Repeats(found.depths, found.values, reduce.resolution)
     order = engine.order(context, folder.ordered_topics, messages)
     stage_timings.end_of("stage_b")
-    repeats = attributed(history, as_defined(classified, folder.definitions), links)
     forbidden = [forbidden_of(counts.values, outage) for outage in outages]
     resumed = engine.resumed(context, forbidden).to_pylist() if forbidden else []
     wanted = phases_found(counts.values)
-    rows = engine.phase_rows(context, wanted).to_pylist() if wanted else []
-    distances = [coverage.distance_of(history, progress, a) for a in history.assignments]
+    phase_rows = engine.phase_rows(context, wanted).to_pylist() if wanted else []
     analysis = Analysis(
         folder=folder,
         lake=lake,
@@ -105,16 +118,36 @@ def analyse(folder: RunFolder, lake: Lake, engine: Engine) -> Analysis:
         repeats=repeats,
         order=order,
         resumed={row["outage"]: row["value"] for row in resumed},
-        phase_rows=_row_names(rows),
+        phase_rows=_row_names(phase_rows),
         failed_after={number: each.failed for number, each in enumerate(forbidden)},
         distances=distances,
-        redelivered=redelivered_of(repeats, [each.processed for each in distances]),
-        windows=windows_of(history, repeats),
+        redelivered=redelivered_of(repeats.depths, [each.processed for each in distances]),
+        windows=windows_of(history, repeats.depths, repeats.values),
         timings=stage_timings.seconds,
     )
     stage_timings.end_of("measures")
     give_back()
     return analysis
+
+
+def reduction_of(
+    prepared: Prepared, links: pa.Table, distances: Sequence[Distance], resolution: Resolution
+) -> RepeatsReduction:
+    """What makes partial rows of classified candidates, in a worker or here."""
+    history, context, outages = prepared.history, prepared.context, prepared.outages
+    trace = is_trace(history.folder.run)
+    committed = [-1 if each.committed is None else each.committed for each in distances]
+    return RepeatsReduction(
+        attribution=Attribution.of(history, links, proves_causes=not trace),
+        warmup_end_ns=context.warmup_end_ns,
+        until_ns=context.until_ns,
+        ok_bin_ns=context.ok_bin_ns,
+        killed=[outage.killed for outage in outages],
+        instants=instants_of(outages),
+        committed=committed,
+        fault_ids=fault_ids(history),
+        resolution=resolution,
+    )
 
 
 def _links(engine: Engine, context: Context, messages: pa.Table) -> pa.Table:

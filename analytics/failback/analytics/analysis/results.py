@@ -12,6 +12,7 @@ from failback.analytics.analysis.causes.coverage import Distance, Progress
 from failback.analytics.analysis.causes.windows import Redelivered, Window
 from failback.analytics.analysis.counting.normalise import Dropped
 from failback.analytics.analysis.counting.partials.context import Context
+from failback.analytics.analysis.counting.partials.resolution import Resolution
 from failback.analytics.run.history import History
 from failback.analytics.run.run_folder import RunFolder
 
@@ -53,6 +54,17 @@ class Counts:
     """Interval rows before they were added up; small beside the rows when histories are dense."""
 
 
+@dataclass(frozen=True, slots=True)
+class Repeats:
+    """Deliveries that occur more than once, added up: one table per family."""
+
+    depths: Mapping[str, pa.Table]
+    """``tables.DEPTHS`` of the interval families."""
+    values: Mapping[str, pa.Table]
+    """``tables.VALUES`` of the value families."""
+    resolution: Resolution
+
+
 @dataclass(slots=True)
 class Analysis:
     """All result tables of a run. Integers only; ratios and seconds are the report's."""
@@ -63,8 +75,7 @@ class Analysis:
     context: Context
     counts: Counts
     progress: Progress
-    repeats: pa.Table
-    """``tables.CLASSIFIED`` plus ``inherited``, ``partial_view``, ``fid``, ``a_no``."""
+    repeats: Repeats
     order: pa.Table
     resumed: Mapping[int, int]
     """Per outage the end of the first lasting good send, ns after run zero."""

@@ -3,10 +3,10 @@
     python -m failback.analytics.jobs.reconsume --lake URI --run ID --out URI [--documents RUN]
         [--key lid|messageId|businessKey] [--since T] [--until T]
 
-Writes ``OUT/result/run=ID/``: a Parquet file per table (copy_depth, msg_depth, class, rollback,
-windows, loss, order, rto, counters), and ``report.json`` and ``points.parquet``, from which
-``jobs.report`` makes the readable outputs. ``report.json`` is written last: with it the result is
-whole.
+Writes ``OUT/result/run=ID/``: a Parquet file per table (copy_depth, msg_depth, rollback, windows,
+loss, order, rto, counters), a folder ``class`` of Parquet files with the repeated deliveries one by
+one, and ``report.json`` and ``points.parquet``, from which ``jobs.report`` makes the readable
+outputs. ``report.json`` is written last: with it the result is whole.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from failback.analytics.analysis.counting import families, tables
 from failback.analytics.analysis.engines.spark.runner import spark_engine
 from failback.analytics.analysis.engines.spark.session import check_reach, session, why_not
 from failback.analytics.analysis.results import Analysis
+from failback.analytics.analysis.rows_in_files import RowsInFiles
 from failback.analytics.errors import EngineUnavailable
 from failback.analytics.jobs.options import guarded, parser_of
 from failback.analytics.lake.store import LakeStore, open_store
@@ -73,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--keep-rows",
         choices=(CANDIDATES, "none"),
         default=CANDIDATES,
-        help="whether the table class has the repeated deliveries one by one",
+        help="whether the folder class has the repeated deliveries one by one",
     )
     parser.add_argument("--key", choices=KEYS, default=LID, help="what messages are the same by")
     parser.add_argument("--since", metavar="T", help="second after run zero, or an ISO time")
@@ -97,12 +98,14 @@ def _run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     with session(options.master) as spark:
         for source in sources:
             engine = spark_engine(source.lake, spark)
-            analysis = analyse(source.folder, source.lake, engine)
+            where = result_of(source.folder.run_id)
+            rows = RowsInFiles(options.out, f"{where}/class", options.group)
+            rows.clear()
+            kept = rows if options.keep_rows == CANDIDATES else None
+            analysis = analyse(source.folder, source.lake, engine, kept)
             document, points = build_report(analysis, engine.name)
             found = result_tables(analysis, document, options.group)
-            if options.keep_rows == "none":
-                del found["class"]
-            where = write_result(out, source, document, {**found, "points": points})
+            write_result(out, source, document, {**found, "points": points})
             print(f"{document['run']}: result is in {out}/{where}")
     return 0
 
@@ -135,7 +138,6 @@ def result_tables(
     found = {
         "copy_depth": depths.get(families.COPY.name, tables.DEPTHS.empty_table()),
         "msg_depth": depths.get(families.MESSAGE.name, tables.DEPTHS.empty_table()),
-        "class": analysis.repeats,
         "order": analysis.order.rename_columns(["grp", *analysis.order.column_names[1:]]),
         "counters": pa.concat_tables(counters) if counters else tables.VALUES.empty_table(),
         "windows": _windows(analysis),

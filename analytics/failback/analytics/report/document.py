@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from failback.analytics.analysis.arrays.intervals import NUMBER_BITS, VALUE_BITS
 from failback.analytics.analysis.causes.labels import report_group
 from failback.analytics.analysis.counting import families
+from failback.analytics.analysis.counting.families import Family
 from failback.analytics.analysis.results import Analysis, LakeRead
 from failback.analytics.report import checks, summary
 from failback.analytics.report.measures import bounds, forecast, offsets, recovery, resume
@@ -114,8 +115,8 @@ def build_report(
 def _split_queues(figures: Figures, queues: Sequence[Row]) -> None:
     """Add to each queue its duplicates by report group."""
     found: Counter[tuple[GroupQueue, str]] = Counter()
-    for (*place, cause), count in figures.dups.counts(*GroupQueue._fields, "cause").items():
-        found[GroupQueue(*place), report_group(cause)] += count
+    for each in figures.dups:
+        found[each.queue, report_group(each.cause)] += each.count
     by_queue: dict[GroupQueue, Row] = {}
     for (queue, group), count in sorted(found.items()):
         by_queue.setdefault(queue, {})[group] = count
@@ -254,7 +255,7 @@ def _window(folder: RunFolder) -> Row:
 def _clock(figures: Figures) -> Row:
     clocks = figures.analysis.history.clocks
     closed = figures.analysis.folder.closed.get("clock") or {}
-    ambiguous = int(figures.dups.flags("ambiguous").sum())
+    ambiguous = sum(figures.group_sums(families.AMBIGUOUS).values())
     return {
         "hosts": [
             {"host": host, "offset_ns": clocks.offset[host], "error_ns": clocks.error[host]}
@@ -262,7 +263,7 @@ def _clock(figures: Figures) -> Row:
         ],
         "steps": int(closed.get("steps") or 0),
         "ambiguous_dup": ambiguous,
-        "ambiguous_share": ratio(ambiguous, len(figures.dups)),
+        "ambiguous_share": ratio(ambiguous, figures.dups_of_queues.total()),
     }
 
 
@@ -282,7 +283,7 @@ def _order(analysis: Analysis) -> list[Row]:
 def _quality(figures: Figures) -> Row:
     stage, history = figures.analysis.counts, figures.analysis.history
     rows = sum(figures.analysis.lake.rows(t) for t in ("deliver", "produce", "scan"))
-    unknown = sum(row["value"] for row in figures.values(families.UNKNOWN_INCARNATIONS))
+    unknown = _total(figures, families.UNKNOWN_INCARNATIONS)
     names = _unknown_names(figures)
     return {
         "binc_unknown": unknown + history.binc_unknown,
@@ -298,8 +299,12 @@ def _quality(figures: Figures) -> Row:
         "unknown_names": names,
         "foreign_rows": sum(figures.group_sums(families.FOREIGN).values()),
         "trace_missing_end": _traced(figures).get("missing_end"),
-        "outside_assignment": figures.outside_assignment,
+        "outside_assignment": _total(figures, families.OUTSIDE),
     }
+
+
+def _total(figures: Figures, family: Family) -> int:
+    return sum(row["value"] for row in figures.values(family))
 
 
 def _slow_paths(figures: Figures) -> list[str]:
@@ -308,7 +313,7 @@ def _slow_paths(figures: Figures) -> list[str]:
     depths = {
         family: figures.depths(family)
         for _, family in families.all_families()
-        if family.op == families.INTERVAL
+        if family.name in figures.analysis.counts.depths
     }
     # Lanes below 0 are of messages that are known by a text: their numbers are hashes.
     numbered = [
@@ -326,7 +331,7 @@ def _slow_paths(figures: Figures) -> list[str]:
     )
     if histories > 1 << NUMBER_BITS:
         found.append("there are more than 2^19 queues or lanes")
-    if 2 * figures.analysis.repeats.num_rows > figures.analysis.lake.rows("deliver"):
+    if 2 * _total(figures, families.CANDIDATES) > figures.analysis.lake.rows("deliver"):
         found.append("more than half of all deliveries were looked at one by one")
     return found
 
@@ -335,7 +340,7 @@ def _unknown_names(figures: Figures) -> dict[str, int]:
     """Rows by the column whose value this version does not know."""
     found = Counter(figures.analysis.history.unknown_names)
     found["deliver.status"] += figures.analysis.counts.dropped.unknown_status
-    found["produce.res"] += sum(row["value"] for row in figures.values(families.UNKNOWN_RESULTS))
+    found["produce.res"] += _total(figures, families.UNKNOWN_RESULTS)
     return {name: found[name] for name in sorted(found) if found[name]}
 
 

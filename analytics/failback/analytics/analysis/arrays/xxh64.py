@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 U64 = NDArray[np.uint64]
@@ -35,6 +36,20 @@ def surrogates(texts: Sequence[str]) -> NDArray[np.int64]:
         joined = b"".join(encoded[index] for index in where.tolist())
         block = np.frombuffer(joined, np.uint8).reshape(where.size, length)
         found[where] = _hash_block(block)
+    return (found & np.uint64(SURROGATE_MASK)).astype(np.int64)
+
+
+def surrogates_of(values: pa.Array) -> NDArray[np.int64]:
+    """The same of texts or bytes in an Arrow array; a null is as an empty one."""
+    plain = values.cast(pa.large_binary()).fill_null(b"")
+    _, offsets, data = plain.buffers()
+    starts = np.frombuffer(offsets, np.int64)[plain.offset : plain.offset + len(plain) + 1]
+    content = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
+    lengths = np.diff(starts)
+    found = np.empty(len(plain), np.uint64)
+    for length in np.unique(lengths).tolist():
+        where = np.flatnonzero(lengths == length)
+        found[where] = _hash_block(content[starts[where][:, None] + np.arange(length)])
     return (found & np.uint64(SURROGATE_MASK)).astype(np.int64)
 
 

@@ -3,53 +3,101 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from failback.analytics.analysis.arrays.columns import Columns, match
+from failback.analytics.analysis.arrays.columns import Columns, Flags, match
 from failback.analytics.analysis.arrays.intervals import Ints
-from failback.analytics.analysis.causes.classify import HOLDER
+from failback.analytics.analysis.causes.classify import HOLDER, PER_GROUP
 from failback.analytics.analysis.causes.coverage import assigned_table, messages_sent_back
-from failback.analytics.run.definitions import Definitions
 from failback.analytics.run.history import History, Row
 from failback.protocol.message import RETRY_PREFIX
 
-
-def attributed(history: History, classified: pa.Table, links: pa.Table) -> pa.Table:
-    """Add inherited causes, the assignment, its partial view, and the fault behind each repeat."""
-    cause, inherited = _inherit(history, classified, links)
-    c = Columns(classified)
-    assigned = Columns(assigned_table(history.assignments))
-    a_no = match(c, HOLDER, assigned, HOLDER)
-    known = a_no >= 0
-    dup = c.one_of("cls", ["DUP"])
-    same_copy = dup & (c.ints("nth_of_copy") > 1)
-    partial = np.array([a.partial_view for a in history.assignments] + [False], bool)[a_no]
-    taken = np.array([a.t for a in history.assignments] + [0], np.int64)[a_no]
-    zero_ms = history.folder.zero_wall_ns // 1_000_000
-    stored = (c.ints("store_ms") - zero_ms) * 1_000_000
-    since = np.where(same_copy, np.where(known, taken, c.ints("bt")), stored)
-    at = classified.schema.get_field_index("cause")
-    table = classified.set_column(at, "cause", cause)
-    for name, values in (
-        ("inherited", pa.array(inherited)),
-        ("partial_view", pa.array(same_copy & known & partial)),
-        ("fid", _faults_at(history, since, dup)),
-        ("a_no", pa.array(a_no, mask=~known)),
-    ):
-        table = table.append_column(name, values)
-    return table
+Message = tuple[str, int, int]
+"""Group, lane and lseq."""
 
 
-def as_defined(classified: pa.Table, definitions: Definitions) -> pa.Table:
-    """What other definitions than the default ones make of classes and causes."""
-    if definitions.window_ns is not None:
-        classified = _within(classified, definitions.window_ns)
-    return classified
+@dataclass(frozen=True, slots=True)
+class Attribution:
+    """What is known of a run beside its deliveries, as far as it completes their causes.
+
+    Sent to Spark's workers: small and picklable. It is applied to classified candidates in any
+    number of parts, as long as all deliveries of a message are in one.
+    """
+
+    assigned: pa.Table
+    """``tables.ASSIGNED``."""
+    partial_view: Flags
+    """Of each assignment, whether it was made of a partial list of members."""
+    zero_ms: int
+    """Wall clock's ms at run zero."""
+    fault_times: Ints
+    """Instants of the faults' steps, ascending."""
+    fault_ids: Sequence[str]
+    """The fault of each step."""
+    sent: Mapping[Message, Mapping[int, Sequence[Row]]]
+    """By (group, lane, lseq) and next attempt the send-backs that were stored."""
+    window_ns: int | None
+    proves_causes: bool
+    """Whether what the run recorded can prove a cause."""
+
+    @classmethod
+    def of(cls, history: History, links: pa.Table, *, proves_causes: bool) -> Self:
+        sent: dict[Message, dict[int, list[Row]]] = {}
+        definitions = history.folder.definitions
+        stored = [back for back in history.sendbacks if back["ok"]]
+        for back, message in messages_sent_back(stored, definitions.key, links):
+            by_rt = sent.setdefault((back["grp"], *message), {})
+            by_rt.setdefault(back["rt_next"], []).append(back)
+        return cls(
+            assigned=assigned_table(history.assignments),
+            partial_view=np.array([a.partial_view for a in history.assignments], bool),
+            zero_ms=history.folder.zero_wall_ns // 1_000_000,
+            fault_times=np.array([step.t for step in history.faults], np.int64),
+            fault_ids=[step.fid for step in history.faults],
+            sent=sent,
+            window_ns=definitions.window_ns,
+            proves_causes=proves_causes,
+        )
+
+    def to(self, classified: pa.Table) -> pa.Table:
+        """Candidates (``tables.CLASSIFIED``) as ``tables.ATTRIBUTED``."""
+        if not self.proves_causes:
+            classified = unattributed(classified)
+        if self.window_ns is not None:
+            classified = _within(classified, self.window_ns)
+        cause, inherited = _inherit(self.sent, classified)
+        c = Columns(classified)
+        assigned = Columns(self.assigned)
+        a_no = match(c, HOLDER, assigned, HOLDER)
+        known = a_no >= 0
+        dup = c.one_of("cls", ["DUP"])
+        same_copy = dup & (c.ints("nth_of_copy") > 1)
+        partial = np.append(self.partial_view, False)[a_no]
+        taken = np.append(assigned.ints("t"), 0)[a_no]
+        stored = (c.ints("store_ms") - self.zero_ms) * 1_000_000
+        since = np.where(same_copy, np.where(known, taken, c.ints("bt")), stored)
+        at = classified.schema.get_field_index("cause")
+        table = classified.set_column(at, "cause", cause)
+        for name, values in (
+            ("inherited", pa.array(inherited)),
+            ("partial_view", pa.array(same_copy & known & partial)),
+            ("fid", self._faults_at(since, dup)),
+            ("a_no", pa.array(a_no, mask=~known)),
+        ):
+            table = table.append_column(name, values)
+        return table
+
+    def _faults_at(self, t: Ints, asked: Flags) -> pa.Array:
+        """The fault whose latest step is the latest at or before each instant."""
+        at = np.searchsorted(self.fault_times, t, "right") - 1
+        fids = pa.array(self.fault_ids, pa.utf8())
+        return fids.take(pa.array(at, mask=(at < 0) | ~asked))
 
 
 def _within(classified: pa.Table, window_ns: int) -> pa.Table:
@@ -74,41 +122,24 @@ def _within(classified: pa.Table, window_ns: int) -> pa.Table:
     return classified
 
 
-def _faults_at(history: History, t: Ints, asked: Any) -> pa.Array:
-    """The fault whose latest step is the latest at or before each instant."""
-    times = np.array([step.t for step in history.faults], np.int64)  # steps come sorted
-    at = np.searchsorted(times, t, "right") - 1
-    fids = pa.array([step.fid for step in history.faults], pa.utf8())
-    return fids.take(pa.array(at, mask=(at < 0) | ~asked))
-
-
-def columns_of(table: pa.Table, *names: str) -> Iterator[tuple[Any, ...]]:
-    """Rows of some columns, as tuples."""
-    return zip(*(table.column(name).to_pylist() for name in names), strict=True)
-
-
 def _inherit(
-    history: History, classified: pa.Table, links: pa.Table
-) -> tuple[pa.ChunkedArray, Any]:
+    sent: Mapping[Message, Mapping[int, Sequence[Row]]], classified: pa.Table
+) -> tuple[pa.ChunkedArray, Flags]:
     """Causes, with retry copies of a repeated handling given that repeat's cause; and which were.
 
     The k-th copy of a message at one retry count, by begin, comes from the k-th stored send-back,
     by time. If the handling that was sent back was itself a DUP, its retry copy is that DUP's echo.
     """
     inherited = np.zeros(classified.num_rows, bool)
-    sent: dict[tuple[Any, ...], dict[int, list[Row]]] = defaultdict(lambda: defaultdict(list))
-    stored = [back for back in history.sendbacks if back["ok"]]
-    for back, message in messages_sent_back(stored, history.folder.definitions.key, links):
-        sent[back["grp"], *message][back["rt_next"]].append(back)
-    if not sent:
+    if not sent or not classified.num_rows:
         return classified.column("cause"), inherited
     cause: list[str | None] = classified.column("cause").to_pylist()
-    of_message: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
+    of_message: dict[Message, list[Row]] = defaultdict(list)
     for number, row in _of_messages(classified, list(sent)):
         of_message[row["grp"], row["lane"], row["lseq"]].append({**row, "number": number})
-    for message, by_rt in sent.items():
-        mine = sorted(of_message[message], key=lambda row: (row["bt"], row["did"]))
-        for rt, backs in sorted(by_rt.items()):  # ascending: an echo may have an echo
+    for message, rows in of_message.items():
+        mine = sorted(rows, key=lambda row: (row["bt"], row["did"]))
+        for rt, backs in sorted(sent[message].items()):  # ascending: an echo may have an echo
             copies = [
                 row
                 for row in mine
@@ -123,18 +154,15 @@ def _inherit(
     return pa.chunked_array([pa.array(cause, pa.utf8())]), inherited
 
 
-def _of_messages(
-    classified: pa.Table, messages: Sequence[tuple[Any, ...]]
-) -> Iterator[tuple[int, Row]]:
+def _of_messages(classified: pa.Table, messages: Sequence[Message]) -> Iterator[tuple[int, Row]]:
     """Rows of some messages, with their numbers."""
-    key = ("grp", "lane", "lseq")
     types = (pa.utf8(), pa.int64(), pa.int64())
     columns = [
         pa.array(values, kind)
         for values, kind in zip(zip(*messages, strict=True), types, strict=True)
     ]
-    wanted = Columns(pa.table(columns, names=key))
-    at = np.flatnonzero(match(Columns(classified), key, wanted, key) >= 0)
+    wanted = Columns(pa.table(columns, names=PER_GROUP))
+    at = np.flatnonzero(match(Columns(classified), PER_GROUP, wanted, PER_GROUP) >= 0)
     return zip(at.tolist(), classified.take(pa.array(at)).to_pylist(), strict=True)
 
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from failback.analytics.analysis.arrays.columns import Columns, Flags, packed_of
-from failback.analytics.analysis.arrays.intervals import Ints
+from failback.analytics.analysis.arrays.columns import Columns
+from failback.analytics.analysis.causes.labels import cause_of
+from failback.analytics.analysis.counting import families
+from failback.analytics.analysis.counting.partials.rows import NULL_NUMBER
 from failback.analytics.run.history import GroupQueue, History
-
-_PLACE = ("grp", "broker", "ptopic", "qid", "inc", "a_no", "cause", "prev_inc", "fid")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,78 +44,67 @@ class Redelivered(NamedTuple):
     """How many lie below what was processed when the queue was taken: others were in hand."""
 
 
-def redelivered_of(repeats: pa.Table, processed: Sequence[int | None]) -> dict[int, Redelivered]:
+def redelivered_of(
+    depths: Mapping[str, pa.Table], processed: Sequence[int | None]
+) -> dict[int, Redelivered]:
     """What each assignment delivered again. ``processed`` are frontiers, one per assignment."""
-    found = repeats.select(["a_no", "qoff"]).filter(
-        pc.and_(_again(repeats), repeats.column("a_no").is_valid())
-    )
-    frontier = np.array([-1 if each is None else each for each in processed], np.int64)
-    number, qoff = found.column("a_no").to_numpy(), found.column("qoff").to_numpy()
-    order = np.argsort(packed_of([number, qoff]), kind="stable")
-    number, qoff = number[order], qoff[order]
-    once = np.ones(order.size, bool)
-    once[1:] = (number[1:] != number[:-1]) | (qoff[1:] != qoff[:-1])
-    number, qoff = number[once], qoff[once]
-    if not number.size:
-        return {}
-    starts = np.flatnonzero(np.diff(number, prepend=-1))
-    ends = np.append(starts[1:], number.size)
-    done = np.add.reduceat((qoff < frontier[number]).astype(np.int64), starts)
-    columns = (number[starts], ends - starts, qoff[starts], qoff[ends - 1] + 1, done)
-    rows = zip(*(column.tolist() for column in columns), strict=True)
-    return {a_no: Redelivered(*figures) for a_no, *figures in rows}
+    found: dict[int, Redelivered] = {}
+    table = families.REDELIVERED.of(depths)
+    for number, lo, hi in columns_of(table, "holder", "lo", "hi"):
+        frontier = processed[number]
+        done = 0 if frontier is None else max(0, min(hi, frontier) - lo)
+        known = found.get(number, Redelivered(0, lo, hi, 0))
+        found[number] = Redelivered(
+            known.messages + hi - lo, min(known.low, lo), max(known.high, hi), known.finished + done
+        )
+    return found
 
 
-def windows_of(history: History, repeats: pa.Table) -> list[Window]:
+def windows_of(
+    history: History, depths: Mapping[str, pa.Table], values: Mapping[str, pa.Table]
+) -> list[Window]:
     """Runs of repeated offsets per assignment, cause and previous holder, of rows in figures."""
-    bt = repeats.column("bt")
-    in_figures = pc.and_(
-        pc.greater_equal(bt, history.folder.warmup_end_ns), pc.less(bt, history.folder.until_ns)
-    )
-    shown = pc.and_(in_figures, pc.equal(repeats.column("cls"), "DUP"))
-    found = repeats.select([*_PLACE, "qoff", "bt"]).filter(pc.and_(_again(repeats), shown))
-    c = Columns(found)
-    if not c.count:
-        return []
-    parts = [c.codes(name) for name in _PLACE]
-    parts += [c.valid(name).astype(np.int8) for name in _PLACE if found.column(name).null_count]
-    group, qoff = packed_of(parts), c.ints("qoff")
-    order = np.lexsort((qoff, group))
-    group, qoff = group[order], qoff[order]
-    changed = np.ones(order.size, bool)
-    changed[1:] = group[1:] != group[:-1]
-    cut = changed.copy()
-    cut[1:] |= np.diff(qoff) > 1  # equal offsets are in one run
-    starts = np.flatnonzero(cut)
-    ends = np.append(starts[1:], order.size) - 1
-    begin = _least_of_each(c.ints("bt")[order], changed)[starts]
-    rows = found.select(list(_PLACE)).take(pa.array(order[starts])).to_pylist()
+    key = list(families.WINDOWS.stored)
+    begins = {
+        tuple(of): begin
+        for *of, begin in columns_of(families.WINDOW_BEGINS.of(values), *key, "value")
+    }
+    fids = fault_ids(history)
     windows = []
-    for row, lo, hi, first in zip(
-        rows, qoff[starts].tolist(), (qoff[ends] + 1).tolist(), begin.tolist(), strict=True
-    ):
-        number = row["a_no"]
-        t = first if number is None else history.assignments[number].t
-        key = GroupQueue(row["grp"], row["broker"], row["ptopic"], row["qid"])
+    for *of, lo, hi in _runs(families.WINDOWS.of(depths), key):
+        grp, broker, topic, qid, inc, holder, cause, prev_inc, fault = of
+        number = None if holder == NULL_NUMBER else holder
+        t = begins[tuple(of)] if number is None else history.assignments[number].t
+        fid = None if fault == NULL_NUMBER else fids[fault]
+        place = GroupQueue(grp, broker, topic, qid)
         windows.append(
-            Window(number, key, lo, hi, hi - lo, row["cause"], row["prev_inc"], row["inc"], t,
-                   row["fid"])
-        )  # fmt: skip
+            Window(number, place, lo, hi, hi - lo, cause_of(cause), prev_inc, inc, t, fid)
+        )
     return sorted(windows, key=lambda w: (w.key, w.t, w.lo, w.cause or "", w.from_proc, w.to_proc))
 
 
-def _least_of_each(values: Ints, changed: Flags) -> Ints:
-    """For each row the least value of its group; groups begin where ``changed``."""
-    least: Ints = np.minimum.reduceat(values, np.flatnonzero(changed))
-    spread: Ints = least[np.cumsum(changed) - 1]
-    return spread
+def fault_ids(history: History) -> list[str]:
+    """The faults by their numbers in partial rows: by their first step."""
+    return list(dict.fromkeys(step.fid for step in history.faults))
 
 
-def _again(repeats: pa.Table) -> pa.ChunkedArray:
-    """Which deliver a copy that another holder had delivered before."""
-    other = pc.or_(
-        pc.not_equal(repeats.column("prev_inc"), repeats.column("inc")),
-        pc.not_equal(repeats.column("prev_pqe"), repeats.column("pqe")),
-    )
-    again = pc.greater(repeats.column("nth_of_copy"), 1)
-    return pc.fill_null(pc.and_(again, other), False)
+def _runs(table: pa.Table, key: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    """Key, ``lo`` and ``hi`` of ranges whose offsets follow each other, of any depth."""
+    c = Columns(table)
+    if not c.count:
+        return
+    code, lo, hi = c.dense(*key), c.ints("lo"), c.ints("hi")
+    order = np.lexsort((lo, code))
+    code, lo, hi = code[order], lo[order], hi[order]
+    cut = np.ones(c.count, bool)
+    cut[1:] = (code[1:] != code[:-1]) | (lo[1:] != hi[:-1])
+    starts = np.flatnonzero(cut)
+    ends = np.append(starts[1:], c.count) - 1
+    names = columns_of(table.take(pa.array(order[starts])), *key)
+    for of, first, last in zip(names, lo[starts].tolist(), hi[ends].tolist(), strict=True):
+        yield *of, first, last
+
+
+def columns_of(table: pa.Table, *names: str) -> Iterator[tuple[Any, ...]]:
+    """Rows of some columns, as tuples."""
+    return zip(*(table.column(name).to_pylist() for name in names), strict=True)

@@ -112,6 +112,22 @@ REASON: Final = Column(
     "reason", "1: times that cannot be, 2: offset or LAB_ID that cannot be, 3: unknown status"
 )
 DID: Final = Column("did", "delivery id of a `deliver_end` row")
+CAUSE: Final = Column("cause", "place of the cause in `labels.CAUSES`; null is -2^62")
+SUCCESS_ORDER: Final = Column(
+    "success_order", "0: order to the first success unknown, 1: before it, 2: after it"
+)
+CLIENT_ID: Final = Column("client_id", "client that got the delivery", "broker")
+UNIT: Final = Column("unit", "0: full seconds, 1: ns beyond them")
+AGE: Final = Column("age", "ns since the first success ended; rounded down in large runs")
+END_BIN: Final = Column("end_bin", "bin in which the first success ended; wider in large runs")
+BEGIN_BIN: Final = Column("begin_bin", "bin in which the repeat began; wider in large runs")
+KEY_HASH: Final = Column("key_hash", "hash of the ordering key; in large runs its last 14 bits")
+SINCE_OUTAGE: Final = Column("since_outage", "number of the last outage that began before")
+INSTANT: Final = Column("instant", "number of the last kill or return of a broker before")
+HOLDER: Final = Column("holder", "number of the assignment; null is -2^62")
+PREV_INC: Final = Column("prev_inc", "incarnation of the client that had the copy before")
+FAULT: Final = Column("fault", "number of the fault; null is -2^62")
+OMID_HASH: Final = Column("omid_hash", "hash of the broker's message id; in large runs a share")
 
 _QUEUE: Final = (GRP, BROKER, TOPIC, QID)
 _MESSAGES: Final = (TOPIC, LANE)
@@ -221,6 +237,60 @@ OWNER_COMMITS: Final = Family(
     "owned", MAX, "commit", (*_QUEUE, ASSIGNMENT, OFFSET, BINC, PULL),
     "`seq` of the commit to the master, near the end of the owner before",
 )  # fmt: skip
+
+# Of deliveries that occur more than once, classified.
+CANDIDATES: Final = Family("candidates", SUM, "deliver", (), "deliveries that were classified")
+OUTSIDE: Final = Family("outside", SUM, "deliver", (), "of them in figures, of no assignment")
+RETRIES: Final = Family("retry", SUM, "deliver", (GRP,), "wanted retries")
+DUPS: Final = Family("dup", SUM, "deliver", (*_QUEUE, CAUSE, SUCCESS_ORDER), "duplicates")
+DUP_SECONDS: Final = Family("dup_second", SUM, "deliver", (*_QUEUE, SECOND), "duplicates")
+CAUSE_SECONDS: Final = Family("cause_second", SUM, "deliver", (GRP, CAUSE, SECOND), "duplicates")
+CAUSE_OUTAGES: Final = Family(
+    "cause_outage", SUM, "deliver", (GRP, CAUSE, SINCE_OUTAGE), "duplicates"
+)
+DUP_MESSAGES: Final = Family("dup_message", SUM, "deliver", (GRP,), "messages with duplicates")
+DUP_MEMBERS: Final = Family("dup_member", SUM, "deliver", (GRP, CLIENT_ID), "duplicates")
+DUP_KEYS: Final = Family(
+    "dup_key", MAX, "deliver", (GRP, KEY_HASH),
+    "1; in large runs the place of the lowest one bit of the rest of the hash",
+)  # fmt: skip
+INHERITED: Final = Family("inherited", SUM, "deliver", (GRP,), "duplicates of inherited cause")
+PARTIAL_VIEWS: Final = Family(
+    "partial_view", SUM, "deliver", (GRP,), "duplicates under a partial list of members"
+)
+AMBIGUOUS: Final = Family("ambiguous", SUM, "deliver", (GRP,), "duplicates of open order")
+WASTED: Final = Family(
+    "wasted", SUM, "deliver", (GRP, UNIT), "time in the handler of duplicates after a success"
+)
+DUP_AGES: Final = Family("dup_age", SUM, "deliver", (GRP, AGE), "duplicates after a success")
+DUP_BINS: Final = Family(
+    "dup_bin", SUM, "deliver", (GRP, BEGIN_BIN, END_BIN), "duplicates after a success"
+)
+SUCCESSES_AGAIN: Final = Family(
+    "ok_again", SUM, "deliver", (GRP, BIN), "successes that are not a message's first"
+)
+FIRST_DUPS: Final = Family(
+    "first_dup", MIN, "deliver", (INSTANT,), "begin of a duplicate, ns after run zero"
+)
+REDELIVERED: Final = Family(
+    "redelivered", INTERVAL, "deliver", (HOLDER,), "queue offsets that another had before"
+)
+OLDEST_AGAIN: Final = Family(
+    "oldest_again", MIN, "deliver", (HOLDER,), "store time of a duplicate below what was committed"
+)
+NEWEST_AGAIN: Final = Family("newest_again", MAX, "deliver", (HOLDER,), "the same")
+_WINDOW: Final = (*_QUEUE, INC, HOLDER, CAUSE, PREV_INC, FAULT)
+WINDOWS: Final = Family("window", INTERVAL, "deliver", _WINDOW, "queue offsets of duplicates")
+WINDOW_BEGINS: Final = Family(
+    "window_begin", MIN, "deliver", _WINDOW, "begin of a duplicate of no assignment"
+)
+NAMED: Final = Family(
+    "named", INTERVAL, "deliver", (BROKER, TOPIC, QID, EPOCH), "queue offsets, once per message"
+)
+PLACED_LEAST: Final = Family(
+    "placed_least", MIN, "deliver", (OMID_HASH,), "hash of queue and offset of the copy"
+)
+PLACED_MOST: Final = Family("placed_most", MAX, "deliver", (OMID_HASH,), "the same")
 
 
 def all_families() -> Iterator[tuple[str, Family]]:

@@ -87,6 +87,17 @@ CLASSIFIED: Final = pa.schema(
 )
 """A candidate: a delivery of a message or of an offset that occurs more than once."""
 
+ATTRIBUTED: Final = pa.schema(
+    [
+        *CLASSIFIED,
+        ("inherited", pa.bool_()),
+        ("partial_view", pa.bool_()),
+        ("fid", pa.utf8()),
+        ("a_no", pa.int64()),
+    ]
+)
+"""The same with its last cause, the fault behind it, and the number of its assignment."""
+
 ORDER: Final = pa.schema(
     [
         ("grp", pa.utf8()),

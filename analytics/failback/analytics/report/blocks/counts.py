@@ -76,6 +76,10 @@ class RepeatAge(Block, kw_only=True):
     p99: Annotated[float | None, text("Ninety-ninth percentile.")]
     max: Annotated[float | None, text("The greatest.")]
     histogram: Annotated[list[AgeBucket], text("Cumulative counts.")]
+    error: Annotated[
+        Amount | UnsetType,
+        text("By what share an age may be too small; in large runs, else they are exact."),
+    ] = UNSET
 
 
 class RememberedSeconds(Block, kw_only=True):
@@ -107,6 +111,10 @@ class Blast(Block, kw_only=True):
     queue_share: Annotated[Amount | None, text("Their share of the group's queues.")]
     members: Annotated[Count, text("Members that got duplicates.")]
     keys: Annotated[Count, text("Keys with duplicates.")]
+    keys_error: Annotated[
+        Amount | UnsetType,
+        text("By what share their number may differ; in large runs, else it is exact."),
+    ] = UNSET
 
 
 class Group(Counts, kw_only=True):

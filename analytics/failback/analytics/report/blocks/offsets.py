@@ -93,6 +93,10 @@ class Divergence(Block, kw_only=True):
     """``divergence``."""
 
     conflicts: Annotated[Count, text("Offsets that named two messages.")]
+    conflicts_error: Annotated[
+        Count | UnsetType,
+        text("By how many that may differ; in large runs, else it is exact."),
+    ] = UNSET
     truncation_events: Annotated[list[Truncation], text("Each loss.")]
     truncation_artefacts: Annotated[
         Count, text("Repeats that are none: another message took the offset.")

@@ -47,13 +47,14 @@ def bound_figures(figures: Figures) -> list[Row]:
     """Bound and observation of every outage and group."""
     outages = figures.analysis.context.outages
     found = []
-    for number, outage in enumerate(outages):
+    for number in range(len(outages)):
         until = outages[number + 1].killed if number + 1 < len(outages) else None
-        found += [_bound(figures, outage, until, group) for group in group_names(figures)]
+        found += [_bound(figures, number, until, group) for group in group_names(figures)]
     return found
 
 
-def _bound(figures: Figures, outage: Outage, until: int | None, group: str) -> Row:
+def _bound(figures: Figures, number: int, until: int | None, group: str) -> Row:
+    outage = figures.analysis.context.outages[number]
     taken = [
         a
         for a in figures.analysis.history.assignments
@@ -62,11 +63,11 @@ def _bound(figures: Figures, outage: Outage, until: int | None, group: str) -> R
     inputs = _inputs(figures, outage, group, taken)
     terms = _terms(figures, outage, group, taken, inputs)
     bound = ceil(sum(value for _, value in terms.values()) - 1e-9)
-    dups = figures.dups.of_group(group)
-    counted = dups.of_cause(
-        lambda cause: report_group(cause) in OFFSET_GROUPS or cause == "DELAY_REPLAY"
+    observed = figures.dups_after(
+        number,
+        group,
+        lambda cause: report_group(cause) in OFFSET_GROUPS or cause == "DELAY_REPLAY",
     )
-    observed = int((counted & dups.begun(outage.killed, until)).sum())
     return {
         "fid": outage.fid,
         "group": group,

@@ -12,6 +12,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from failback.analytics.analysis.counting import families
 from failback.analytics.report.measures.exposures import exposure_curves, instants_of
 from failback.analytics.report.measures.lookups import Figures
 from failback.analytics.report.measures.numbers import NS
@@ -29,13 +30,12 @@ def figure_points(figures: Figures) -> pa.Table:
 
 
 def _repeats(figures: Figures) -> Iterator[Point]:
-    totals = figures.dups.queues()
+    totals = figures.dups_of_queues
     shown = set(sorted(totals, key=lambda key: (-totals[key], key))[:MAX_QUEUES])
-    counts = figures.dups.counts(*GroupQueue._fields, figures.dups.ints("bt") // NS)
-    for (*place, second), count in sorted(counts.items()):
-        queue = GroupQueue(*place)
+    for queue, curve in sorted(figures.curves(families.DUP_SECONDS).items()):
         if queue in shown:
-            yield Point("dup_by_queue", *queue, second * NS, count, None)
+            for second, count in zip(curve.at.tolist(), curve.value.tolist(), strict=True):
+                yield Point("dup_by_queue", *queue, second * NS, count, None)
 
 
 def _exposure(figures: Figures) -> Iterator[Point]:

@@ -72,7 +72,7 @@ def forecast(figures: Figures) -> Forecast:
                 reasons.append(f"{outage.fid}, group {group}: {error}")
                 continue
             cases.append(case)
-            found.prediction.append(_row(figures, outage, until, group, case.predicted))
+            found.prediction.append(_row(figures, number, group, case.predicted))
     if cases:
         # The fault that costs most is the one to turn knobs for.
         worst = max(cases, key=lambda case: (case.predicted.mean, case.predicted.worst))
@@ -101,15 +101,13 @@ def _case(figures: Figures, number: int, until: int | None, group: str) -> _Case
     return _Case(settings, plan, predict(settings, plan))
 
 
-def _row(
-    figures: Figures, outage: Outage, until: int | None, group: str, predicted: Prediction
-) -> Row:
-    dups = figures.dups.of_group(group)
-    counted = dups.of_cause(lambda cause: report_group(cause) in OFFSET_GROUPS or cause in REPLAYED)
-    observed = int((counted & dups.begun(outage.killed, until)).sum())
+def _row(figures: Figures, number: int, group: str, predicted: Prediction) -> Row:
+    observed = figures.dups_after(
+        number, group, lambda cause: report_group(cause) in OFFSET_GROUPS or cause in REPLAYED
+    )
     shown = predicted.to_dict()
     return {
-        "fid": outage.fid,
+        "fid": figures.analysis.context.outages[number].fid,
         "group": group,
         **{name: shown[name] for name in ("p5", "median", "p95", "max", "mean", "worst")},
         "p50": shown["median"],

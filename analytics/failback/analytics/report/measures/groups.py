@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from typing import Final
 
-import numpy as np
 import pyarrow.compute as pc
 
 from failback.analytics.analysis.causes.labels import REPORT_GROUPS, report_group
 from failback.analytics.analysis.counting import families
-from failback.analytics.report.measures.dups import Dups
 from failback.analytics.report.measures.lookups import Figures, declared_group, topics_of
 from failback.analytics.report.measures.loss import LOST_FATES
-from failback.analytics.report.measures.numbers import Row, ratio, seconds, total
+from failback.analytics.report.measures.numbers import NS, Row, ratio, seconds
 from failback.analytics.report.measures.repeats import affected_of, ages_of, dedupe_of
 from failback.analytics.report.measures.sends import send_figures
+
+ORDERS: Final = ("unknown_order", "before_success", "after_success")
+"""By ``DupCount.success_order``."""
 
 
 def group_figures(figures: Figures, name: str, losses: Mapping[str, Row] | None) -> Row:
@@ -30,15 +32,16 @@ def group_figures(figures: Figures, name: str, losses: Mapping[str, Row] | None)
     ):
         counts[depth] += hi - lo
     delivered, distinct = figures.group_sums(families.DELIVERED)[name], sum(counts.values())
-    dups = figures.dups.of_group(name)
-    retry = figures.retries[name]
-    messages = dups.distinct("lane", "lseq", "fkey")
-    causes = {cause: count for (cause,), count in dups.counts("cause").items()}
+    retry, messages = (
+        figures.group_sums(family)[name] for family in (families.RETRIES, families.DUP_MESSAGES)
+    )
+    by_cause = _by_cause(figures, name)
+    causes = {cause: counts.total() for cause, counts in by_cause.items()}
+    orders = sum(by_cause.values(), Counter[str]())
+    dup = orders.total()
     by_group: Counter[str] = Counter()
     for cause, count in causes.items():
         by_group[report_group(cause)] += count
-    after_success = dups.where(dups.flags("after_success"), "bt", "et", "ok_end")
-    known = int(dups.valid("after_success").sum())
     order = [row for row in figures.analysis.order.to_pylist() if row["grp"] == name]
     declared = [
         group
@@ -54,12 +57,12 @@ def group_figures(figures: Figures, name: str, losses: Mapping[str, Row] | None)
         **send_figures(figures, topics_of(figures, name)),
         "delivered": delivered,
         "distinct": distinct,
-        "primary": delivered - retry - len(dups),
+        "primary": delivered - retry - dup,
         "retry": retry,
-        "dup": len(dups),
-        "dup_after_success": len(after_success),
-        "dup_before_success": known - len(after_success),
-        "dup_unknown_order": len(dups) - known,
+        "dup": dup,
+        "dup_after_success": orders["after_success"],
+        "dup_before_success": orders["before_success"],
+        "dup_unknown_order": orders["unknown_order"],
         "dup_messages": messages,
         "lost": None if fates is None else sum(fates.get(fate, 0) for fate in LOST_FATES),
         "skipped": None if fates is None else fates.get("SKIPPED", 0),
@@ -68,37 +71,43 @@ def group_figures(figures: Figures, name: str, losses: Mapping[str, Row] | None)
         "ooo_replay": sum(row["ooo_replay"] for row in order),
         "max_redelivery": max(counts, default=0),
         "abandoned": figures.group_sums(families.ABANDONED)[name],
-        "dup_ratio": ratio(len(dups), distinct),
+        "dup_ratio": ratio(dup, distinct),
         "dup_msg_ratio": ratio(messages, distinct),
         "amplification": ratio(delivered, distinct),
-        "wasted_seconds": seconds(_handled(after_success)),
+        "wasted_seconds": seconds(_wasted(figures, name)),
         "handler_seconds": seconds(figures.group_sums(families.HANDLER_NS)[name]),
         "causes": {cause: causes[cause] for cause in sorted(filter(None, causes))},
-        "causes_split": _split(dups),
+        "causes_split": {
+            cause: {order: by_cause[cause][order] for order in reversed(ORDERS)}
+            for cause in sorted(filter(None, causes))
+        },
         "report_groups": {group: by_group[group] for group in REPORT_GROUPS},
         "unattributed": by_group["unattributed"],
-        "inherited": int(dups.flags("inherited").sum()),
-        "partial_view": int(dups.flags("partial_view").sum()),
+        "inherited": figures.group_sums(families.INHERITED)[name],
+        "partial_view": figures.group_sums(families.PARTIAL_VIEWS)[name],
         "redelivery_counts": {str(k): counts[k] for k in sorted(counts)},
-        "repeat_age_seconds": ages_of(after_success),
-        "dedupe": dedupe_of(figures, name, after_success),
-        "blast": affected_of(figures, name, dups),
+        "repeat_age_seconds": ages_of(figures, name),
+        "dedupe": dedupe_of(figures, name),
+        "blast": affected_of(figures, name),
     }
 
 
-def _handled(dups: Dups) -> int:
-    """How long handlers worked on them, ns."""
-    return total((dups.ints("et") - dups.ints("bt"))[dups.valid("et")])
+def _by_cause(figures: Figures, name: str) -> dict[str | None, Counter[str]]:
+    """Duplicates of a group by cause, and of each by its order to the first success."""
+    found: dict[str | None, Counter[str]] = defaultdict(Counter)
+    for each in figures.dups:
+        if each.queue.grp == name:
+            found[each.cause][ORDERS[each.success_order]] += each.count
+    return found
 
 
-def _split(dups: Dups) -> Row:
-    found: dict[str, Row] = {}
-    names = ("unknown_order", "before_success", "after_success")
-    order = dups.valid("after_success").astype(np.int64) + dups.flags("after_success")
-    for (cause, number), count in dups.counts("cause", order).items():
-        if cause is not None:
-            found.setdefault(cause, dict.fromkeys(reversed(names), 0))[names[number]] = count
-    return dict(sorted(found.items()))
+def _wasted(figures: Figures, name: str) -> int:
+    """How long handlers worked on duplicates after a success, ns."""
+    return sum(
+        row["value"] * (1 if row["unit"] else NS)
+        for row in figures.values(families.WASTED)
+        if row["grp"] == name
+    )
 
 
 def totals_of(figures: Figures, groups: Sequence[Row], losses: Mapping[str, Row] | None) -> Row:

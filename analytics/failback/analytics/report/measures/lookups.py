@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -12,11 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from failback.analytics.analysis.arrays.intervals import IntervalSet
+from failback.analytics.analysis.causes.labels import cause_of
 from failback.analytics.analysis.counting import families
 from failback.analytics.analysis.counting.families import Family
 from failback.analytics.analysis.results import Analysis
 from failback.analytics.report.measures.curves import Curve, curves_of, held_curves_of
-from failback.analytics.report.measures.dups import Dups
 from failback.analytics.report.measures.numbers import Row
 from failback.analytics.run.history import GroupQueue, row_id
 
@@ -39,6 +40,17 @@ class OwnerCommit(NamedTuple):
     pull: bool
 
 
+@dataclass(frozen=True, slots=True)
+class DupCount:
+    """Duplicates of one kind in one queue."""
+
+    queue: GroupQueue
+    cause: str | None
+    success_order: int
+    """0: order to the first success unknown, 1: before it, 2: after it."""
+    count: int
+
+
 class Figures:
     """Lookups shared by the parts of a report."""
 
@@ -46,22 +58,13 @@ class Figures:
         self.analysis = analysis
         self.warmup_end_ns = analysis.folder.warmup_end_ns
         self.until_ns = analysis.folder.until_ns
-        repeats = analysis.repeats
-        bt, cls = repeats.column("bt"), repeats.column("cls")
-        shown = pc.and_(pc.greater_equal(bt, self.warmup_end_ns), pc.less(bt, self.until_ns))
-        outside = pc.and_(shown, pc.is_null(repeats.column("a_no")))
-        self.outside_assignment = int(np.count_nonzero(outside.to_numpy()))
-        retries = repeats.column("grp").filter(pc.and_(shown, pc.equal(cls, "RETRY")))
-        self.retries: Counter[str] = Counter(
-            {row["values"]: row["counts"] for row in retries.value_counts().to_pylist()}
-        )
-        self.dups = Dups.of(repeats, shown)
         self._values: dict[str, list[Row]] = {}
         self._curves: dict[str, dict[GroupQueue, Curve]] = {}
 
     def table(self, family: Family) -> pa.Table:
         """Sums or extremes of a family: its key's columns and ``value``."""
-        return family.of(self.analysis.counts.values)
+        repeats, counts = self.analysis.repeats.values, self.analysis.counts.values
+        return family.of(repeats if family.name in repeats else counts)
 
     def values(self, family: Family) -> list[Row]:
         """The same as rows, for families with few."""
@@ -74,6 +77,37 @@ class Figures:
         if family.name not in self._curves:
             self._curves[family.name] = curves_of(self.table(family))
         return self._curves[family.name]
+
+    @cached_property
+    def dups(self) -> list[DupCount]:
+        """Duplicates by queue, cause and order to the first success."""
+        return [
+            DupCount(
+                GroupQueue(row["grp"], row["broker"], row["topic"], row["qid"]),
+                cause_of(row["cause"]),
+                row["success_order"],
+                row["value"],
+            )
+            for row in self.values(families.DUPS)
+        ]
+
+    @cached_property
+    def dups_of_queues(self) -> Counter[GroupQueue]:
+        """Duplicates by queue."""
+        found: Counter[GroupQueue] = Counter()
+        for each in self.dups:
+            found[each.queue] += each.count
+        return found
+
+    def dups_after(self, outage: int, group: str, wanted: Callable[[str | None], bool]) -> int:
+        """Duplicates of some causes that began after an outage did, and before the next one."""
+        return sum(
+            row["value"]
+            for row in self.values(families.CAUSE_OUTAGES)
+            if row["since_outage"] == outage
+            and row["grp"] == group
+            and wanted(cause_of(row["cause"]))
+        )
 
     @property
     def rates(self) -> dict[GroupQueue, Curve]:

@@ -7,6 +7,8 @@ from fractions import Fraction
 from math import ceil
 from typing import Any, Final
 
+import numpy as np
+
 from failback.analytics.analysis.arrays.intervals import Ints
 
 Row = dict[str, Any]
@@ -32,11 +34,14 @@ def millis(ns: int | None) -> float | int | None:
     return int(exact) if exact.denominator == 1 else float(exact)
 
 
-def total(values: Ints) -> int:
-    """The exact sum, beyond 2^63 too."""
-    return int((values // NS).sum()) * NS + int((values % NS).sum())
-
-
 def quantile(ordered: Sequence[int] | Ints, share: float) -> int | None:
     """Nearest-rank quantile of ascending values."""
     return int(ordered[max(0, ceil(share * len(ordered)) - 1)]) if len(ordered) else None
+
+
+def quantile_of_counts(ordered: Ints, below: Ints, share: float) -> int | None:
+    """The same of distinct ascending values and how many are at most as great as each."""
+    if not ordered.size:
+        return None
+    rank = max(1, ceil(share * int(below[-1])))
+    return int(ordered[np.searchsorted(below, rank)])

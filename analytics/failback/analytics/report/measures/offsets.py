@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any, Final
 
-import numpy as np
+import pyarrow.compute as pc
 
-from failback.analytics.analysis.arrays.columns import Columns
-from failback.analytics.analysis.arrays.intervals import Ints
+from failback.analytics.analysis.counting import families
 from failback.analytics.report.measures.lookups import Figures
 from failback.analytics.report.measures.numbers import Row
 from failback.analytics.report.measures.resume import explain
@@ -79,10 +78,11 @@ def _age(figures: Figures, number: int, committed: int | None) -> float | None:
     """Store time between the start and what had been committed, from the repeats in between."""
     if committed is None:
         return None
-    dups = figures.dups.of_assignment(number)
-    again = (dups.ints("nth_of_copy") > 1) & (dups.ints("qoff") < committed)
-    times = dups.ints("store_ms")[again]
-    return int(times.max() - times.min()) / 1000 if times.size else None
+    newest, oldest = (
+        {row["holder"]: row["value"] for row in figures.values(family)}.get(number)
+        for family in (families.NEWEST_AGAIN, families.OLDEST_AGAIN)
+    )
+    return None if newest is None or oldest is None else (newest - oldest) / 1000
 
 
 def drop_figures(figures: Figures) -> list[Row]:
@@ -122,16 +122,22 @@ def drop_figures(figures: Figures) -> list[Row]:
 
 def divergence_figures(figures: Figures) -> Row:
     """``divergence``: offsets or ids that name two messages, and where a log lost its tail."""
-    c = Columns(figures.analysis.repeats)
-    queue = c.dense("broker", "ptopic", "qid")
-    place = c.dense_with(queue, "epoch", "qoff")
-    names = _distinct(place, c.dense_with(place, "omid", "lane", "lseq", "fkey"))
-    places = _distinct(c.dense("omid"), c.dense_with(queue, "omid", "qoff"))
-    split = names[names > 1]
-    moved = int((places > 1).sum())
+    repeats = figures.analysis.repeats
+    named = families.NAMED.of(repeats.depths)
+    named = named.filter(pc.greater(named.column("depth"), 1))
+    length = pc.subtract(named.column("hi"), named.column("lo"))
+    more = pc.multiply(length, pc.subtract(named.column("depth"), 1))
+    least, most = (
+        figures.table(family).column("value")
+        for family in (families.PLACED_LEAST, families.PLACED_MOST)
+    )
+    moved = pc.sum(pc.not_equal(least, most)).as_py() or 0
+    resolution = repeats.resolution
+    error = {} if resolution.exact else {"conflicts_error": resolution.omids_error(moved)}
     events = figures.analysis.history.events
     return {
-        "conflicts": split.size + moved,
+        "conflicts": (pc.sum(length).as_py() or 0) + moved * resolution.omid_share,
+        **error,
         "truncation_events": [
             {
                 "broker": queue.broker,
@@ -143,11 +149,5 @@ def divergence_figures(figures: Figures) -> Row:
             for queue, found in sorted(events.items())
             for boot_ms, cut in zip(found.boot_ms, found.cut, strict=True)
         ],
-        "truncation_artefacts": int((split - 1).sum()),
+        "truncation_artefacts": pc.sum(more).as_py() or 0,
     }
-
-
-def _distinct(owner: Ints, member: Ints) -> Ints:
-    """How many distinct members each owner has; an owner is known by its members."""
-    _, first = np.unique(member, return_index=True)
-    return np.bincount(owner[first])

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from failback.analytics.analysis.arrays.columns import Columns
 from failback.analytics.analysis.arrays.intervals import Ints
 from failback.analytics.analysis.arrays.thinning import extremes
-from failback.analytics.analysis.causes.labels import report_group
+from failback.analytics.analysis.causes.labels import cause_of, report_group
 from failback.analytics.analysis.counting import families
 from failback.analytics.analysis.counting.partials.sends import LATENCY_POINT_NS
 from failback.analytics.report.measures.curves import summed
@@ -120,10 +120,10 @@ def _sends(figures: Figures) -> Iterator[Point]:
 def _duplicates(figures: Figures) -> Iterator[Point]:
     total: Counter[int] = Counter()
     grouped: Counter[tuple[str, str, int]] = Counter()
-    seconds = figures.dups.ints("bt") // NS
-    for (group, cause, at), count in figures.dups.counts("grp", "cause", seconds).items():
+    for row in figures.values(families.CAUSE_SECONDS):
+        at, count = row["second"], row["value"]
         total[at] += count
-        grouped[group, report_group(cause), at] += count
+        grouped[row["grp"], report_group(cause_of(row["cause"])), at] += count
     for at, count in total.items():
         yield Point("dup_rate", None, None, None, None, at * NS, count, None)
     for (group, label, at), count in grouped.items():
@@ -132,7 +132,7 @@ def _duplicates(figures: Figures) -> Iterator[Point]:
 
 def _staircases(figures: Figures) -> Iterator[pa.Table]:
     """Every copy of an offset over time, for the queues with most duplicates."""
-    dups = figures.dups.queues()
+    dups = figures.dups_of_queues
     shown = set(sorted(figures.rates, key=lambda key: (-dups[key], key))[:MAX_QUEUES])
     near = _near_faults(figures)
     for family, kind in (

@@ -27,7 +27,7 @@ def queue_figures(figures: Figures) -> tuple[list[Row], bool]:
         row["distinct"] += hi - lo if figure else 0
         if depth > 1 and figure:
             row["depth_ranges"].append({"lo": lo, "hi": hi, "depth": depth, "epoch": epoch})
-    for key, count in figures.dups.queues().items():
+    for key, count in figures.dups_of_queues.items():
         found[key]["dup"] = count
     for window in figures.analysis.windows:
         found[window.key]["windows"].append(

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from failback.analytics.analysis.counting import families
 from failback.analytics.analysis.counting.families import Family
-from failback.analytics.analysis.counting.partials.context import Outage
+from failback.analytics.analysis.counting.partials.context import Outage, instants_of
 from failback.analytics.analysis.counting.partials.phases import PHASES
 from failback.analytics.report.measures.lookups import Figures
 from failback.analytics.report.measures.numbers import Row, millis, quantile
@@ -142,9 +142,10 @@ def _produce_ms(figures: Figures, number: int, outage: Outage) -> float | int | 
 
 
 def _first_repeat(figures: Figures, since: int) -> float | int | None:
-    begins = figures.dups.ints("bt")
-    later = begins[begins >= since]
-    return millis(int(later.min()) - since) if later.size else None
+    first = instants_of(figures.analysis.context.outages).index(since)
+    rows = figures.values(families.FIRST_DUPS)
+    later = [row["value"] for row in rows if row["instant"] >= first]
+    return millis(min(later) - since) if later else None
 
 
 def _phases(figures: Figures, number: int, outage: Outage, steps: Sequence[FaultStep]) -> Row:

@@ -5,30 +5,29 @@ from __future__ import annotations
 from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from failback.analytics.analysis.arrays.columns import Columns
 from failback.analytics.analysis.arrays.intervals import Ints
 from failback.analytics.analysis.counting import families
-from failback.analytics.report.measures.dups import Dups
-from failback.analytics.report.measures.lookups import Figures
-from failback.analytics.report.measures.numbers import NS, Row, quantile, ratio, seconds
-
-_DAY_NS: Final = 86_400 * NS
-AGE_EDGES_NS: Final = (
-    *(edge for k in range(30) if (edge := round(10 ** (7 + k / 4))) < _DAY_NS),
-    _DAY_NS,
+from failback.analytics.analysis.counting.families import Family
+from failback.analytics.analysis.counting.partials.resolution import (
+    AGE_EDGES_NS,
+    AGE_ERROR,
+    KEYS_ERROR,
 )
-"""10 ms to one day, four bins per factor of ten."""
+from failback.analytics.report.measures.lookups import Figures
+from failback.analytics.report.measures.numbers import Row, quantile_of_counts, ratio, seconds
+
 MAX_KEYS_LOG2: Final = 24
-_SUCCESS: Final = ("et", "did", "lane", "lseq", "fkey")
 
 
-def ages_of(after_success: Dups) -> Row:
-    ages = _ages(after_success)
-    at = np.searchsorted(ages, np.array(AGE_EDGES_NS), "right").tolist()
+def ages_of(figures: Figures, name: str) -> Row:
+    ages, below = _ages(figures, name)
+    at = _at(ages, below, np.array(AGE_EDGES_NS)).tolist()
     points = {
-        name: quantile(ages, share)
+        name: quantile_of_counts(ages, below, share)
         for name, share in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("max", 1.0))
     }
     return {
@@ -37,81 +36,82 @@ def ages_of(after_success: Dups) -> Row:
             {"le": seconds(edge), "count": count}
             for edge, count in zip(AGE_EDGES_NS, at, strict=True)
         ],
+        **({} if figures.analysis.repeats.resolution.exact else {"error": AGE_ERROR}),
     }
 
 
-def _ages(after_success: Dups) -> Ints:
-    """How long after the first success repeats after the success began, ascending."""
-    return np.sort(after_success.ints("bt") - after_success.ints("ok_end"))
+def _ages(figures: Figures, name: str) -> tuple[Ints, Ints]:
+    """How long after the first success repeats began, ascending; how many are no older."""
+    c = Columns(_of_group(figures, families.DUP_AGES, name))
+    order = np.argsort(c.ints("age"), kind="stable")
+    return c.ints("age")[order], np.cumsum(c.ints("value")[order])
 
 
-def dedupe_of(figures: Figures, name: str, after_success: Dups) -> Row:
+def _of_group(figures: Figures, family: Family, name: str) -> pa.Table:
+    every = figures.table(family)
+    return every.filter(pc.equal(every.column("grp"), name))
+
+
+def dedupe_of(figures: Figures, name: str) -> Row:
     """What share of them a memory of T seconds or N keys would have caught."""
-    ages = _ages(after_success)
-    by_seconds = [
-        {
-            "window": seconds(edge),
-            "share": ratio(int(np.searchsorted(ages, edge, "right")), len(ages)),
-        }
-        for edge in AGE_EDGES_NS
-    ]
-    if not len(after_success):
+    ages, below = _ages(figures, name)
+    if not ages.size:
         return {"by_seconds": [], "by_keys": []}
+    every = int(below[-1])
+    caught_in = _at(ages, below, np.array(AGE_EDGES_NS)).tolist()
+    by_seconds = [
+        {"window": seconds(edge), "share": ratio(caught, every)}
+        for edge, caught in zip(AGE_EDGES_NS, caught_in, strict=True)
+    ]
     bins, total, width = _first_successes(figures, name)
-    width_ns = figures.analysis.context.ok_bin_ns
-    begin, end = after_success.ints("bt") // width_ns, after_success.ints("ok_end") // width_ns
+    pairs = Columns(_of_group(figures, families.DUP_BINS, name))
+    begin, end, count = pairs.ints("begin_bin"), pairs.ints("end_bin"), pairs.ints("value")
     needed = _at(bins, total, begin) - _at(bins, total, end)
     error = _at(bins, width, begin) + _at(bins, width, end)
     by_keys = []
     for power in range(MAX_KEYS_LOG2 + 1):
         keys = 1 << power
-        caught = int((needed <= keys).sum())
-        open_ = int((np.abs(needed - keys) <= error).sum())
-        by_keys.append(
-            {
-                "keys": keys,
-                "share": ratio(caught, len(after_success)),
-                "error": ratio(open_, len(after_success)),
-            }
-        )
+        caught = int(count[needed <= keys].sum())
+        open_ = int(count[np.abs(needed - keys) <= error].sum())
+        by_keys.append({"keys": keys, "share": ratio(caught, every), "error": ratio(open_, every)})
         if (needed + error <= keys).all():
             break
     return {"by_seconds": by_seconds, "by_keys": by_keys}
 
 
 def _first_successes(figures: Figures, name: str) -> tuple[Any, Any, Any]:
-    """Per 10 ms bin: first successes up to and with it, and in it. Repeated ones are taken out."""
-    every = figures.table(families.SUCCESSES)
-    counts = Columns(every.filter(pc.equal(every.column("grp"), name)))
-    everything = figures.analysis.repeats.select(["grp", "status", *_SUCCESS])
-    good = pc.and_(
-        pc.equal(everything.column("grp"), name), pc.equal(everything.column("status"), "SUCCESS")
+    """Per bin of repeats: first successes up to and with it, and in it."""
+    counts, again = (
+        Columns(_of_group(figures, family, name))
+        for family in (families.SUCCESSES, families.SUCCESSES_AGAIN)
     )
-    ends = Columns(everything.select(_SUCCESS).filter(good))
-    order = np.lexsort((ends.ints("did"), ends.ints("et")))
-    _, first = np.unique(ends.dense("lane", "lseq", "fkey")[order], return_index=True)
-    again = np.delete(order, first)
-    repeated = ends.ints("et")[again] // figures.analysis.context.ok_bin_ns
-    bins, place = np.unique(np.append(counts.ints("bin"), repeated), return_inverse=True)
+    wide = figures.analysis.repeats.resolution.bins
+    each = np.append(counts.ints("bin"), again.ints("bin")) // wide
+    bins, place = np.unique(each, return_inverse=True)
     width = np.zeros(bins.size, np.int64)
-    np.add.at(width, place, np.append(counts.ints("value"), np.full(repeated.size, -1)))
+    np.add.at(width, place, np.append(counts.ints("value"), -again.ints("value")))
     return bins, np.cumsum(width), width
 
 
 def _at(bins: Any, values: Any, wanted: Any) -> Any:
     """The value of the last bin at or before each wanted one; 0 before the first."""
     at = np.searchsorted(bins, wanted, "right") - 1
-    return np.where(at >= 0, values[np.maximum(at, 0)], 0) if bins.size else np.zeros(len(wanted))
+    if not bins.size:
+        return np.zeros(len(wanted), np.int64)
+    return np.where(at >= 0, values[np.maximum(at, 0)], 0)
 
 
-def affected_of(figures: Figures, name: str, dups: Dups) -> Row:
-    hit = dups.distinct("broker", "ptopic", "qid")
+def affected_of(figures: Figures, name: str) -> Row:
+    hit = sum(queue.grp == name for queue in figures.dups_of_queues)
     depths = figures.depths(families.COPY)
     mine = depths.filter(pc.equal(depths.column("grp"), name))
     all_ = set(zip(*(mine.column(c).to_pylist() for c in ("broker", "topic", "qid")), strict=True))
+    resolution = figures.analysis.repeats.resolution
+    keys = _of_group(figures, families.DUP_KEYS, name).column("value").to_pylist()
     return {
         "queues": hit,
         "queue_share": ratio(hit, len(all_)),
-        "members": dups.distinct("client_id"),
-        "keys": dups.where(dups.valid("okey"), "okey").distinct("okey"),
+        "members": _of_group(figures, families.DUP_MEMBERS, name).num_rows,
+        "keys": resolution.distinct_keys(keys),
+        **({} if resolution.exact else {"keys_error": KEYS_ERROR}),
     }

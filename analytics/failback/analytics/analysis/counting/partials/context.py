@@ -31,6 +31,12 @@ class Outage:
     accepted: int | None
 
 
+def instants_of(outages: Sequence[Outage]) -> list[int]:
+    """When brokers went and came back, ascending: since when the first repeat is asked for."""
+    found = {outage.killed for outage in outages}
+    return sorted(found | {each.accepted for each in outages if each.accepted is not None})
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """What a batch needs to know beside its rows. Sent to Spark's workers: small and picklable."""
