@@ -14,7 +14,7 @@ from tests.support.analytics.run_builder import ZERO_MONO_NS, ZERO_WALL_NS, RunB
 
 NS: Final = 1_000_000_000
 QUEUES: Final = 4
-FILE_ROWS: Final = 200_000
+FILE_ROWS: Final = 40_000
 MASTER: Final = "127.0.0.1:10911"
 _COMMON: Final = {"run": "long", "wall_ns": ZERO_WALL_NS, "mono_ns": ZERO_MONO_NS, "host": "h"}
 
