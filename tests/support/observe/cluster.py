@@ -10,7 +10,8 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -91,10 +92,14 @@ class Observed:
                     seen[got.broker, got.queue_id, got.queue_offset] += 1
         return Counter(queue for (_, queue, _), count in seen.items() if count > 1)
 
-    def pause_observer(self, seconds: float) -> None:
+    @contextmanager
+    def blind(self) -> Iterator[None]:
+        """Let the observer stand still while the block runs."""
         os.kill(self.observer.pid, signal.SIGSTOP)
-        time.sleep(seconds)
-        os.kill(self.observer.pid, signal.SIGCONT)
+        try:
+            yield
+        finally:
+            os.kill(self.observer.pid, signal.SIGCONT)
 
     def _file_has_offsets(self) -> bool:
         path = self.master.store / "config" / "consumerOffset.json"

@@ -35,6 +35,7 @@ def written(story: Story, path: Path) -> Path:
     folder = Folder.open(path, WANTED)
     for look in story.looks:
         folder.add(look)
+    folder.close()
     return path
 
 
@@ -122,7 +123,7 @@ def test_an_observation_is_continued_and_the_pause_is_a_gap(tmp_path: Path) -> N
 
 
 def test_an_observation_about_other_groups_is_not_continued(tmp_path: Path) -> None:
-    Folder.open(tmp_path / "run", WANTED)
+    Folder.open(tmp_path / "run", WANTED).close()
     with pytest.raises(ConfigError, match=r"--group: .* was about all"):
         Folder.open(tmp_path / "run", Wanted("story", ("ns0",), 1.0, groups=("billing",)))
 
@@ -135,3 +136,47 @@ def test_a_folder_of_something_else_is_not_written_to(tmp_path: Path) -> None:
     (tmp_path / "run" / "run.json").write_text('{"run": "other"}')
     with pytest.raises(ConfigError, match=r"--out: .* was not observed"):
         Folder.open(tmp_path / "run", WANTED)
+
+
+def test_two_observers_do_not_write_to_one_folder(tmp_path: Path) -> None:
+    first = Folder.open(tmp_path / "run", WANTED)
+    with pytest.raises(ConfigError, match=r"--out: another observer writes to"):
+        Folder.open(tmp_path / "run", WANTED)
+    first.close()
+    Folder.open(tmp_path / "run", WANTED).close()
+
+
+@pytest.mark.parametrize(
+    ("limits", "verdict", "met"),
+    [
+        ({"max_duplicates": "1200"}, "Observed", None),
+        ({"max_duplicates": "1800"}, "Pass", True),
+        ({"max_duplicates": "1199"}, "Fail", False),
+        ({"max_duplicates": "0.5%"}, "Fail", False),
+        ({"max_duplicates": "300%"}, "Pass", True),
+        ({"max_rto": "9.0"}, "Fail", False),
+        ({"max_rto": "11.0"}, "Observed", None),
+        ({"max_rto": "60.0"}, "Pass", True),
+        ({"max_rto": "60.0", "max_duplicates": "1"}, "Fail", False),
+    ],
+)
+def test_limits_fail_what_is_surely_above_and_pass_what_can_not_be(
+    tmp_path: Path, limits: dict[str, str], verdict: str, met: bool | None
+) -> None:
+    story = Story()
+    handed_over(story)
+    story.store(1800)  # 300 of each queue may have been handled, and were not committed
+    story.start(900)
+    story.wait(2)
+    story.members["billing"] = {"c"}
+    story.wait(2)
+    story.commit(1900, at=(MASTER,))
+    story.wait(2)
+    folder = Folder.open(tmp_path / "run", Wanted("story", ("ns0",), 1.0, limits=limits))
+    for look in story.looks:
+        folder.add(look)
+    folder.close()
+    made = report(tmp_path / "run")
+    assert made.verdict == verdict
+    assert made.exit_code == (1 if verdict == "Fail" else 0)
+    assert document(tmp_path / "run")["outcome"]["met"] is met

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from failback.analytics.live.observe.folder import is_observed, looks_in, settings_of
+from failback.analytics.live.observe.folder import is_observed, limits_of, looks_in, settings_of
 from failback.analytics.live.observe.observation import Observation, hidden, sentences
-from failback.analytics.report.checks import INCONCLUSIVE, PASS
+from failback.analytics.report.checks import FAIL, INCONCLUSIVE, PASS
 from failback.analytics.report.measures.numbers import Row
 from failback.analytics.report.outcome import NO_LIMIT
 
@@ -26,12 +26,91 @@ def with_observation(document: Row, folder: Path, run: Row) -> None:
     found = Observation.of(looks_in(folder), *settings_of(run)).document()
     document["observation"] = found
     problems = hidden(found)
-    document["checks"] = [_check(problems, found["returns"])]
-    document["outcome"] = dict(NO_LIMIT)
+    judged = [each for each in (_duplicates(found, run), _outages(found, run)) if each is not None]
+    document["checks"] = [_check(problems, found["returns"]), *(row for row, _ in judged)]
+    document["outcome"] = _outcome(judged)
     document["verdict"] = {
-        "value": INCONCLUSIVE if problems else OBSERVED,
+        "value": _verdict(problems, [row["value"] for row, _ in judged]),
         "sentence": " ".join(sentences(found)) or "No master went and came back.",
-        "reasons": [{"code": "RECORDER_GAP", "detail": each} for each in problems],
+        "reasons": [
+            *(
+                {"code": "EXPECT", "detail": f"{words}: {row['observed']} {row['unit']}"}
+                for row, words in judged
+                if row["value"] == FAIL
+            ),
+            *({"code": "RECORDER_GAP", "detail": each} for each in problems),
+        ],
+    }
+
+
+def _verdict(problems: Sequence[str], values: Sequence[str]) -> str:
+    if FAIL in values:
+        return FAIL
+    if problems:
+        return INCONCLUSIVE
+    return PASS if values and set(values) == {PASS} else OBSERVED
+
+
+def _outcome(judged: Sequence[tuple[Row, str]]) -> Row:
+    if not judged:
+        return dict(NO_LIMIT)
+    values = {row["value"] for row, _ in judged}
+    met = False if FAIL in values else True if values == {PASS} else None
+    return {"limit": "; ".join(words for _, words in judged), "met": met}
+
+
+def _judged(spans: Sequence[tuple[float, float]], limit: float) -> str:
+    """Fail if one is surely above, Pass if none can be."""
+    if any(least > limit for least, _ in spans):
+        return FAIL
+    return PASS if all(most <= limit for _, most in spans) else INCONCLUSIVE
+
+
+def _duplicates(observation: Row, run: Row) -> tuple[Row, str] | None:
+    """``--max-duplicates``: each group at each return, in messages or in percent of consumed."""
+    limit = limits_of(run).get("max_duplicates")
+    if limit is None:
+        return None
+    is_share = limit.endswith("%")
+    most = float(limit.removesuffix("%"))
+    by_group: dict[tuple[int, str], list[Row]] = {}
+    for number, back in enumerate(observation["returns"]):
+        for row in back["groups"]:
+            by_group.setdefault((number, row["group"]), []).append(row)
+    spans = []
+    for rows in by_group.values():
+        lo, hi, consumed = (sum(row[name] for row in rows) for name in ("lo", "hi", "consumed"))
+        per = 100 / max(1, consumed) if is_share else 1.0
+        spans.append((lo * per, hi * per))
+    unit = "%" if is_share else "messages"
+    row = _limit_row("each group consumes at most so much again", most, spans, unit)
+    return row, f"duplicates of each group at most {limit}"
+
+
+def _outages(observation: Row, run: Row) -> tuple[Row, str] | None:
+    """``--max-rto``: how long each master was away."""
+    limit = limits_of(run).get("max_rto")
+    if limit is None:
+        return None
+    spans = [
+        (max(0.0, back["back_from"] - back["gone_until"]), back["back_until"] - back["gone_from"])
+        for back in observation["returns"]
+    ]
+    row = _limit_row("no master is away for longer", float(limit), spans, "seconds")
+    return row, f"no master away for more than {float(limit):g} s"
+
+
+def _limit_row(title: str, limit: float, spans: Sequence[tuple[float, float]], unit: str) -> Row:
+    worst = max(spans, key=lambda span: span[1], default=(0.0, 0.0))
+    shown = " to ".join(dict.fromkeys(f"{value:,.6g}" for value in worst))
+    return {
+        "id": f"expect.{unit}",
+        "title": title,
+        "value": _judged(spans, limit),
+        "expected": limit,
+        "observed": shown,
+        "unit": unit,
+        "evidence": [],
     }
 
 

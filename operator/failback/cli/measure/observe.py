@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from failback.cli.shared.asking import name_servers
-from failback.cli.shared.checks import check_folder
+from failback.cli.shared.checks import check_folder, run_id
 from failback.cli.shared.commands import MEASURE, add
-from failback.cli.shared.errors import INCONCLUSIVE, guarded
+from failback.cli.shared.errors import guarded
 from failback.cli.shared.options import JsonOption, NamesrvOption, RootOption
 from failback.cli.shared.output import console, print_json, say
+from failback.cli.shared.verdicts import row_of, say_answers
 from failback.protocol.errors import ConfigError, FailbackError
 from failback.protocol.words.typed import typed
 
@@ -66,6 +67,22 @@ _ForOption = Annotated[
 ]
 
 
+_MaxDuplicatesOption = Annotated[
+    str,
+    typer.Option(
+        "--max-duplicates",
+        metavar="N|P%",
+        help="What each group may consume again at a return; more fails the report.",
+    ),
+]
+_MaxRtoOption = Annotated[
+    str,
+    typer.Option(
+        "--max-rto", metavar="TIME", help="How long a master may be away; longer fails the report."
+    ),
+]
+
+
 @guarded
 def observe(
     out: _OutOption,
@@ -75,36 +92,55 @@ def observe(
     topic: _TopicOption = None,
     every: _EveryOption = "1s",
     for_: _ForOption = "",
+    max_duplicates: _MaxDuplicatesOption = "",
+    max_rto: _MaxRtoOption = "",
     json: JsonOption = False,
 ) -> None:
     """Watch a cluster, read-only: what did each group consume again when a master came back?"""
     from failback.analytics.live.observe.folder import Wanted
-    from failback.analytics.live.observe.observation import hidden, sentences
     from failback.analytics.live.observe.observing import observe as run
+    from failback.analytics.report.make_report import report as make_report
 
     check_folder("--out", out)
     period = _duration("--every", every)
     wanted = Wanted(
-        run=out.resolve().name,
+        run=run_id("--out", out.resolve().name),
         name_servers=tuple(name_servers(namesrv, root)),
         every=period,
         groups=tuple(group or ()),
         topics=tuple(topic or ()),
+        limits=_limits(max_duplicates, max_rto),
     )
     seconds = _duration("--for", for_) if for_ else None
     with ExitStack() as stack:
         told = _quiet if json else _shown(stack)
         observation = asyncio.run(_until_told(run, out, wanted, told, seconds))
-    found = observation.document()
+    made = make_report(out)
+    row = {**row_of(made.json), "report": str(made.json)}
     if json:
-        print_json({"run_dir": str(out), "observation": found})
+        print_json({**row, "observation": observation.document()})
     else:
-        for line in sentences(found) or ["No master went and came back."]:
-            say(line)
-        for line in hidden(found):
-            say(f"missing: {line}")
-    if hidden(found):
-        raise typer.Exit(INCONCLUSIVE)
+        say_answers(row)
+        say(f"report: {made.html or made.summary}")
+    raise typer.Exit(made.exit_code)
+
+
+def _limits(max_duplicates: str, max_rto: str) -> dict[str, str]:
+    found = {}
+    if max_duplicates:
+        try:
+            value = float(max_duplicates.removesuffix("%"))
+        except ValueError:
+            value = -1.0
+        if not 0 <= value < 1e18:
+            problem = (
+                f'must be a number of messages or a share such as 0.5%, got "{max_duplicates}"'
+            )
+            raise ConfigError("--max-duplicates", problem)
+        found["max_duplicates"] = max_duplicates
+    if max_rto:
+        found["max_rto"] = str(_duration("--max-rto", max_rto))
+    return found
 
 
 def _duration(option: str, text: str) -> float:

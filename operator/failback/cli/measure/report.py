@@ -231,7 +231,9 @@ def report(
     if json:
         print_json(rows)
     else:
-        print_verdicts(rows)
+        counted = [row for row in rows if not row["observed"]]
+        if counted:
+            print_verdicts(counted)
         for row, each in zip(rows, done, strict=True):
             say_answers(row)
             say(f"report: {each.html or each.summary}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from failback.cli.shared.asking import meant_time, name_servers
-from failback.cli.shared.checks import check_folder
+from failback.cli.shared.checks import check_folder, run_id
 from failback.cli.shared.commands import MEASURE, add
 from failback.cli.shared.errors import INCONCLUSIVE, guarded
 from failback.cli.shared.options import JsonOption, NamesrvOption, RootOption
@@ -116,7 +116,7 @@ def trace(
     request = Request(
         namesrv=name_servers(namesrv, root),
         run_dir=out,
-        run=_run_id(run or out.resolve().name),
+        run=run_id("--run", run or out.resolve().name),
         trace_topics=tuple(trace_topic or (TRACE_TOPIC,)),
         topics=tuple(topic or ()),
         groups=tuple(group or ()),
@@ -156,17 +156,6 @@ def _time(option: str, text: str, *, yes: bool) -> int | None:
     if text == "now":
         raise ConfigError(option, 'must be a time, got "now"')
     return found
-
-
-def _run_id(text: str) -> str:
-    import re
-
-    from failback.analytics.lake.segment_ids import RUN_PATTERN
-
-    if not re.fullmatch(RUN_PATTERN, text):
-        problem = f'must be letters, digits, "-", "_" and single dots, got "{text}"'
-        raise ConfigError("--run", problem)
-    return text
 
 
 def _show(written: Written, *, as_json: bool) -> None:

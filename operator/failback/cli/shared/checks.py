@@ -32,3 +32,19 @@ def _is_of_kernel(path: Path) -> bool:
     """Tell whether a folder is one of /proc or /sys: root may write there, and can't."""
     parts = path.resolve().parts
     return parts[1:2] in (("proc",), ("sys",))
+
+
+def run_id(option: str, text: str) -> str:
+    """Return the id of a run that a user named, or a folder's name that becomes one.
+
+    Raises:
+        ConfigError: Names the option, and what an id may be.
+    """
+    import re
+
+    from failback.analytics.lake.segment_ids import RUN_PATTERN
+
+    if not re.fullmatch(RUN_PATTERN, text):
+        problem = f'must be letters, digits, "-", "_" and single dots, got "{text}"'
+        raise ConfigError(option, problem)
+    return text

@@ -61,6 +61,7 @@ def row_of(report_file: Path) -> dict[str, Any]:
         "evidence_why": evidence.why,
         "outcome": report["outcome"],
         "outcome_words": outcome.text,
+        "observed": "observation" in report,
         "verdict": report["verdict"]["value"],
         "sentence": report["verdict"]["sentence"],
         "reasons": report["verdict"]["reasons"],

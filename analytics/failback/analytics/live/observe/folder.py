@@ -6,10 +6,12 @@ report can be made of at any time.
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,6 +37,8 @@ class Wanted:
     every: float
     groups: tuple[str, ...] = ()
     topics: tuple[str, ...] = ()
+    limits: Mapping[str, str] = field(default_factory=dict)
+    """``max_duplicates`` (``N`` or ``P%``) and ``max_rto`` (seconds), where there are any."""
 
 
 def is_observed(run: dict[str, Any]) -> bool:
@@ -65,6 +69,7 @@ class Folder:
         self.path = path
         self.run = run
         self._writer = Writer()
+        self._lock = _locked(path)
         # Looks go on from where the wall clock says it is; one that was set back loses no order.
         passed = time.time() - run["zero"]["wall_ns"] / 1e9
         self.zero = time.monotonic() - max(passed, last)
@@ -96,8 +101,15 @@ class Folder:
                     f"--{name.replace('_', '-').rstrip('s')}",
                     f"{path} was about {told}: name the same, or a new folder in --out",
                 )
+        if wanted.limits and run[_SETTINGS].get("limits") != wanted.limits:
+            run[_SETTINGS]["limits"] = dict(wanted.limits)
+            replace_file(document, json.dumps(run, indent=1).encode() + b"\n")
         last = max((look.ended for look in looks_in(path)), default=0.0)
         return cls(path, run, last)
+
+    def close(self) -> None:
+        """Let another observer go on."""
+        os.close(self._lock)
 
     def add(self, look: Look) -> None:
         """Add a look; it outlives the machine when this returns.
@@ -106,6 +118,18 @@ class Folder:
             OSError: The disk refused.
         """
         append_line(self.path / LOOKS, self._writer.line(look))
+
+
+def _locked(path: Path) -> int:
+    """Return a descriptor that holds the folder's lock; a process that dies lets go of it."""
+    descriptor = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        problem = f"another observer writes to {path}: end it, or name another folder"
+        raise ConfigError("--out", problem) from error
+    return descriptor
 
 
 def _about(wanted: Wanted) -> dict[str, list[str]]:
@@ -135,7 +159,11 @@ def _document(wanted: Wanted) -> dict[str, Any]:
         "faults": [],
         "procs": [],
         "expect": [],
-        _SETTINGS: {"name_servers": list(wanted.name_servers), "every": wanted.every}
+        _SETTINGS: {
+            "name_servers": list(wanted.name_servers),
+            "every": wanted.every,
+            "limits": dict(wanted.limits),
+        }
         | _about(wanted),
     }
 
@@ -148,6 +176,11 @@ def _read(path: Path) -> dict[str, Any]:
     if not isinstance(run, dict):
         raise ConfigError("--out", f"{path} must hold an object")
     return run
+
+
+def limits_of(run: dict[str, Any]) -> dict[str, str]:
+    """Return the limits that an observation was given."""
+    return dict((run.get(_SETTINGS) or {}).get("limits") or {})
 
 
 def settings_of(run: dict[str, Any]) -> tuple[frozenset[str], frozenset[str]]:

@@ -156,6 +156,7 @@ def _group_row(group: GroupReturn) -> Row:
         "basis": basis,
         "causes": group.causes,
         "owner_changed": group.owner_changed,
+        "consumed": group.consumed,
         "queues": [
             {
                 "qid": number,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -34,11 +35,26 @@ async def observe(
         ConfigError: The folder holds something else.
         OSError: The folder can't be written.
     """
-    groups, topics = frozenset(wanted.groups), frozenset(wanted.topics)
     folder = Folder.open(path, wanted)
-    observation = Observation.of(looks_in(path), groups, topics)
+    try:
+        about = frozenset(wanted.groups), frozenset(wanted.topics)
+        observation = Observation.of(looks_in(path), *about)
+        deadline = None if seconds is None else time.monotonic() + seconds
+        await _look_until(stop, deadline, folder, observation, wanted, told)
+        return observation
+    finally:
+        folder.close()
+
+
+async def _look_until(
+    stop: asyncio.Event,
+    deadline: float | None,
+    folder: Folder,
+    observation: Observation,
+    wanted: Wanted,
+    told: Listener,
+) -> None:
     loop = asyncio.get_running_loop()
-    deadline = None if seconds is None else time.monotonic() + seconds
     async with RemotingClient(
         on_close=lambda address, _: asker.connection_ended(address)
     ) as client:
@@ -47,8 +63,8 @@ async def observe(
             client,
             zero=folder.zero,
             every=wanted.every,
-            groups=groups,
-            topics=topics,
+            groups=frozenset(wanted.groups),
+            topics=frozenset(wanted.topics),
         )
         is_first = True
         while not stop.is_set() and (deadline is None or time.monotonic() < deadline):
@@ -64,8 +80,5 @@ async def observe(
             observation.look(look)
             await loop.run_in_executor(None, folder.add, look)
             told(look, observation.finder.events[known:], observation)
-            try:
+            with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), max(0.0, due - time.monotonic()))
-            except TimeoutError:
-                continue
-    return observation

@@ -77,6 +77,8 @@ class GroupReturn:
     members_before: bool = False
     """Whether brokers listed the members before the return."""
     members_after: bool = False
+    consumed: int = 0
+    """By how much its offsets had grown since they were seen first, at the return."""
     was_lost: bool = False
     """Whether clients may have forgotten the queues: the whole pair was in no route."""
 
@@ -155,6 +157,7 @@ class Returns:
         self._groups = groups
         self._topics = topics
         self._reached: dict[str, dict[str, dict[int, int]]] = {}
+        self._first: dict[str, dict[str, dict[int, int]]] = {}
         self._ends: dict[str, dict[tuple[str, int], int]] = {}
         self._tables: dict[Place, Offsets] = {}
         """As each broker told them last."""
@@ -212,7 +215,9 @@ class Returns:
             if old == queues or not self._is_wanted(key):
                 continue
             mine = reached.setdefault(key, {})
+            first = self._first.setdefault(broker.pair, {}).setdefault(key, {})
             for queue, offset in queues.items():
+                first.setdefault(queue, max(0, offset))
                 was = old.get(queue, -1)
                 if offset > was:
                     mine[queue] = max(offset, mine.get(queue, -1))
@@ -290,6 +295,10 @@ class Returns:
                 for queue, reached in sorted(reached_of.items())
             }
             found = GroupReturn(group, topic, queues, was_lost=lost)
+            first = self._first.get(broker.pair, {}).get(key, {})
+            found.consumed = sum(
+                max(0, offset - first.get(queue, offset)) for queue, offset in reached_of.items()
+            )
             found.members_before = group in self._finder.members.known
             returned.groups.append(found)
 

@@ -58,6 +58,9 @@ class ReturnGroup(Block, kw_only=True):
     ]
     causes: Annotated[list[str], text("What may have caused it; the evidence tells no more.")]
     owner_changed: Annotated[bool, text("Whether a client came that had not been a member.")]
+    consumed: Annotated[
+        Count, text("Messages consumed from the first look to the return, by offsets.")
+    ]
     queues: Annotated[list[ReturnQueue], text("Each queue.")]
     safe_offsets: Annotated[
         dict[str, Count], text("By queue id where to set queues that are still behind.")

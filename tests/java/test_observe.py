@@ -1,0 +1,200 @@
+"""``failback observe`` beside Apache brokers that it does not run: intervals hold the truth.
+
+The truth is what unmodified Java consumers print. Outages are short; no timer is scaled.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from failback.client.admin.admin import AdminClient
+from tests.support.java.apache import mqadmin
+from tests.support.java.java_lab import Lab
+from tests.support.observe.cluster import TOPIC, Observed
+
+AWAY_SECONDS = 12
+AFTERWARDS_SECONDS = 15
+
+
+def begun(lab: Lab, **options: Any) -> Observed:
+    observed = Observed(lab, "apache", **options)
+    observed.begin()
+    return observed
+
+
+def settled(observed: Observed) -> dict[str, Any]:
+    """Wait until what comes again has come, and return the report."""
+    time.sleep(AFTERWARDS_SECONDS)
+    return observed.stop_observing()
+
+
+def returned(report: dict[str, Any]) -> dict[str, Any]:
+    (found,) = report["observation"]["returns"]
+    assert found["read"]
+    assert found["gone_from"] < found["gone_until"] <= found["back_until"]
+    return dict(found)
+
+
+def cost(report: dict[str, Any], group: str = "billing") -> dict[str, Any]:
+    (found,) = (
+        each
+        for each in returned(report)["groups"]
+        if each["group"] == group and each["topic"] == TOPIC
+    )
+    return dict(found)
+
+
+def holds(report: dict[str, Any], again: Counter[int], group: str = "billing") -> None:
+    """Every interval holds what the consumers printed, queue by queue."""
+    found = cost(report, group)
+    assert found["lo"] <= again.total() <= found["hi"], (found, again)
+    for queue in found["queues"]:
+        assert queue["lo"] <= again[queue["qid"]] <= queue["hi"], (queue, again)
+
+
+def kinds(report: dict[str, Any]) -> set[str]:
+    return {event["kind"] for event in report["observation"]["events"]}
+
+
+@pytest.mark.sample
+def test_1_killed_and_the_consumers_stay(lab: Lab) -> None:
+    observed = begun(lab)
+    observed.outage(AWAY_SECONDS)
+    report = settled(observed)
+    holds(report, observed.again())
+    found = cost(report)
+    assert (found["lo"], found["hi"], found["owner_changed"]) == (0, 0, False)
+    assert report["verdict"]["value"] == "Observed"
+    assert kinds(report) == {
+        "MasterGone", "SlaveServes", "MasterBack", "OffsetsWentBack", "SlaveOverwritten",
+    } - ({"SlaveOverwritten"} - kinds(report))  # fmt: skip
+
+
+@pytest.mark.sample
+def test_2_killed_and_handed_over_while_it_is_away(lab: Lab) -> None:
+    observed = begun(lab)
+    observed.outage(AWAY_SECONDS, during=observed.leave)
+    observed.join()
+    report = settled(observed)
+    again = observed.again()
+    holds(report, again)
+    assert again.total() > 0
+    found = cost(report)
+    assert found["lo"] == again.total(), "the member that left had committed all it handled"
+    assert found["owner_changed"]
+    assert "ROLLBACK_SLAVE_ONLY_PROGRESS" in found["causes"]
+
+
+def test_3_killed_and_handed_over_after_the_return(lab: Lab) -> None:
+    observed = begun(lab)
+    observed.outage(AWAY_SECONDS)
+    observed.leave()
+    observed.join()
+    report = settled(observed)
+    holds(report, observed.again())
+
+
+def test_4_a_clean_restart(lab: Lab) -> None:
+    observed = begun(lab)
+    assert observed.master.stop() in (0, 143)
+    time.sleep(AWAY_SECONDS)
+    observed.master.start()
+    report = settled(observed)
+    holds(report, observed.again())
+
+
+@pytest.mark.parametrize("first", ["slave", "master"])
+def test_5_a_rolling_upgrade(lab: Lab, first: str) -> None:
+    observed = begun(lab)
+    brokers = [observed.slave, observed.master]
+    for broker in brokers if first == "slave" else reversed(brokers):
+        broker.stop()
+        time.sleep(5)
+        broker.start()
+        time.sleep(8)
+    report = settled(observed)
+    holds(report, observed.again())
+    assert "MasterBack" in kinds(report)
+
+
+def test_6_two_groups_of_which_one_is_handed_over(lab: Lab) -> None:
+    observed = begun(lab, groups=("billing", "audit"))
+    observed.outage(AWAY_SECONDS, during=observed.leave)
+    observed.join()
+    report = settled(observed)
+    for group in ("billing", "audit"):
+        holds(report, observed.again(group), group)
+    assert cost(report, "billing")["lo"] > 0
+    assert cost(report, "audit")["hi"] == 0
+
+
+def test_7_a_slave_is_killed(lab: Lab) -> None:
+    observed = begun(lab)
+    observed.slave.kill()
+    time.sleep(AWAY_SECONDS)
+    observed.slave.start()
+    report = settled(observed)
+    assert kinds(report) <= {"SlaveOverwritten"}
+    assert report["observation"]["returns"] == []
+    assert observed.again().total() == 0
+
+
+def test_8_the_name_server_restarts(lab: Lab) -> None:
+    observed = begun(lab)
+    observed.namesrv.process.stop()
+    time.sleep(5)
+    observed.namesrv.start()
+    time.sleep(35)
+    report = settled(observed)
+    assert kinds(report) == set()
+    assert report["observation"]["returns"] == []
+
+
+def test_9_an_admin_resets_the_offsets_in_the_middle(lab: Lab) -> None:
+    observed = begun(lab)
+    past = str(int((time.time() - 8) * 1000))
+    mqadmin(
+        lab.folder / "admin", "resetOffsetByTime", "-n", observed.namesrv.address,
+        "-g", "billing", "-t", TOPIC, "-s", past,
+    )  # fmt: skip
+    time.sleep(25)
+    before = observed.again()
+    assert before.total() > 0
+    observed.outage(AWAY_SECONDS)
+    report = settled(observed)
+    assert "Reset" in kinds(report)
+    assert (cost(report)["lo"], cost(report)["hi"]) == (0, 0)
+    assert observed.again() == before
+
+
+def test_10_the_observer_stands_still_over_the_return(lab: Lab) -> None:
+    observed = begun(lab)
+    observed.master.kill()
+    time.sleep(8)
+    observed.leave()
+    with observed.blind():
+        observed.master.start()
+        observed.join()
+        time.sleep(10)
+    report = settled(observed)
+    assert report["verdict"]["value"] == "Inconclusive"
+    assert any("did not look" in gap["what"] for gap in report["observation"]["gaps"])
+    (found,) = report["observation"]["returns"]
+    (group,) = (each for each in found["groups"] if each["topic"] == TOPIC)
+    assert group["lo"] <= observed.again().total() <= group["hi"]
+
+
+async def test_nothing_is_written_to_the_cluster(lab: Lab) -> None:
+    observed = begun(lab)
+    async with AdminClient([observed.namesrv.address], timeout_ms=10_000) as admin:
+        groups = (await admin.all_groups(observed.master.address)).subscription_group_table
+        topics = (await admin.all_topic_config(observed.master.address)).topic_config_table
+        offsets = await admin.all_offsets(observed.master.address)
+    observed.stop_observing()
+    assert {name for name in groups if "failback" in name.lower()} == set()
+    assert {name for name in topics if "failback" in name.lower()} == set()
+    assert {key.partition("@")[2] for key in offsets} == {"billing"}
