@@ -220,6 +220,7 @@ def test_yes_takes_a_time_as_it_is(
     code, out, _ = run(pairs, f"{RESET} --time {typed(text)} --yes", capsys)
     assert code == 0
     assert out.count("stored") == 4
+    assert pairs.a.offsets[KEY] == {0: 4, 1: 4}, "what was found by the time, not the end"
 
 
 @pytest.mark.parametrize(

@@ -80,12 +80,9 @@ def parse_time(text: str, option: str = "--time") -> int:
     if text == "now":
         return END_OF_QUEUES
     try:
-        found = read_ms(text)
+        return read_ms(text)
     except ValueError as error:
         raise ConfigError(option, str(error)) from None
-    if found == END_OF_QUEUES:
-        raise ConfigError(option, "-1 is no time: the end of each queue is now")
-    return found
 
 
 def meant_time(text: str, option: str = "--time", *, yes: bool = False) -> int:
@@ -100,12 +97,14 @@ def meant_time(text: str, option: str = "--time", *, yes: bool = False) -> int:
         ConfigError: It is no time, or one that cannot be meant: says which may be.
     """
     found = parse_time(text, option)
-    if yes or text == "now":
+    if text == "now":
         return found
-    why = doubt(found, time.time_ns() // 1_000_000)
+    why = "" if yes else doubt(found, time.time_ns() // 1_000_000)
+    if why and found == END_OF_QUEUES:  # as Apache's tools call it
+        why += ", and the end of each queue is now"
     if why:
         raise ConfigError(option, f"{why}; --yes takes it all the same")
-    return found
+    return max(0, found)
 
 
 def ask(addresses: Sequence[str], question: Callable[[AdminClient], Awaitable[_Answer]]) -> _Answer:
