@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -29,13 +30,17 @@ DAMAGES: Final[dict[str, Damage]] = {
     "empty": lambda _: b"",
     "zeros": lambda whole: bytes(len(whole)),
     "blank": lambda _: b"\n",
+    "an empty object": lambda _: b"{}",
+    "null for the table": lambda whole: re.sub(
+        rb'(Table|Topic)"\s*:.*\S', rb'\1":null}', whole, flags=re.S
+    ),
     "cut": lambda whole: whole[: len(whole) // 2],
     "cut at the end": lambda whole: whole.rstrip()[:-1],
     "zeros behind": lambda whole: whole[: len(whole) // 2] + bytes(512),
     "other bytes": lambda whole: b"\x93\xfe\x00\x41" * 64,
     "another kind": lambda _: b'"text"',
 }
-EMPTY: Final = ("empty", "zeros", "blank")
+EMPTY: Final = ("empty", "zeros", "blank", "an empty object", "null for the table")
 
 
 def _config(is_guarded: bool) -> BrokerConfig:

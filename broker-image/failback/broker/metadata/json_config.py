@@ -7,8 +7,8 @@ hold no byte belong to what a failover costs, so they are kept as they are.
 :func:`persist_json_config_atomically` is the guarded way: at every instant, power loss included,
 ``X`` is whole and is one of the last two contents. Both ways leave the same files.
 
-What is there and is no table is refused under all rules, a file without a byte under the guarded
-ones: whoever takes it for an empty table writes that over what could still be mended.
+What is there and is no table is refused under all rules, a file without a byte or with ``{}`` under
+the guarded ones: whoever takes it for an empty table writes that over what could still be mended.
 Source: MixAll.string2File and ConfigManager, apache/rocketmq 4.9.8.
 """
 
@@ -21,6 +21,8 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
+
+from msgspec.structs import astuple
 
 from failback.broker.disk_errors import is_fatal
 from failback.protocol import fastjson
@@ -141,7 +143,7 @@ def load_json_config(
 
     Raises:
         CorruptStore: A file with content can't be decoded, and the other is no help; under the
-            guarded rules also one without a byte.
+            guarded rules also one that holds nothing.
     """
     problems: list[str] = []
     damaged: Path | None = None
@@ -155,6 +157,9 @@ def load_json_config(
             continue
         try:
             decoded = decode(_text_of(content))
+        except HoldsNothing as error:
+            problems.append(f"{each.name} is empty ({error})")
+            continue
         except (ProtocolError, ValueError) as error:
             damaged = damaged or each
             problems.append(f"{each.name} is no table: {error}")
@@ -171,24 +176,38 @@ def load_json_config(
     return None
 
 
+class HoldsNothing(ProtocolError):
+    """A file says nothing of its table, not even that it is empty."""
+
+
 def table_of(body: type[Table]) -> Callable[[str], Table]:
     """Return what reads a table's file, and refuses one that speaks of something else.
 
-    fastjson takes that for an empty table, which then takes the place of what was meant.
+    fastjson takes that for an empty table, which then takes the place of what was meant. ``{}``
+    holds nothing, like a file without a byte: who writes an empty table says so.
     """
 
     def decode(text: str) -> Table:
         table = body.from_json(text)
-        known = body.__struct_encode_fields__
-        folded = text.casefold()
-        if not any(member.casefold() in folded for member in known):
-            found = fastjson.loads(text)
-            if found:
-                theirs = ", ".join(map(visible, map(str, found)))
-                raise ProtocolError(f"it has {theirs}, and no {known[0]}")
-        return table
+        known = dict(zip(body.__struct_encode_fields__, astuple(table), strict=True))
+        tables = {name: value for name, value in known.items() if isinstance(value, dict)}
+        if any(tables.values()):
+            return table
+        found = fastjson.loads(text)
+        theirs = {_folded(str(name)): value for name, value in found.items()}
+        if any(isinstance(theirs.get(_folded(name)), dict) for name in tables):
+            return table
+        missing = next(iter(tables))
+        if found and theirs.keys().isdisjoint(map(_folded, known)):
+            names = ", ".join(map(visible, map(str, found)))
+            raise ProtocolError(f"it has {names}, and no {missing}")
+        raise HoldsNothing(f"there is no {missing} in it")
 
     return decode
+
+
+def _folded(name: str) -> str:
+    return name.replace("_", "").replace("-", "").casefold()
 
 
 def _text_of(content: bytes) -> str:
