@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from failback.analytics.analysis.analysis import prepare, reduction_of
 from failback.analytics.analysis.arrays.columns import Columns
+from failback.analytics.analysis.causes.repeats import RepeatsReduction
 from failback.analytics.analysis.counting import tables
-from failback.analytics.analysis.counting.partials.repeats import RepeatsReduction
 from failback.analytics.analysis.counting.partials.resolution import Resolution
 from failback.analytics.analysis.engines.joins import join_depths, join_values
 from failback.analytics.analysis.engines.local import local_engine

@@ -23,6 +23,7 @@ from failback.analytics.analysis.causes import coverage
 from failback.analytics.analysis.causes.attribution import Attribution
 from failback.analytics.analysis.causes.classify import CauseInputs
 from failback.analytics.analysis.causes.coverage import Distance
+from failback.analytics.analysis.causes.repeats import RepeatsReduction
 from failback.analytics.analysis.causes.windows import fault_ids, redelivered_of, windows_of
 from failback.analytics.analysis.counting import families, tables
 from failback.analytics.analysis.counting.families import Family
@@ -33,7 +34,6 @@ from failback.analytics.analysis.counting.partials.context import (
     instants_of,
 )
 from failback.analytics.analysis.counting.partials.phases import PHASES, Phase
-from failback.analytics.analysis.counting.partials.repeats import RepeatsReduction
 from failback.analytics.analysis.counting.partials.resolution import Resolution
 from failback.analytics.analysis.engines.base import Forbidden
 from failback.analytics.analysis.engines.engine import Engine, deliveries_of
