@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from failback.client.consumelog import meanings
-from failback.client.consumelog.schema import COMMON, KINDS, TABLES, Column
+from failback.client.consumelog.schema import COMMON, KINDS, TABLES, Column, unit_of
 
 PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "reference" / "lake.md"
 BEGIN: Final = "<!-- columns: made by `python tools/consume_log_page.py` -->"
@@ -28,11 +28,12 @@ def render() -> str:
 
 
 def _rows(table: str, columns: Sequence[Column]) -> str:
-    rows = ["| column | type | holds |", "|---|---|---|"]
+    rows = ["| column | type | unit | holds |", "|---|---|---|---|"]
     for column in columns:
         kind = KINDS[column.kind] + (", may be null" if column.nullable else "")
         meaning = meanings.meaning_of(table, column.name)
-        rows.append(f"| `{column.name}` | {kind} | {meaning} |")
+        unit = unit_of(table, column)
+        rows.append(f"| `{column.name}` | {kind} | {unit} | {meaning} |")
     return "\n".join(rows)
 
 

@@ -32,7 +32,7 @@ from failback.analytics.analysis.engines.spark.session import why_not
 from failback.analytics.collector.decode import decode
 from failback.analytics.collector.settings import Limits
 from failback.analytics.lake.segment_ids import SegmentId
-from failback.client.consumelog.upload.lake_files import ARROW_STREAM, parquet_bytes
+from failback.client.consumelog.upload.lake_files import ARROW_STREAM, lake_rows, parquet_bytes
 from failback.client.consumelog.upload.segments import SEGMENT_KEY
 from tests.benchmarks.analytics.bench import Entry, Lap, machine, race, session_for
 from tests.benchmarks.analytics.synthetic import Plan
@@ -223,14 +223,17 @@ def ratios(cpu: dict[str, dict[str, float]], *, with_spark: bool) -> list[Bar]:
 
 def ingestion(folder: Path) -> float:
     """Rows per CPU second from segments as they are uploaded to Parquet as it lies in the lake."""
-    path = max(folder.glob("lake/table=deliver/run=*/*.parquet"), key=lambda p: p.stat().st_size)
+    paths = folder.glob("lake/table=deliver/date=*/run=*/*.parquet")
+    path = max(paths, key=lambda path: path.stat().st_size)
     table = pq.read_table(path, partitioning=None)
+    run = pa.array([path.parent.name.removeprefix("run=")] * table.num_rows)
+    table = table.append_column("run", run.dictionary_encode())  # an upload has the column
     bodies = list(segments(table))
     limits, rows = Limits(), 0
     with CpuMeter() as cpu:
         for named, body in bodies:
             decoded = decode(named, body, ARROW_STREAM, "", limits)
-            parquet_bytes(decoded.table)
+            parquet_bytes(lake_rows(decoded.table, "deliver"))
             rows += decoded.table.num_rows
         return rows / cpu.seconds()
 

@@ -30,6 +30,7 @@ from failback.analytics.analysis.engines.spark.session import session, why_not
 from failback.analytics.jobs.stream import read_totals, start
 from failback.analytics.lake.store import LakeStore, open_store
 from failback.client.consumelog.upload.lake_files import parquet_bytes
+from failback.client.consumelog.upload.layout import folder_of
 from tests.benchmarks.analytics.bench import machine
 from tests.benchmarks.analytics.synthetic import Plan, generate
 from tests.benchmarks.analytics.usage import CpuMeter, peak_mib
@@ -94,7 +95,7 @@ class Feed:
     def __post_init__(self) -> None:
         run = self.folder / "run"
         self.truth = generate(self.plan, run)
-        self.lake = self.folder / "lake" / "table=deliver" / f"run={self.plan.run}"
+        self.lake = self.folder / "lake" / folder_of("deliver", self.plan.run, "2026-01-01")
         self.lake.mkdir(parents=True)
         self._ready = list(self._segments(run, self.folder / "ready"))
         shutil.rmtree(run)
@@ -108,7 +109,8 @@ class Feed:
         """All queues go on at the same time: the first part of each file, the second, ..."""
         ready.mkdir()
         parts: list[list[tuple[Path, int]]] = [[] for _ in range(SEGMENTS_PER_FILE)]
-        for number, path in enumerate(sorted(run.glob("lake/table=deliver/run=*/*.parquet"))):
+        paths = sorted(run.glob("lake/table=deliver/date=*/run=*/*.parquet"))
+        for number, path in enumerate(paths):
             table = pq.read_table(path, partitioning=None)
             step = -(-table.num_rows // SEGMENTS_PER_FILE)
             for index in range(SEGMENTS_PER_FILE):

@@ -35,7 +35,7 @@ class BruteForce:
 
     def rows(self, table: str) -> list[Row]:
         files = sorted((self._run_dir / "lake" / f"table={table}").rglob("*.parquet"))
-        return [row for file in files for row in pq.read_table(file).to_pylist()]
+        return [row for file in files for row in pq.read_table(file, partitioning=None).to_pylist()]
 
     def duplicates(self) -> list[Row]:
         """Deliveries that nobody wanted, those of the warm-up left out."""

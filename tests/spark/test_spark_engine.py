@@ -254,7 +254,7 @@ def test_parquet_of_every_table_reads_equal_in_both_engines(
     """Nulls, dictionaries, fixed-size binary and lists survive, in Arrow and in Spark."""
     import pyarrow.parquet as pq
 
-    from failback.client.consumelog.schema import TABLES, spark_ddl
+    from failback.client.consumelog.schema import TABLES, lake_ddl
     from tests.support.analytics.run_builder import RunBuilder
 
     samples: dict[str, Any] = {"N": "näme", "s": "t\n", "T": 5, "l": 1 << 40, "i": 7, "b": True}
@@ -265,9 +265,9 @@ def test_parquet_of_every_table_reads_equal_in_both_engines(
         b.add(name, **{c.name: samples[c.kind] for c in table.own if not c.nullable})
     folder = b.write(tmp_path / "r")
     for name in TABLES:
-        (path,) = (folder / "lake" / f"table={name}" / "run=tables").iterdir()
+        (path,) = (folder / "lake" / f"table={name}").rglob("*.parquet")
         arrow = pq.read_table(path, partitioning=None).to_pylist()
-        rows = spark.read.schema(spark_ddl(name)).parquet(str(path)).collect()
+        rows = spark.read.schema(lake_ddl(name)).parquet(str(path)).collect()
         found = [
             {k: bytes(v) if isinstance(v, bytearray) else v for k, v in row.asDict().items()}
             for row in rows

@@ -88,7 +88,7 @@ def test_any_order_and_a_restart_at_each_trigger_give_the_batch_totals(
     broadcasting = read_run_folder(folder).broadcasting
     expected = batch_totals(folder)
     assert sum(repeated for *_, repeated in expected.values()) > 10
-    segments = sorted((folder / "lake").glob("table=deliver/run=*/*.parquet"))
+    segments = sorted((folder / "lake").glob("table=deliver/date=*/run=*/*.parquet"))
     assert len(segments) > 8
     Random(7).shuffle(segments)
     batches = [segments[0::4], segments[1::4], segments[2::4] + segments[3::4]]
@@ -147,7 +147,7 @@ def test_normalised_rows_are_on_one_clock_and_late_ends_are_joined(
 
 def read_aligned(out: Path, table: str, run: str) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = pq.read_table(
-        out / "aligned" / f"table={table}" / f"run={run}", partitioning=None
+        out / "aligned" / f"table={table}", partitioning=None
     ).to_pylist()
     return rows
 

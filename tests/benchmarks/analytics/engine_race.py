@@ -48,7 +48,7 @@ def duckdb_counts(folder: Path, _: SparkSession | None) -> Answer:
     """One plain GROUP BY over five keys."""
     import duckdb
 
-    files = f"{folder}/lake/table=deliver/run=*/*.parquet"
+    files = f"{folder}/lake/table=deliver/date=*/run=*/*.parquet"
     with duckdb.connect(":memory:") as db:
         rows = db.execute(
             f"""SELECT grp, qid, sum(n - 1) AS repeated
@@ -85,7 +85,8 @@ def spark_group_by(folder: Path, spark: SparkSession | None) -> Answer:
     from pyspark.sql import functions as fn
 
     assert spark is not None
-    rows = spark.read.parquet(*(str(p) for p in folder.glob("lake/table=deliver/run=*/*.parquet")))
+    files = folder.glob("lake/table=deliver/date=*/run=*/*.parquet")
+    rows = spark.read.parquet(*map(str, files))
     counts = rows.groupBy(*KEYS).count().groupBy("grp", "qid").agg(fn.sum(fn.col("count") - 1))
     return _counts([tuple(row) for row in counts.collect()])
 

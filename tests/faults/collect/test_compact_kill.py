@@ -90,6 +90,6 @@ def test_every_row_is_there_once_after_a_kill_at_any_step(tmp_path: Path) -> Non
             found = open_lake(store, RUN)
             assert content(found) == truth, (step, how)
             assert {entry.id for entry in StoredCatalogue(store).entries(RUN)} == ids
-            files = {str(p.relative_to(lake)) for p in lake.glob("table=*/run=*/*")}
+            files = {str(p.relative_to(lake)) for p in lake.glob("table=*/date=*/run=*/*")}
             assert files == {part.name for parts in found.parts.values() for part in parts}
             shutil.rmtree(lake)

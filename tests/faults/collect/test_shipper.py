@@ -22,6 +22,7 @@ from tests.support.analytics.collector_lab import (
     RUN,
     CollectorLab,
     check_lake,
+    files_of,
     running_collector,
     uploads_of,
     write_log,
@@ -178,7 +179,7 @@ def test_the_rows_of_a_killed_writer_are_shipped_to_the_last(tmp_path: Path) -> 
             shipper = int(pipe.readline().split()[1])
             announced = b""
             deadline = time.monotonic() + 120 * SCALE
-            while not list(lab.lake.glob("table=*/run=*/*")) and time.monotonic() < deadline:
+            while not files_of(lab.lake) and time.monotonic() < deadline:
                 announced = pipe.readline()
             child.send_signal(signal.SIGKILL)
             announced += pipe.read()

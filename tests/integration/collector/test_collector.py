@@ -23,6 +23,7 @@ from tests.support.analytics.collector_lab import (
     CollectorLab,
     Upload,
     check_lake,
+    files_of,
     running_collector,
     uploads_of,
     write_log,
@@ -90,7 +91,7 @@ def test_what_is_not_what_it_says_is_refused(lab: CollectorLab, tmp_path: Path) 
         assert document["status"] == status
     name = first.id.replace("wrong", "..")
     assert lab.ask("POST", f"/v1/segments/{name}", first.body)[0] in {404, 422}
-    assert not list(lab.lake.glob("table=*/run=wrong"))
+    assert not files_of(lab.lake, "wrong")
     assert not list((lab.root / "incoming").iterdir())
 
 
@@ -140,7 +141,7 @@ def test_a_cut_upload_leaves_nothing(lab: CollectorLab, tmp_path: Path) -> None:
         60,
     )
     assert lab.metric("failback_ingest_uploads") == 0
-    assert not list(lab.lake.glob("table=*/run=cut"))
+    assert not files_of(lab.lake, "cut")
     assert lab.send(first)[0] == 201
 
 
@@ -290,10 +291,10 @@ def test_old_runs_are_deleted_whole_and_stay_deleted(tmp_path: Path) -> None:
         assert lab.send(first)[0] == 201
         lab.process.stop()
         lab.start()  # retention looks at the start
-        wait_until(lambda: not list(lab.lake.glob("table=*/run=*")), "the run is deleted", 60)
+        wait_until(lambda: not files_of(lab.lake), "the run is deleted", 60)
         status, document = lab.send(first)
         assert (status, slug(document)) == (409, "run-expired")
-        assert not list(lab.lake.glob("table=*/run=*"))
+        assert not files_of(lab.lake)
 
 
 def test_many_senders_of_one_segment_store_it_once(lab: CollectorLab, tmp_path: Path) -> None:

@@ -17,7 +17,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from failback.analytics.lake.catalogue import Catalogue, Entry
+from failback.analytics.lake.layout import opened_day, run_files, settled_name
 from failback.analytics.lake.segment_ids import UPLOAD_KEY
+from failback.analytics.lake.store import open_store
 from failback.analytics.web.tokens import digest_of, new_token
 from failback.client.consumelog.reader import read_hot
 from failback.client.consumelog.schema import SCHEMA_ID
@@ -44,10 +46,10 @@ class Upload:
 
     id: str
     path: str
-    """Below the lake's root."""
+    """Below the lake's root, before its run is opened."""
     body: bytes
     table: pa.Table
-    """What the lake must hold, metadata of the segment included."""
+    """What the lake must hold and the column ``run``, metadata of the segment included."""
 
     @property
     def sha256(self) -> str:
@@ -56,7 +58,7 @@ class Upload:
 
 def upload_of(segment: Segment) -> Upload:
     table = lake_order(arrow_table(segment))
-    return Upload(segment.segment_id, segment.path, stream_bytes(segment), table)
+    return Upload(segment.segment_id, segment.path(None), stream_bytes(segment), table)
 
 
 def write_log(
@@ -198,21 +200,30 @@ def running_collector(folder: Path, *options: str) -> Iterator[CollectorLab]:
         lab.process.dispose()
 
 
+def files_of(lake: Path, run: str = RUN) -> set[str]:
+    """Names of a run's files below the lake's root."""
+    return {each.name for files in run_files(open_store(lake), run).values() for each in files}
+
+
+def path_now(lake: Path, upload: Upload, run: str = RUN) -> str:
+    """Where the segment lies: its run may have been opened."""
+    return settled_name(upload.path, opened_day(open_store(lake), run))
+
+
 def check_lake(lake: Path, truth: list[Upload], run: str = RUN) -> list[Entry]:
     """The lake holds each of these segments once, row by row, and nothing else of the run.
 
     Returns the lines of its catalogue.
     """
-    wanted = {each.path: each for each in truth}
+    wanted = {path_now(lake, each, run): each for each in truth}
     assert len(wanted) == len(truth)
-    found = {str(p.relative_to(lake)) for p in lake.glob(f"table=*/run={run}/*")}
-    assert found == set(wanted)
+    assert files_of(lake, run) == set(wanted)
     for path, upload in wanted.items():
         table = pq.read_table(lake / path, partitioning=None)
         metadata = dict(table.schema.metadata)
         assert metadata.pop(UPLOAD_KEY.encode()).decode() == upload.sha256
         assert metadata == upload.table.schema.metadata
-        assert table.equals(upload.table), path
+        assert table.equals(upload.table.drop_columns(["run"])), path
     entries = list(Catalogue(lake).entries(run))
     assert sorted(entry.id for entry in entries) == sorted(each.id for each in truth)
     assert {entry.path for entry in entries} == set(wanted)

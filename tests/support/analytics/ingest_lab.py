@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ from failback.client.consumelog.upload.segments import SEGMENT_KEY
 from tests.support.analytics.collector_lab import (
     CollectorLab,
     Upload,
+    path_now,
     running_collector,
     uploads_of,
     write_log,
@@ -35,14 +37,18 @@ class Received:
         """What a collector must say of it."""
         return {
             "segments": len(self.sent),
-            "bytes": sum((lake / each.path).stat().st_size for each in self.sent),
+            "bytes": sum(map(partial(_bytes_in, lake), self.sent)),
             "deliveries": sum(
-                each.table.num_rows for each in self.sent if "table=deliver/" in each.path
+                each.table.num_rows for each in self.sent if each.id.endswith("/deliver")
             ),
             "records": sum(map(records_of, self.sent)),
             "missing": sum(map(records_of, self.left_out)),
             "last_seq": self.last_seq,
         }
+
+
+def _bytes_in(lake: Path, upload: Upload) -> int:
+    return (lake / path_now(lake, upload, upload.id.partition("/")[0])).stat().st_size
 
 
 def records_of(upload: Upload) -> int:

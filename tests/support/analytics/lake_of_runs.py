@@ -10,6 +10,7 @@ from typing import Any
 from failback.analytics.jobs.lake import main
 from failback.chaos.faults.experiments import load_experiment
 from failback.cli.shared.bundled import bundled
+from failback.client.consumelog.upload.layout import folder_of, place_of
 from tests.benchmarks.analytics.synthetic import Plan, generate
 
 ARMS = {"handover": 0.3, "stay": 0.0}
@@ -28,8 +29,10 @@ def lake_of_runs(folder: Path) -> Path:
             plan = Plan(rows=1_000 + 100 * repetition, dup_share=share, seed=number)
             generate(plan, run)
             _rename(run, arm, repetition, number)
-            for part in (run / "lake").glob("table=*/run=*/*"):
-                target = lake / part.parent.parent.name / f"run={run.name}" / part.name
+            for part in (run / "lake").glob("table=*/date=*/run=*/*"):
+                place = place_of(str(part.relative_to(run / "lake")))
+                assert place is not None
+                target = lake / folder_of(place.table, run.name, place.day) / part.name
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.move(part, target)
             shutil.rmtree(run / "lake")

@@ -13,6 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from failback.client.consumelog.schema import TABLES, arrow_schema
+from failback.client.consumelog.upload.lake_files import lake_rows
+from failback.client.consumelog.upload.layout import day_of, lake_path
 
 MS = 1_000_000
 ZERO_WALL_NS = 1_700_000_000_000 * MS
@@ -395,10 +397,10 @@ class RunBuilder:
                 "torn": 0,
             }
             meta = {**(schema.metadata or {}), b"failback.segment": json.dumps(segment).encode()}
-            path = folder / "lake" / f"table={table}" / f"run={self.name}"
-            path.mkdir(parents=True, exist_ok=True)
-            whole = found.replace_schema_metadata(meta)
-            pq.write_table(whole, path / f"part-{proc:05d}-{part:08d}.parquet")
+            day = day_of(self.run["zero"]["wall_ns"])
+            path = folder / "lake" / lake_path(table, self.name, proc, part, day)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            pq.write_table(lake_rows(found.replace_schema_metadata(meta), table), path)
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from failback.analytics.report.measures.point_rows import Point
 from failback.analytics.web.tokens import digest_of, new_token
+from failback.client.consumelog.upload.layout import lake_path
 from tests.support.analytics.sample_report import sample_points, sample_report
 from tests.support.common.polling import SCALE
 from tests.support.net.ports import free_port
@@ -72,7 +73,7 @@ def _write_rows(lake: Path, run: str) -> None:
     def write(
         table: str, rows: list[dict[str, Any]], schema: list[tuple[str, pa.DataType]]
     ) -> None:
-        path = lake / f"table={table}" / f"run={run}" / "part-1-00000000.parquet"
+        path = lake / lake_path(table, run, 1, 0, "2026-01-01")
         path.parent.mkdir(parents=True)
         pq.write_table(pa.Table.from_pylist(rows, pa.schema(schema)), path)
 

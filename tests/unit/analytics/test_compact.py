@@ -13,6 +13,7 @@ from failback.analytics.lake.catalogue import CLOSED, Catalogue
 from failback.analytics.lake.compact import StoredCatalogue, compact_run, groups_of
 from failback.analytics.lake.fsck import check_run
 from failback.analytics.lake.lake import open_lake, shadowed
+from failback.analytics.lake.layout import partitions, run_files
 from failback.analytics.lake.store import Found, LakeStore, open_store
 from failback.client.consumelog.upload.ship import Shipper
 from tests.support.analytics.collector_lab import RUN, write_log
@@ -61,7 +62,7 @@ def test_every_row_and_every_segment_stays(tmp_path: Path) -> None:
     lines = {(e.id, e.rows, e.records) for e in StoredCatalogue(store).entries(RUN)}
     done = compact_run(store, RUN, 2)
     assert done.before == len(segments) > 4
-    assert done.after == len(done.merged) == len(list(store.partitions()))
+    assert done.after == len(done.merged) == len(list(partitions(store)))
     assert done.bytes_after < done.bytes_before
     for table, rows in before.items():
         assert rows_of(store, table).equals(rows), table
@@ -77,7 +78,8 @@ def test_every_row_and_every_segment_stays(tmp_path: Path) -> None:
 def test_rows_in_a_merged_and_an_old_file_are_read_once(tmp_path: Path) -> None:
     store = closed_lake(tmp_path)
     count = open_lake(store, RUN).rows("deliver")
-    old = {found.name: store.read(found.name) for found in store.files(f"table=deliver/run={RUN}")}
+    files = run_files(store, RUN)["deliver"]
+    old = {found.name: store.read(found.name) for found in files}
     compact_run(store, RUN, 2)
     for name, content in old.items():
         store.write(name, content)
@@ -105,4 +107,4 @@ def test_a_run_that_may_grow_or_that_a_manifest_names_is_left_alone(
     assert sorted(tmp_path.rglob("*.parquet")) == files
     (tmp_path / "manifest.json").unlink()
     assert main(["compact", "--also-open", str(tmp_path / "lake")]) == 0
-    assert len(list(tmp_path.rglob("*.parquet"))) == len(list(store.partitions())) < len(files)
+    assert len(list(tmp_path.rglob("*.parquet"))) == len(list(partitions(store))) < len(files)

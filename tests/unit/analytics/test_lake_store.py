@@ -10,13 +10,14 @@ import pytest
 from failback.analytics.analysis.engines.spark import object_store
 from failback.analytics.analysis.engines.spark.session import is_cluster, master_of
 from failback.analytics.errors import EngineUnavailable, ReportInputError
+from failback.analytics.lake.layout import partitions, runs
 from failback.analytics.lake.store import S3Place, open_store
 from tests.support.processes.child_process import ROOT
 
 
 def test_files_come_whole_are_listed_and_go(tmp_path: Path) -> None:
     store = open_store(tmp_path / "lake")
-    assert (store.runs(), store.files("table=life/run=a"), store.size("x")) == ([], [], None)
+    assert (runs(store), store.files("table=life/run=a"), store.size("x")) == ([], [], None)
     store.write("table=life/run=a/b.parquet", b"two")
     store.write("table=life/run=a/a.parquet", b"three")
     store.write("table=life/run=a/.c.parquet", b"unfinished")
@@ -26,8 +27,8 @@ def test_files_come_whole_are_listed_and_go(tmp_path: Path) -> None:
         ("table=life/run=a/a.parquet", 5),
         ("table=life/run=a/b.parquet", 3),
     ]
-    assert list(store.partitions()) == [("life", "a"), ("pull", "b")]
-    assert store.runs() == ["a", "b"]
+    assert [(each.table, each.run) for each in partitions(store)] == [("life", "a"), ("pull", "b")]
+    assert runs(store) == ["a", "b"]
     store.write("table=life/run=a/a.parquet", b"new")
     assert store.read("table=life/run=a/a.parquet") == b"new"
     store.delete("table=life/run=a/a.parquet")
@@ -36,7 +37,7 @@ def test_files_come_whole_are_listed_and_go(tmp_path: Path) -> None:
         store.read("table=life/run=a/a.parquet")
     store.delete_folder("table=life/run=a")
     store.delete_folder("table=life/run=a")
-    assert store.runs() == ["b"]
+    assert runs(store) == ["b"]
     assert not list(tmp_path.rglob("*.tmp"))
 
 

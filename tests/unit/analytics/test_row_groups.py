@@ -87,7 +87,7 @@ def everything_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def cut_smaller(folder: Path, rows: int) -> Path:
     """The same run with so many rows in a row group."""
-    for path in folder.glob("lake/table=*/run=*/*.parquet"):
+    for path in folder.glob("lake/table=*/date=*/run=*/*.parquet"):
         pq.write_table(pq.read_table(path, partitioning=None), path, row_group_size=rows)
     return folder
 

@@ -5,9 +5,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from failback.analytics.lake.lake import open_lake
 from failback.client.consumelog.errors import BadHotLog, ConsumeLogError
 from failback.client.consumelog.reader import read_hot
-from failback.client.consumelog.schema import TABLES, arrow_schema
+from failback.client.consumelog.schema import TABLES, lake_schema
 from failback.client.consumelog.upload.ship import Shipper
 from failback.client.consumelog.writer import ConsumeLog
 from tests.support.clients.consumelog import begin, processes_in_lake
@@ -24,8 +25,8 @@ def only_file(folder: Path) -> Path:
 
 
 def rows(lake: Path, table: str) -> list[dict[str, object]]:
-    parts = sorted((lake / f"table={table}" / "run=r1").glob("*.parquet"))
-    return [row for part in parts for row in pq.read_table(part, partitioning=None).to_pylist()]
+    found = open_lake(lake, "r1", [table])
+    return found.records(table)
 
 
 def test_a_row_of_every_table_survives_to_parquet(tmp_path: Path) -> None:
@@ -50,8 +51,10 @@ def test_a_row_of_every_table_survives_to_parquet(tmp_path: Path) -> None:
         assert {key: first[key] for key in full} == full
         assert {key: second[key] for key in full} == {**dict.fromkeys(full), **sparse}
         assert (first["run"], first["proc"], first["proc_no"]) == ("r1", b"p" * 16, 3)
-        part = next((tmp_path / "lake" / f"table={name}" / "run=r1").glob("*.parquet"))
-        assert pq.read_schema(part).equals(arrow_schema(name))
+        (part,) = (tmp_path / "lake").glob(f"table={name}/date=*/run=r1/*.parquet")
+        assert pq.read_schema(part).equals(lake_schema(name))
+        for told, meant in zip(pq.read_schema(part), lake_schema(name), strict=True):
+            assert (told.metadata or {}).items() >= meant.metadata.items()
         assert pq.read_schema(part).metadata[b"failback.schema"] == b"failback.log/1"
 
 

@@ -31,7 +31,7 @@ def topic(tmp_path: Path) -> TraceBuilder:
 
 def rows(topic: TraceBuilder, table: str = "deliver") -> list[dict[str, Any]]:
     """Rows of the lake by process and time."""
-    path = topic.run_dir / "lake" / f"table={table}" / f"run={topic.run}"
+    path = topic.run_dir / "lake" / f"table={table}"
     found = pq.read_table(path, partitioning=None).to_pylist()
     key = "did" if table == "deliver" else "ukey"
     return sorted(found, key=lambda row: row[key])

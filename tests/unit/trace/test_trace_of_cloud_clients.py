@@ -84,7 +84,7 @@ def test_two_handlings_of_a_cloud_client_have_begins_and_ends(tmp_path: Path) ->
     )
     written = topic.write()
     assert (written.deliveries, written.counts.missing_end, written.gaps) == (2, 0, ())
-    table = topic.run_dir / "lake" / "table=deliver" / f"run={topic.run}"
+    table = topic.run_dir / "lake" / "table=deliver"
     found = pq.read_table(table, partitioning=None).to_pylist()
     assert sorted((row["status"], row["et"] - row["bt"]) for row in found) == [
         ("LATER", 5_000_000),

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from failback.analytics.api.frames import to_frame
 from failback.analytics.errors import ReportInputError
 from failback.analytics.lake.lake import Lake as Rows
+from failback.analytics.lake.layout import runs
 from failback.analytics.lake.store import LakeStore, open_store
 from failback.analytics.run.folder_reading import read_run_folder
 from failback.analytics.run.run_source import (
@@ -25,7 +26,7 @@ from failback.analytics.run.run_source import (
     source_in_lake,
     stored_documents,
 )
-from failback.client.consumelog.schema import TABLES, arrow_schema
+from failback.client.consumelog.schema import RUN, TABLES, arrow_schema
 from failback.protocol.words.spelling import near_or_all, nearest
 
 if TYPE_CHECKING:
@@ -142,8 +143,15 @@ class Run:
         if not parts:
             return ds.dataset(schema.empty_table())
         store = self._rows.store
-        names = [store.path(part.name) for part in parts]
-        return ds.dataset(names, schema=schema, format="parquet", filesystem=store.fs)
+        # A file of the lake has no column run; the path says it.
+        at = schema.get_field_index(RUN)
+        schema = schema.set(at, schema.field(at).with_type(pa.utf8()))
+        form, is_here = ds.ParquetFileFormat(), ds.field(RUN) == self.id
+        files = [
+            form.make_fragment(store.path(part.name), store.fs, partition_expression=is_here)
+            for part in parts
+        ]
+        return ds.FileSystemDataset(files, schema, form, store.fs)
 
     def table(
         self,
@@ -210,7 +218,7 @@ class Lake:
 
     def ids(self) -> list[str]:
         """The ids of all runs that have rows, without a look at any of them."""
-        return self._store.runs()
+        return runs(self._store)
 
     def runs(self, *, experiment: str | None = None, arm: str | None = None) -> list[Run]:
         """The runs, by their ids; only those of an experiment or an arm, if one is named.

@@ -20,6 +20,7 @@ from failback.analytics.collector.metrics import CollectorMetrics
 from failback.analytics.collector.openapi import (
     CLOSE_BODY,
     MAX_JSON_BYTES,
+    OPEN_BODY,
     SEGMENT_BODY,
     Alive,
     Backlog,
@@ -28,6 +29,7 @@ from failback.analytics.collector.openapi import (
     Cursor,
     FromIndex,
     IndexText,
+    Opened,
     PageSize,
     ProcCursor,
     ProcessDocument,
@@ -62,6 +64,9 @@ _CLOSE_PROBLEMS: Final = (
     *_NO_TOKEN, "cut-upload", "not-found", "too-slow", "gaps", "run-expired", "too-large",
     "store-failed", "store-full",
 )  # fmt: skip
+_OPEN_PROBLEMS: Final = (
+    *_NO_TOKEN, "cut-upload", "too-slow", "run-expired", "too-large", "store-failed", "store-full",
+)  # fmt: skip
 _bearer = HTTPBearer(auto_error=False, description="A token of the collector's token file.")
 
 
@@ -77,6 +82,10 @@ async def _known_token(
 
 
 Token = Annotated[TokenEntry, Depends(_known_token)]
+
+
+class _OpenRequest(msgspec.Struct):
+    zero_wall_ns: Annotated[int, msgspec.Meta(ge=0, le=(1 << 62))]
 
 
 class _CloseRequest(msgspec.Struct):
@@ -230,6 +239,21 @@ def _run_routes(app: FastAPI, collector: Collector) -> None:
         _may_look(token, run)
         found = await collector.blocking(store.stored_of, run, proc, from_index)
         return ProcessDocument(**found)
+
+    @app.post(
+        "/v1/runs/{run}/open",
+        responses=problems(*_OPEN_PROBLEMS),
+        openapi_extra={"requestBody": OPEN_BODY},
+    )
+    async def open_run(request: Request, token: Token, run: RunName) -> Opened:
+        """Say when a run began. The first who says it decides; its rows then join the tables."""
+        _may_add(token, run)
+        body = await _read_body(request, MAX_JSON_BYTES, collector.settings.upload_seconds)
+        try:
+            zero = msgspec.json.decode(body, type=_OpenRequest).zero_wall_ns
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise Problem("bad-request", f"body: {error}") from error
+        return Opened(run=run, date=await collector.blocking(store.open_run, run, zero))
 
     @app.post(
         "/v1/runs/{run}/close",

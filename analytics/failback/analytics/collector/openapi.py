@@ -69,6 +69,24 @@ CLOSE_BODY: Final[dict[str, Any]] = {
         }
     },
 }
+OPEN_BODY: Final[dict[str, Any]] = {
+    "required": True,
+    "content": {
+        "application/json": {
+            "schema": {
+                "type": "object",
+                "required": ["zero_wall_ns"],
+                "properties": {
+                    "zero_wall_ns": {
+                        "type": "integer",
+                        "minimum": 0,
+                        "description": "Run zero, ns since 1970-01-01 UTC.",
+                    }
+                },
+            }
+        }
+    },
+}
 SEGMENT_BODY: Final[dict[str, Any]] = {
     "required": True,
     "content": {
@@ -110,6 +128,13 @@ class StoreDocument(BaseModel):
     stored_bytes: int
     free_bytes: int
     refuses: str | None
+
+
+class Opened(BaseModel):
+    """The answer to an open: the date under which the run's rows lie."""
+
+    run: str
+    date: str
 
 
 class Closed(BaseModel):

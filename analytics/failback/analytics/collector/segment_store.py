@@ -3,6 +3,8 @@
 A segment is written to ``incoming/``, synced, renamed into the lake, its folder synced, and then
 gets its line in the catalogue; only then it is answered. In an object store one PUT takes the
 place of the first steps; the catalogue is kept on the disk, and copied there when a run closes.
+Segments of a run that is not open wait outside of the tables, and are moved in when it is opened:
+by a request, by ``run.json`` in the lake, when it is closed, or when it has waited for long enough.
 Killed anywhere, the next start finds either nothing but a file in ``incoming/``, which it deletes,
 or a lake file without a line, which ``fsck`` adds. No answer said that such a segment is stored, so
 its shipper sends it again and receives the answer that it is known.
@@ -10,6 +12,7 @@ its shipper sends it again and receives the answer that it is known.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import logging
@@ -40,13 +43,29 @@ from failback.analytics.lake.catalogue import (
     Catalogue,
     RunState,
     catalogue_name,
-    mark_name,
 )
 from failback.analytics.lake.fsck import check_run, entry_of
+from failback.analytics.lake.layout import (
+    documented_zero,
+    first_row_ns,
+    put_guard,
+    run_partitions,
+    runs,
+    settle,
+    settled_name,
+)
 from failback.analytics.lake.segment_ids import UPLOAD_KEY, SegmentId
 from failback.analytics.lake.store import open_store
 from failback.analytics.web.problems import Problem
-from failback.client.consumelog.upload.lake_files import parquet_bytes
+from failback.client.consumelog.upload.lake_files import lake_rows, parquet_bytes
+from failback.client.consumelog.upload.layout import (
+    DOCUMENTS,
+    OPENED,
+    day_of,
+    mark_name,
+    older_folder_of,
+)
+from failback.client.consumelog.upload.run_days import opened_note
 from failback.client.files import place, sync_folder
 
 logger = logging.getLogger(__name__)
@@ -79,20 +98,26 @@ class Store:
         self._run_locks = [threading.RLock() for _ in range(_LOCKS)]
         self._memory = MemoryGate(settings.limits.decoded_bytes)
         self._bytes = 0
+        self._waiting: dict[str, int] = {}
+        """Runs that are not open, and when that was noticed, Unix ms."""
 
     def recover(self) -> None:
         """Put right what a kill left behind. Call once, before the first request."""
         for path in self.incoming.iterdir():
             path.unlink()
         self._fetch_catalogue()
-        for run in sorted({*self.lake.runs(), *self.catalogue.runs()}):
+        put_guard(self.lake)
+        for run in sorted({*runs(self.lake), *self.catalogue.runs()}):
             if self.catalogue.mark(run, EXPIRED).exists():
                 self._delete_files(run)
                 continue
             found = check_run(self.lake, self.catalogue, run, self._wall_ms())
             if (found.added or found.vanished) and self.catalogue.mark(run, CLOSED).exists():
                 self._publish(run)
-            self._bytes += self._state(run).bytes
+            state = self._state(run)
+            self._bytes += state.bytes
+            if state.waits:
+                self._waiting[run] = self._wall_ms()
 
     @property
     def stored_bytes(self) -> int:
@@ -214,6 +239,8 @@ class Store:
                 raise Problem("not-found", f"there is nothing of run {run}")
             gaps = self.catalogue.missing(run, last_seqs)
             if not gaps and not state.closed:
+                if state.waits:
+                    self._open_by_rows(run)
                 note = {"procs": {str(number): seq for number, seq in sorted(last_seqs.items())}}
                 mark = self.catalogue.mark(run, CLOSED)
                 self._publish(run)
@@ -221,6 +248,56 @@ class Store:
                 self._publish(run, CLOSED)
                 state.closed = True
             return gaps
+
+    def open_run(self, run: str, zero_wall_ns: int) -> str:
+        """Say when a run began, unless that is known; returns its date.
+
+        Raises:
+            Problem: No calendar has the instant, the run was deleted, or the disk failed.
+        """
+        if day_of(zero_wall_ns) is None:
+            raise Problem("bad-request", f"zero_wall_ns: {zero_wall_ns} is no time, ns since 1970")
+        with self._run_lock(run), _disk_problems():
+            state = self._state(run)
+            if state.expired:
+                raise Problem("run-expired", f"run {run} was deleted by retention")
+            if state.day is None:
+                mark = self.catalogue.mark(run, OPENED)
+                place(opened_note(zero_wall_ns), self.incoming / uuid.uuid4().hex, mark)
+                self._publish(run, OPENED)
+                state.day = self.catalogue.day(run)
+            assert state.day is not None
+            if state.waits:
+                self._publish(run, OPENED)  # again, after a kill right before the first time
+                settle(self.lake, run, state.day)
+                moved = [
+                    msgspec.structs.replace(entry, path=settled_name(entry.path, state.day))
+                    for entry in self.catalogue.entries(run)
+                ]
+                self.catalogue.replace(run, moved)
+                state.waits = False
+            self._waiting.pop(run, None)
+            return state.day
+
+    def open_waiting(self) -> list[str]:
+        """Open the runs of which ``run.json`` is there by now, or that waited for long enough."""
+        opened = []
+        long_ago = self._wall_ms() - round(self._settings.open_after_seconds * 1000)
+        for run, since_ms in list(self._waiting.items()):
+            zero = documented_zero(self.lake, run)
+            if zero is not None:
+                self.open_run(run, zero)
+            elif since_ms <= long_ago:
+                self._open_by_rows(run)
+            else:
+                continue
+            opened.append(run)
+        return opened
+
+    def _open_by_rows(self, run: str) -> None:
+        names = [entry.path for entry in self.catalogue.entries(run)]
+        first = first_row_ns(self.lake, names)
+        self.open_run(run, first if day_of(first) is not None and first is not None else 0)
 
     def expire(self, before_ms: int) -> list[str]:
         """Delete the runs that nothing was added to since ``before_ms``; returns their names."""
@@ -261,10 +338,10 @@ class Store:
 
     def _stored_hash(self, named: SegmentId, number: int) -> str | None:
         try:
-            with self.lake.open(named.path(number)) as file:
-                metadata = pq.read_schema(file).metadata or {}
-            return str(metadata[UPLOAD_KEY.encode()].decode())
-        except FileNotFoundError:
+            for name in self._places_of(named, number):
+                with contextlib.suppress(FileNotFoundError), self.lake.open(name) as file:
+                    metadata = pq.read_schema(file).metadata or {}
+                    return str(metadata[UPLOAD_KEY.encode()].decode())
             if not self._state(named.run).closed:
                 return None
             # Only a closed run may have been compacted into other files.
@@ -275,16 +352,31 @@ class Store:
             listed = (each for each in self.catalogue.entries(named.run) if each.id == str(named))
             return next((each.sha256 or "unknown" for each in listed), "unknown")
 
+    def _places_of(self, named: SegmentId, number: int) -> Iterator[str]:
+        """Where the segment may lie. One that waits is asked for before the run's day is read: the
+        run may be opened meanwhile."""
+        state = self._state(named.run)
+        if state.waits or state.day is None:
+            yield named.path(number, None)
+        if state.day is not None:
+            yield named.path(number, state.day)
+        if state.older:
+            file = named.path(number, None).rpartition("/")[2]
+            yield f"{older_folder_of(named.table, named.run)}/{file}"
+
     def _write(self, named: SegmentId, decoded: Decoded, sha256: str) -> None:
         note = decoded.note
-        data = parquet_bytes(decoded.table)
-        name = named.path(note.proc_no)
+        data = parquet_bytes(lake_rows(decoded.table, named.table))
+        name = named.path(note.proc_no, self._state(named.run).day)
         self._claim(named, note.proc_no)
         self.lake.write(name, data)
-        entry = entry_of(named.table, name, data.size, note, sha256, self._wall_ms())
         with self._run_lock(named.run):
             state = self._state(named.run)
             try:
+                if settled_name(name, state.day) != name:  # it was opened meanwhile
+                    self.lake.move(name, settled_name(name, state.day))
+                    name = settled_name(name, state.day)
+                entry = entry_of(named.table, name, data.size, note, sha256, self._wall_ms())
                 if state.expired or state.closed:
                     raise Problem("run-closed", f"run {named.run} was closed meanwhile")
                 self.catalogue.append(named.run, entry)
@@ -293,6 +385,8 @@ class Store:
                 raise
             state.add(entry)
             self._bytes += entry.bytes
+            if state.waits:
+                self._waiting.setdefault(named.run, self._wall_ms())
 
     def _claim(self, named: SegmentId, number: int) -> None:
         """Make the number the process's: it identifies deliveries of a run."""
@@ -347,18 +441,18 @@ class Store:
 
     def _delete_files(self, run: str) -> None:
         """Delete a run that is marked as expired; begun again by the next start if killed."""
-        for table in self.lake.folders():
-            if table.startswith("table="):
-                self.lake.delete_folder(f"{table}/run={run}")
-        self.lake.delete_folder(f"_runs/run={run}")
+        self._waiting.pop(run, None)
+        for each in run_partitions(self.lake, run):
+            self.lake.delete_folder(each.folder)
+        self.lake.delete_folder(f"{DOCUMENTS}/run={run}")
         shutil.rmtree(self.quarantine / f"run={run}", ignore_errors=True)
         if self.lake.folder is None:
             for name in (
-                *(mark_name(run, kind) for kind in (CLOSED, CHANGED)),
+                *(mark_name(run, kind) for kind in (OPENED, CLOSED, CHANGED)),
                 catalogue_name(run),
             ):
                 self.lake.delete(name)
-        for kind in (CLOSED, CHANGED):
+        for kind in (OPENED, CLOSED, CHANGED):
             self.catalogue.mark(run, kind).unlink(missing_ok=True)
         self.catalogue.file(run).unlink(missing_ok=True)
 

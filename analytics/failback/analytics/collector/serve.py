@@ -16,7 +16,9 @@ from failback.analytics.collector.app import Collector, create_app
 from failback.analytics.collector.metrics import CollectorMetrics
 from failback.analytics.collector.segment_store import Store
 from failback.analytics.collector.settings import CollectorSettings
+from failback.analytics.errors import ReportInputError
 from failback.analytics.web.applications import Lifespan, during
+from failback.analytics.web.problems import Problem
 from failback.analytics.web.tokens import TokenFile
 from failback.analytics.web.web_server import WebServer, listen, serve_metrics
 from failback.protocol.errors import ConfigError
@@ -27,6 +29,8 @@ logger = logging.getLogger(__name__)
 _IDLE_SECONDS: Final = 75
 """How long a shipper's connection is kept; it sends every few seconds."""
 _DRAIN_SECONDS: Final = 20
+_OPEN_SECONDS: Final = 5.0
+"""Time between two looks at runs that wait to be opened."""
 
 
 def serve(settings: CollectorSettings) -> None:
@@ -42,7 +46,7 @@ def serve(settings: CollectorSettings) -> None:
         store.recover()
         metrics = CollectorMetrics()
         app = create_app(Collector(settings, store, tokens, metrics, pool))
-        app.router.lifespan_context = _retention(settings, store, metrics, pool)
+        app.router.lifespan_context = _upkeep(settings, store, metrics, pool)
         listener = listen(settings.host, settings.port, backlog=1024)
         server = WebServer(
             "collector",
@@ -78,25 +82,30 @@ def _own_root(settings: CollectorSettings) -> Iterator[None]:
         os.close(fd)
 
 
-def _retention(
+def _upkeep(
     settings: CollectorSettings, store: Store, metrics: CollectorMetrics, pool: ThreadPoolExecutor
 ) -> Lifespan:
-    """A lifespan during which old runs are deleted now and then."""
+    """A lifespan during which runs that wait are opened, and old ones are deleted."""
 
-    async def expire() -> None:
+    async def look_after() -> None:
         keep = settings.keep_seconds
         loop = asyncio.get_running_loop()
-        while keep is not None:
+        expire_at = loop.time()
+        while True:
             try:
-                gone = await loop.run_in_executor(
-                    pool, store.expire, _wall_ms() - round(keep * 1000)
-                )
-                metrics.expired_runs.inc(len(gone))
-            except OSError:  # what is left is deleted by the next round
-                logger.exception("retention failed")
-            await asyncio.sleep(settings.retention_period_seconds)
+                await loop.run_in_executor(pool, store.open_waiting)
+                if keep is not None and loop.time() >= expire_at:
+                    gone = await loop.run_in_executor(
+                        pool, store.expire, _wall_ms() - round(keep * 1000)
+                    )
+                    metrics.expired_runs.inc(len(gone))
+                    expire_at = loop.time() + settings.retention_period_seconds
+            except (OSError, Problem, ReportInputError):  # what is left is done by the next round
+                logger.exception("looking after the lake failed")
+            until = max(0.0, expire_at - loop.time()) if keep is not None else _OPEN_SECONDS
+            await asyncio.sleep(min(_OPEN_SECONDS, until) or _OPEN_SECONDS)
 
-    return during("retention", expire)
+    return during("upkeep", look_after)
 
 
 def _wall_ms() -> int:

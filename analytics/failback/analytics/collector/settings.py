@@ -54,6 +54,8 @@ class CollectorSettings:
     keep_seconds: float | None = None
     """Runs that nothing was added to for so long are deleted; ``None`` keeps them."""
     retention_period_seconds: float = 60.0
+    open_after_seconds: float = 600.0
+    """A run that nobody opened for so long is opened by its first row."""
     bounds: HttpBounds = _BOUNDS
     """How many connections there may be, in all and from one address: a shipper has one."""
     tls_cert: Path | None = None

@@ -1,10 +1,14 @@
 """``failback lake``: look after a lake.
 
     show LAKE                       list its runs, tables and files
+    describe LAKE [TABLE]           its tables, or the columns of one, with units
+    query LAKE SQL                  ask with DuckDB; views have the figures of reports
+    statements LAKE --engine NAME   SQL that registers it with DuckDB, Spark or Trino
     paths RUN|LAKE --run ID         the files of a run, for queries with other tools
     fsck LAKE                       make the catalogue agree with the files
     compact LAKE [--run ID]         merge the small files of closed runs into large ones
     convert FILE.jsonl... --to LAKE write JSON Lines into a lake
+    migrate LAKE [--run ID]         move runs of the older layout to where they belong now
     normalise --lake --run --out    rows on one clock, with Spark
     put-documents RUN --to LAKE     copy run.json and closed.json of a run folder beside its rows
 
@@ -22,9 +26,12 @@ from pathlib import Path
 from typing import Final
 
 from failback.analytics.errors import ReportInputError, StoreUnusable
+from failback.analytics.jobs import lake_sql
 from failback.analytics.lake.compact import MIB, StoredCatalogue, compact_run
 from failback.analytics.lake.convert import convert
 from failback.analytics.lake.fsck import check_run
+from failback.analytics.lake.layout import partitions, put_guard, runs
+from failback.analytics.lake.migrate import migrate_run
 from failback.analytics.lake.store import LakeStore, open_store
 from failback.analytics.run.folder_reading import read_run_folder
 from failback.analytics.run.query_paths import lake_paths, query_paths
@@ -55,8 +62,10 @@ def parser() -> CommandParser:
     )
     commands = made.add_subparsers(dest="command", required=True)
     _add_reading(commands.add_parser("show"), commands.add_parser("fsck"))
+    lake_sql.add_commands(commands)
     _add_paths(commands.add_parser("paths"))
     _add_compact(commands.add_parser("compact"))
+    _add_migrate(commands.add_parser("migrate"))
     _add_convert(commands.add_parser("convert"))
     _add_normalise(commands.add_parser("normalise"))
     documents = commands.add_parser("put-documents")
@@ -104,6 +113,19 @@ def _add_compact(command: CommandParser) -> None:
     add("--most-mib", type=float, default=256, metavar="MIB", help="Most that becomes one file.")
     add("--also-open", action="store_true", help="Runs that are not closed, too.")
     command.set_defaults(call=_compact)
+
+
+def _add_migrate(command: CommandParser) -> None:
+    command.describe(
+        "Move runs of the older layout (table=T/run=ID), and runs that wait to be opened, to"
+        " table=T/date=DAY/run=ID. Stop the collector and streams first; a move that was"
+        " interrupted goes on when it is typed again.",
+        "failback lake migrate s3://bucket/lake",
+    )
+    add = command.add_argument
+    add("lake", metavar="LAKE", help=LAKE)
+    add("--run", action="append", metavar="ID", help="Only this run (default: all).")
+    command.set_defaults(call=_migrate)
 
 
 def _add_convert(command: CommandParser) -> None:
@@ -168,15 +190,37 @@ def _now_ms() -> int:
 def _show(options: argparse.Namespace) -> int:
     store = _existing(options.lake)
     found: dict[str, dict[str, list[int]]] = {}
-    for table, run in store.partitions():
-        files = store.files(f"table={table}/run={run}")
-        found.setdefault(run, {})[table] = [each.size for each in files]
-    print(f"{store}: {numbers.counted(len(found), 'run')}, rows in table=TABLE/run=ID/*.parquet")
+    where: dict[str, str] = {}
+    for each in partitions(store):
+        sizes = [file.size for file in store.files(each.folder)]
+        found.setdefault(each.run, {}).setdefault(each.table, []).extend(sizes)
+        where[each.run] = "waits to be opened" if each.waits else each.day or "older layout"
+    print(
+        f"{store}: {numbers.counted(len(found), 'run')},"
+        " rows in table=TABLE/date=DAY/run=ID/*.parquet"
+    )
     for run, tables in sorted(found.items()):
-        print(f"{run}: {numbers.size(sum(map(sum, tables.values())))}")
+        print(f"{run}: {where[run]}, {numbers.size(sum(map(sum, tables.values())))}")
         for table, sizes in sorted(tables.items()):
             print(f"  {table}: {numbers.counted(len(sizes), 'file')}, {numbers.size(sum(sizes))}")
     return 0
+
+
+def _migrate(options: argparse.Namespace) -> int:
+    store = _existing(options.lake)
+    put_guard(store)
+    misplaced = {each.run for each in partitions(store) if each.day is None}
+    unknown = sorted(set(options.run or ()) - {*misplaced, *runs(store)})
+    if unknown:
+        raise ReportInputError(f"has no rows of run {unknown[0]}", str(store))
+    code = 0
+    for run in sorted(misplaced & set(options.run or misplaced)):
+        done = migrate_run(store, run, _now_ms())
+        print(f"{run}: {numbers.counted(done.moved, 'file')} moved to date={done.day}")
+        for name in done.left:
+            print(f"  {name}")
+            code = 1
+    return code
 
 
 def _normalise(options: argparse.Namespace) -> int:
@@ -189,7 +233,7 @@ def _fsck(options: argparse.Namespace) -> int:
     store = _existing(options.lake)
     catalogue = StoredCatalogue(store)
     code = 0
-    for run in sorted({*store.runs(), *catalogue.runs()}):
+    for run in sorted({*runs(store), *catalogue.runs()}):
         found = check_run(store, catalogue, run, _now_ms())
         print(
             f"{run}: {found.segments} segments, {len(found.added)} added, "
@@ -203,7 +247,7 @@ def _fsck(options: argparse.Namespace) -> int:
 
 def _compact(options: argparse.Namespace) -> int:
     store = _existing(options.lake)
-    named = options.run or store.runs()
+    named = options.run or runs(store)
     code = 0
     for run in named:
         try:

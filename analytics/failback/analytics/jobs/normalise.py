@@ -2,9 +2,9 @@
 
     python -m failback.analytics.jobs.normalise --lake URI --run ID --out URI [--documents RUN]
 
-Writes ``OUT/aligned/table=<t>/run=ID/``. Every time is ns after run zero, and ``warmup`` says which
-rows no figure has. Deliveries are normalised: with an identity for foreign messages and the
-epoch of the log, without rows that cannot be true.
+Writes ``OUT/aligned/table=<t>/date=<day>/run=ID/``. Every time is ns after run zero, and
+``warmup`` says which rows no figure has. Deliveries are normalised: with an identity for foreign
+messages and the epoch of the log, without rows that cannot be true.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ from failback.analytics.run.history import History
 from failback.analytics.run.history_reading import add_events, read_history, starts
 from failback.analytics.run.run_source import RunSource, source_in_lake
 from failback.client.consumelog.schema import TABLES
-from failback.client.consumelog.upload.lake_files import parquet_bytes
+from failback.client.consumelog.upload.lake_files import lake_rows, parquet_bytes
+from failback.client.consumelog.upload.layout import day_of, folder_of
 
 ALIGNED: Final = pa.schema([*tables.DELIVERY, ("warmup", pa.bool_())])
 """Columns of aligned deliveries."""
@@ -132,7 +133,7 @@ def align_table(source: RunSource, history: History, table: str, out: LakeStore)
             warmup = pc.fill_null(pc.less(chunk.column(begin), source.folder.warmup_end_ns), False)
         chunk = chunk.append_column("warmup", warmup)
         name = f"{_folder(table, source)}/part-{number:05d}.parquet"
-        out.write(name, parquet_bytes(chunk))
+        out.write(name, parquet_bytes(lake_rows(chunk, table, aligned=True)))
         written.add(name)
     for found in out.files(_folder(table, source)):
         if found.name not in written:
@@ -140,7 +141,8 @@ def align_table(source: RunSource, history: History, table: str, out: LakeStore)
 
 
 def _folder(table: str, source: RunSource) -> str:
-    return f"aligned/table={table}/run={source.folder.run_id}"
+    day = day_of(source.folder.zero_wall_ns) or day_of(0)
+    return f"aligned/{folder_of(table, source.folder.run_id, day)}"
 
 
 if __name__ == "__main__":

@@ -7,7 +7,8 @@ delivered, per (grp, broker, ptopic, qid), as
 :mod:`failback.analytics.analysis.counting.queue_state`. It writes the totals of all queues since
 the beginning to ``OUT/totals.json``, whole or not at all. So a segment that comes late or out of
 order counts, and a trigger that is repeated after a crash changes nothing. A run that is being read
-must not be compacted: its rows would be new files.
+must not be compacted or migrated: its rows would be new files. Rows of a run that is not open yet
+are not seen before it is.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from failback.analytics.analysis.counting.queue_state import QueueState
 from failback.analytics.analysis.engines.spark.session import check_reach, session
 from failback.analytics.jobs.options import guarded, parser_of
 from failback.analytics.lake.store import LakeStore, open_store
-from failback.client.consumelog.schema import spark_ddl
+from failback.client.consumelog.schema import lake_ddl
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -106,9 +107,10 @@ def start(
     spark.conf.set("spark.sql.shuffle.partitions", "4")
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "1048576")
     # A pattern of files: Spark asks nothing about folders, which an object store may not have.
-    where = lake.spark_uri(f"table=deliver/run={run or '*'}/*.parquet")
+    name = run or "*"
+    where = lake.spark_uri(f"table=deliver/{{date=*/run={name},run={name}}}/*.parquet")
     deliveries = (
-        spark.readStream.schema(spark_ddl("deliver"))
+        spark.readStream.schema(lake_ddl("deliver"))
         .option("maxFilesPerTrigger", max_files)
         .parquet(where)
         .select(*COLUMNS)

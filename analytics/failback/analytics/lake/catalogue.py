@@ -3,6 +3,7 @@
 The catalogue can be made again from the files (``fsck``): a file is there before its line. A line
 that a crash cut is ended by the next one and skipped by every reader. Marks stand beside it:
 
+    opened=<id>    run zero, and so the run's date, is known (JSON)
     closed=<id>    the run is complete, and how far each process got (JSON)
     changed=<id>   a duplicate segment had other content (a JSON line for each)
     expired=<id>   the run was deleted, or is being deleted (empty)
@@ -18,18 +19,15 @@ from typing import Final
 import msgspec
 
 from failback.client.consumelog.gaps import missing_ranges
+from failback.client.consumelog.upload.layout import MARKS, OPENED, place_of
+from failback.client.consumelog.upload.run_days import day_in_note
 from failback.client.files import place
 from failback.init.lines import append_line
 
-FOLDER: Final = "_segments"
+FOLDER: Final = MARKS
 CLOSED: Final = "closed"
 CHANGED: Final = "changed"
 EXPIRED: Final = "expired"
-
-
-def mark_name(run: str, kind: str) -> str:
-    """The name of a mark below the lake's root, for who only reads a lake."""
-    return f"{FOLDER}/{kind}={run}"
 
 
 def catalogue_name(run: str) -> str:
@@ -94,6 +92,12 @@ class RunState:
     closed: bool = False
     changed: int = 0
     expired: bool = False
+    day: str | None = None
+    """The date of the run; none before it is open."""
+    waits: bool = False
+    """Whether some file of it waits outside of the tables."""
+    older: bool = False
+    """Whether some file of it lies where a lake of before has it."""
 
     def number_of(self, proc: str) -> int | None:
         return next((number for number, each in self.procs.items() if each.proc == proc), None)
@@ -114,6 +118,9 @@ class RunState:
         state.heard_ms = max(state.heard_ms, entry.stored_ms)
         self.segments += 1
         self.bytes += entry.bytes
+        place = place_of(entry.path)
+        self.waits |= place is not None and place.waits
+        self.older |= place is not None and place.older
 
     def set_aside(self, proc: str) -> None:
         """A duplicate segment of this process had other content."""
@@ -134,7 +141,7 @@ class Catalogue:
         return self.folder / f"run={run}.jsonl"
 
     def mark(self, run: str, kind: str) -> Path:
-        """The file of a mark: ``CLOSED``, ``CHANGED`` or ``EXPIRED``."""
+        """The file of a mark: ``OPENED``, ``CLOSED``, ``CHANGED`` or ``EXPIRED``."""
         return self.folder / f"{kind}={run}"
 
     def runs(self) -> list[str]:
@@ -159,11 +166,19 @@ class Catalogue:
         state = RunState(run)
         for entry in self.entries(run):
             state.add(entry)
+        state.day = self.day(run)
         state.closed = self.mark(run, CLOSED).exists()
         state.expired = self.mark(run, EXPIRED).exists()
         for proc in _changed_procs(self.mark(run, CHANGED)):
             state.set_aside(proc)
         return state
+
+    def day(self, run: str) -> str | None:
+        """The date of a run; none before it is open."""
+        try:
+            return day_in_note(self.mark(run, OPENED).read_bytes())
+        except FileNotFoundError:
+            return None
 
     def append(self, run: str, entry: Entry) -> None:
         """Add a line. Raises ``OSError``: then the line does not count."""

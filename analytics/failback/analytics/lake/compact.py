@@ -19,13 +19,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from failback.analytics.errors import ReportInputError
-from failback.analytics.lake.catalogue import CLOSED, EXPIRED, Entry, catalogue_name, mark_name
+from failback.analytics.lake.catalogue import CLOSED, EXPIRED, Entry, catalogue_name
 from failback.analytics.lake.fsck import check_run
 from failback.analytics.lake.lake import SEGMENTS_KEY, segments_in
+from failback.analytics.lake.layout import run_files
+from failback.analytics.lake.parquet_writing import lake_writer
 from failback.analytics.lake.segment_ids import UPLOAD_KEY
 from failback.analytics.lake.store import Found, LakeStore
 from failback.client.consumelog.schema import SCHEMA_KEY
-from failback.client.consumelog.upload.lake_files import ROW_GROUP_ROWS, ZSTD_LEVEL, lake_order
+from failback.client.consumelog.upload.lake_files import ROW_GROUP_ROWS, lake_order
+from failback.client.consumelog.upload.layout import mark_name, place_of
 from failback.client.consumelog.upload.segments import SEGMENT_KEY
 
 MIB: Final = 1 << 20
@@ -96,22 +99,27 @@ def compact_run(
     catalogue = StoredCatalogue(store)
     check_run(store, catalogue, run, now_ms)
     result = Compacted(run)
-    for table, of_run in sorted(set(store.partitions())):
-        if of_run != run:
-            continue
-        store.drop_unfinished(f"table={table}/run={run}", "merged-")
-        files = store.files(f"table={table}/run={run}")
+    folders = _folders(store, run)
+    for folder in folders:
+        store.drop_unfinished(folder, "merged-")
+        files = store.files(folder)
         result.before += len(files)
         result.bytes_before += sum(found.size for found in files)
         for group in groups_of(files, least_bytes, most_bytes):
-            result.merged.append(_merge(store, table, run, [found.name for found in group]))
+            result.merged.append(_merge(store, folder, [found.name for found in group]))
     check_run(store, catalogue, run, now_ms)
-    for table, of_run in sorted(set(store.partitions())):
-        if of_run == run:
-            files = store.files(f"table={table}/run={run}")
-            result.after += len(files)
-            result.bytes_after += sum(found.size for found in files)
+    for folder in folders:
+        files = store.files(folder)
+        result.after += len(files)
+        result.bytes_after += sum(found.size for found in files)
     return result
+
+
+def _folders(store: LakeStore, run: str) -> list[str]:
+    """The folders with files of a run; what waits for the run's day is merged when it has moved."""
+    names = [found.name for each in run_files(store, run).values() for found in each]
+    places = {name.rpartition("/")[0]: place_of(name) for name in names}
+    return sorted(folder for folder, place in places.items() if place and not place.waits)
 
 
 def _may_change(store: LakeStore, run: str, *, also_open: bool) -> None:
@@ -144,11 +152,11 @@ def groups_of(files: Sequence[Found], least_bytes: int, most_bytes: int) -> list
     return [group for group in groups if len(group) > 1]
 
 
-def _merge(store: LakeStore, table: str, run: str, names: Sequence[str]) -> str:
+def _merge(store: LakeStore, folder: str, names: Sequence[str]) -> str:
     """Write one file out of many, in constant memory; returns its name."""
     segments, schema_id = _segments_of(store, names)
     identity = hashlib.sha256(json.dumps(segments, sort_keys=True).encode()).hexdigest()[:16]
-    name = f"table={table}/run={run}/merged-{identity}.parquet"
+    name = f"{folder}/merged-{identity}.parquet"
     rows = sum(int(segment["rows"]) for segment in segments)
     with tempfile.TemporaryFile() as scratch:
         writer: pq.ParquetWriter | None = None
@@ -158,7 +166,7 @@ def _merge(store: LakeStore, table: str, run: str, names: Sequence[str]) -> str:
                 if writer is None:
                     metadata = {SCHEMA_KEY: schema_id, SEGMENTS_KEY: json.dumps(segments)}
                     schema = piece.schema.with_metadata(metadata)
-                    writer = _writer(scratch, schema)
+                    writer = lake_writer(scratch, schema)
                 writer.write_table(piece.cast(writer.schema), row_group_size=ROW_GROUP_ROWS)
                 written += piece.num_rows
         finally:
@@ -206,16 +214,3 @@ def _row_groups(store: LakeStore, names: Sequence[str]) -> Iterator[pa.Table]:
 def _ordered(tables: list[pa.Table]) -> pa.Table:
     whole = pa.concat_tables(tables, promote_options="default").unify_dictionaries()
     return lake_order(whole.combine_chunks())
-
-
-def _writer(sink: Any, schema: pa.Schema) -> pq.ParquetWriter:
-    names = [field.name for field in schema if pa.types.is_dictionary(field.type)]
-    return pq.ParquetWriter(
-        sink,
-        schema,
-        compression="zstd",
-        compression_level=ZSTD_LEVEL,
-        use_dictionary=names,
-        write_page_index=True,
-        store_schema=True,
-    )

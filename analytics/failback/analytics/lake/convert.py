@@ -17,10 +17,19 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from failback.analytics.errors import ReportInputError
+from failback.analytics.lake.layout import (
+    first_row_ns,
+    known_day,
+    partitions,
+    put_guard,
+    say_opened,
+    settle,
+)
 from failback.analytics.lake.store import LakeStore
 from failback.client.consumelog.schema import SCHEMA_ID, SCHEMA_KEY, TABLES, arrow_schema
-from failback.client.consumelog.upload.lake_files import parquet_bytes
-from failback.client.consumelog.upload.segments import SEGMENT_KEY, lake_path
+from failback.client.consumelog.upload.lake_files import lake_rows, parquet_bytes
+from failback.client.consumelog.upload.layout import lake_path
+from failback.client.consumelog.upload.segments import SEGMENT_KEY
 
 BLOCK_BYTES: Final = 64 << 20
 _JOINED_END: Final = {"deliver": "et", "assign": "end_t"}
@@ -43,7 +52,8 @@ def convert(store: LakeStore, paths: Sequence[Path]) -> dict[str, int]:
             lake has rows of the run and table already. Then nothing was added.
     """
     named = [(table_of(path), path) for path in paths]
-    there = set(store.partitions())
+    there = {(each.table, each.run) for each in partitions(store)}
+    days: dict[str, str | None] = {}
     written: list[str] = []
     rows: Counter[str] = Counter()
     indexes: Counter[tuple[str, str, int]] = Counter()
@@ -55,17 +65,25 @@ def convert(store: LakeStore, paths: Sequence[Path]) -> dict[str, int]:
                     raise ReportInputError(what, path)
                 proc_no = int(piece.column("proc_no")[0].as_py())
                 key = (table, run, proc_no)
-                name = lake_path(table, run, proc_no, indexes[key])
+                if run not in days:
+                    days[run] = known_day(store, run)
+                name = lake_path(table, run, proc_no, indexes[key], days[run])
                 note = _note(table, piece, indexes[key])
                 indexes[key] += 1
                 metadata = {SCHEMA_KEY: SCHEMA_ID, SEGMENT_KEY: json.dumps(note)}
+                rows_of_file = lake_rows(piece.replace_schema_metadata(metadata), table)
                 written.append(name)
-                store.write(name, parquet_bytes(piece.replace_schema_metadata(metadata)))
+                store.write(name, parquet_bytes(rows_of_file))
                 rows[table] += piece.num_rows
     except BaseException:
         for name in written:
             store.delete(name)
         raise
+    put_guard(store)
+    for run, day in days.items():
+        if day is None:  # the first row by the wall clock says when the run began
+            first = first_row_ns(store, (name for name in written if f"/run={run}/" in name))
+            settle(store, run, say_opened(store, run, first or 0))
     return dict(rows)
 
 

@@ -7,7 +7,7 @@ The collector does this for every run when it starts. By hand, with the collecto
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,8 +17,10 @@ import pyarrow.parquet as pq
 
 from failback.analytics.lake.catalogue import Entry
 from failback.analytics.lake.lake import segments_in, shadowed
+from failback.analytics.lake.layout import opened_day, run_files, settle, settled_name
 from failback.analytics.lake.segment_ids import UPLOAD_KEY, SegmentId, SegmentNote
-from failback.analytics.lake.store import Found, LakeStore
+from failback.analytics.lake.store import LakeStore
+from failback.client.consumelog.upload.layout import place_of
 
 logger = logging.getLogger(__name__)
 
@@ -77,12 +79,17 @@ def check_run(store: LakeStore, catalogue: Lines, run: str, now_ms: int) -> Chec
 
     A segment counts once. Where two files have it, a compaction was killed between its new files
     and its last deletion: the merged file stands, and the old one is deleted after the catalogue
-    says so.
+    says so. Files of an open run that still wait are moved into the tables first.
     """
-    files = {found.name: found.size for found in run_files(store, run)}
+    day = opened_day(store, run)
+    if day is not None:
+        settle(store, run, day)
+    by_table = run_files(store, run)
+    files = {found.name: found.size for each in by_table.values() for found in each}
     lines = list(catalogue.entries(run))
+    moved = [_where_it_is(entry, files, day) for entry in lines]
     held: dict[str, dict[str, Entry]] = {}
-    for entry in lines:
+    for entry in moved:
         if entry.path in files:
             held.setdefault(entry.path, {})[entry.id] = entry
     added: list[str] = []
@@ -101,7 +108,7 @@ def check_run(store: LakeStore, catalogue: Lines, run: str, now_ms: int) -> Chec
         if name not in doubled
         for each in entries.values()
     }
-    vanished = tuple(sorted({entry.path for entry in lines if entry.id not in kept}))
+    vanished = tuple(sorted({entry.path for entry in moved if entry.id not in kept}))
     if list(kept.values()) != lines:
         catalogue.replace(run, list(kept.values()))
         logger.warning(
@@ -114,14 +121,15 @@ def check_run(store: LakeStore, catalogue: Lines, run: str, now_ms: int) -> Chec
     return CheckedRun(run, len(kept), tuple(added), vanished, tuple(unreadable), tuple(doubled))
 
 
-def run_files(store: LakeStore, run: str) -> list[Found]:
-    """All files of a run, by name."""
-    tables = [name for name in store.folders() if name.startswith("table=")]
-    return [found for table in tables for found in store.files(f"{table}/run={run}")]
+def _where_it_is(entry: Entry, files: Container[str], day: str | None) -> Entry:
+    """The line with the file's place of now, where the file was moved without it."""
+    name = settled_name(entry.path, day)
+    return entry if entry.path in files else msgspec.structs.replace(entry, path=name)
 
 
 def _entries_of(store: LakeStore, name: str, size: int, now_ms: int) -> list[Entry]:
-    table = name.partition("/")[0].removeprefix("table=")
+    place = place_of(name)
+    assert place is not None, name
     try:
         with store.open(name) as file:
             metadata = pq.read_schema(file).metadata or {}
@@ -134,6 +142,6 @@ def _entries_of(store: LakeStore, name: str, size: int, now_ms: int) -> list[Ent
     hashes = [segment.get("sha256") or (own.decode() if own else None) for segment in segments]
     shares = size // max(1, len(notes))
     return [
-        entry_of(table, name, shares, note, sha256, now_ms)
+        entry_of(place.table, name, shares, note, sha256, now_ms)
         for note, sha256 in zip(notes, hashes, strict=True)
     ]

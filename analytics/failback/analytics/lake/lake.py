@@ -17,9 +17,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from failback.analytics.errors import ReportInputError, StoreUnusable
+from failback.analytics.lake.layout import run_files
 from failback.analytics.lake.row_groups import Wanted, wanted_groups
 from failback.analytics.lake.store import LakeStore, open_store
-from failback.client.consumelog.schema import SCHEMA_ID, SCHEMA_KEY, TABLES, arrow_schema
+from failback.client.consumelog.schema import RUN, SCHEMA_ID, SCHEMA_KEY, TABLES, arrow_schema
 from failback.client.consumelog.upload.segments import SEGMENT_KEY
 
 CHUNK_ROWS: Final = 1 << 20
@@ -123,7 +124,7 @@ class Lake:
             with self.store.open(part.name) as source, pq.ParquetFile(source) as file:
                 groups = wanted_groups(file, wanted)
                 for batch in file.iter_batches(rows, groups, present) if groups else ():
-                    yield _fitted(pa.table(batch), schema)
+                    yield _fitted(pa.table(batch), schema, self.run)
         except (OSError, pa.ArrowException) as error:
             if not any(each.startswith(f"{part.name}: ") for each in self.unreadable):
                 self.unreadable.append(f"{part.name}: {error}")
@@ -143,8 +144,9 @@ def open_lake(root: Path | str | LakeStore, run: str, tables: Iterable[str] = TA
     """
     store = root if isinstance(root, LakeStore) else open_store(root)
     lake = Lake(store, run, {})
+    files = run_files(store, run)
     for table in tables:
-        for found in store.files(f"table={table}/run={run}"):
+        for found in files.get(table, ()):
             try:
                 with store.open(found.name) as source:
                     footer = pq.read_metadata(source)
@@ -207,13 +209,24 @@ def _same_content(store: LakeStore, part: Part, other: Part) -> bool:
     """Whether two files with one segment are equal; a merged file has what it was merged from."""
     if len(other.segments) > 1:
         return True
-    if (part.size, part.rows) != (other.size, other.rows):
+    if part.rows != other.rows:
+        return False
+    if part.size != other.size and (RUN in part.columns) != (RUN in other.columns):
+        # One is of a lake of before: a move from there to the dates was killed.
+        one, two = (_rows_but_run(store, each) for each in (part, other))
+        return bool(one.equals(two))
+    if part.size != other.size:
         return False
     hashes = set()
     for name in (part.name, other.name):
         with store.open(name) as source:
             hashes.add(hashlib.sha256(source.read()).digest())
     return len(hashes) == 1
+
+
+def _rows_but_run(store: LakeStore, part: Part) -> pa.Table:
+    with store.open(part.name) as source, pq.ParquetFile(source) as file:
+        return file.read([name for name in part.columns if name != RUN])
 
 
 def shadowed(held: Mapping[str, Set[Hashable]]) -> set[str]:
@@ -257,6 +270,8 @@ def _check_schema(table: str, schema: pa.Schema, path: str) -> list[str]:
     missing = []
     for field_ in arrow_schema(table):
         at = schema.get_field_index(field_.name)
+        if at < 0 and field_.name == RUN:
+            continue  # the path has it
         if at < 0:
             if not field_.nullable:
                 raise ReportInputError(f"column {field_.name} of {table} is missing", path)
@@ -295,10 +310,14 @@ def _empty(table: str, columns: Sequence[str] | None) -> pa.Table:
     return _chosen(table, columns).remove_metadata().empty_table()
 
 
-def _fitted(found: pa.Table, schema: pa.Schema) -> pa.Table:
-    arrays = []
+def _fitted(found: pa.Table, schema: pa.Schema, run: str) -> pa.Table:
+    arrays: list[Any] = []
     for field_ in schema:
         at = found.schema.get_field_index(field_.name)
+        if at < 0 and field_.name == RUN:
+            indices = pa.repeat(pa.scalar(0, pa.int32()), found.num_rows)
+            arrays.append(pa.DictionaryArray.from_arrays(indices, pa.array([run])))
+            continue
         if at < 0:
             arrays.append(pa.nulls(found.num_rows, field_.type))
             continue

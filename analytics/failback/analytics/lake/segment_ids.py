@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import msgspec
 
 from failback.client.consumelog.schema import TABLES
-from failback.client.consumelog.upload.segments import lake_path
+from failback.client.consumelog.upload.layout import lake_path
 
 RUN_PATTERN: Final = r"^[A-Za-z0-9_-]{1,128}(\.[A-Za-z0-9_-]{1,128})*$"
 """No slash, no leading dot, no two dots in a row: it becomes the name of a folder."""
@@ -36,9 +36,9 @@ class SegmentId:
     def __str__(self) -> str:
         return f"{self.run}/{self.proc}/{self.index:08d}/{self.table}"
 
-    def path(self, proc_no: int) -> str:
-        """Its file below the lake's root."""
-        return lake_path(self.table, self.run, proc_no, self.index)
+    def path(self, proc_no: int, day: str | None) -> str:
+        """Its file below the lake's root; without a day where it waits for it."""
+        return lake_path(self.table, self.run, proc_no, self.index, day)
 
 
 class SegmentNote(msgspec.Struct, frozen=True):

@@ -188,18 +188,6 @@ class LakeStore:
             info.base_name for info in self._below(prefix) if info.type == fs.FileType.Directory
         )
 
-    def runs(self) -> list[str]:
-        """The runs that have rows of any table."""
-        return sorted({run for _, run in self.partitions()})
-
-    def partitions(self) -> Iterator[tuple[str, str]]:
-        """Each table and run that has a folder."""
-        for table in self.folders():
-            if table.startswith("table="):
-                for run in self.folders(table):
-                    if run.startswith("run="):
-                        yield table.removeprefix("table="), run.removeprefix("run=")
-
     def _below(self, prefix: str) -> list[fs.FileInfo]:
         selector = fs.FileSelector(self.path(prefix), allow_not_found=True)
         with self._asked_for(prefix):
@@ -242,6 +230,23 @@ class LakeStore:
         while folder != self.folder and folder.is_relative_to(self.folder):
             folder = folder.parent
             sync_folder(folder)
+
+    def move(self, name: str, to: str) -> None:
+        """Give a file another name, instead of an older file; it may be gone already.
+
+        On a disk it is one step, in an object store a copy and a deletion.
+        """
+        if self.folder is not None:
+            target = self.folder / to
+            if not target.parent.exists():
+                self._make_folder(target.parent)
+            with contextlib.suppress(FileNotFoundError):
+                (self.folder / name).replace(target)
+            sync_folder(target.parent)
+            return
+        with contextlib.suppress(FileNotFoundError), self._asked_for(name):
+            self.fs.copy_file(self.path(name), self.path(to))
+            self.fs.delete_file(self.path(name))
 
     def delete(self, name: str) -> None:
         """Take a file away; it may be gone already."""

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from failback.analytics.errors import ReportInputError
-from failback.analytics.lake.catalogue import CHANGED, mark_name
+from failback.analytics.lake.catalogue import CHANGED
+from failback.analytics.lake.layout import partitions
+from failback.analytics.lake.store import open_store
 from failback.analytics.run.run_folder import (
     CLOSED_SCHEMA,
     RUN_SCHEMA,
@@ -18,6 +20,7 @@ from failback.analytics.run.run_folder import (
     RunFolder,
     groups_of,
 )
+from failback.client.consumelog.upload.layout import mark_name
 from failback.protocol.words.reasons import why
 
 
@@ -36,9 +39,7 @@ def read_run_folder(path: Path) -> RunFolder:
             raise ReportInputError(f"field {name} is missing", path / "run.json")
     closed_path = path / "closed.json"
     closed = _document(closed_path, CLOSED_SCHEMA) if closed_path.exists() else {}
-    found = sorted(
-        {part.name.removeprefix("run=") for part in (path / "lake").glob("table=*/run=*")}
-    )
+    found = sorted({part.run for part in partitions(open_store(path / "lake"))})
     if any(name != run["run"] for name in found):
         raise ReportInputError(
             f"holds rows of runs {', '.join(found)}, not only {run['run']}", path

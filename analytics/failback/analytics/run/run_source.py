@@ -17,8 +17,9 @@ from typing import Any
 import pyarrow.compute as pc
 
 from failback.analytics.errors import ReportInputError, StoreUnusable
-from failback.analytics.lake.catalogue import CHANGED, CLOSED, mark_name
+from failback.analytics.lake.catalogue import CHANGED, CLOSED
 from failback.analytics.lake.lake import Lake, open_lake
+from failback.analytics.lake.layout import known_day
 from failback.analytics.lake.store import LakeStore, open_store
 from failback.analytics.run.definitions import Wanted
 from failback.analytics.run.folder_reading import read_run_folder, segments_contradicted
@@ -29,6 +30,7 @@ from failback.analytics.run.run_folder import (
     RunFolder,
     groups_of,
 )
+from failback.client.consumelog.upload.layout import document_name, mark_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,7 @@ def _documents_in(store: LakeStore, lake: Lake) -> RunFolder:
 
 
 def _document(store: LakeStore, run: str, name: str) -> dict[str, Any] | None:
-    where = f"_runs/run={run}/{name}"
+    where = document_name(run, name)
     try:
         content = json.loads(store.read(where))
     except FileNotFoundError:
@@ -161,4 +163,5 @@ def put_documents(store: LakeStore, folder: RunFolder) -> None:
     for name, content in (("run.json", folder.run), ("closed.json", folder.closed)):
         if content:
             text = json.dumps(content, ensure_ascii=False).encode()
-            store.write(f"_runs/run={folder.run_id}/{name}", text)
+            store.write(document_name(folder.run_id, name), text)
+    known_day(store, folder.run_id)  # which opens the run

@@ -26,8 +26,8 @@ from failback.analytics.trace.clocks import ClientClock, client_clocks
 from failback.analytics.trace.deliveries import Counts, handlings_of, processes_of, sends_of
 from failback.analytics.trace.pages import DAMAGED, Pages, Place
 from failback.analytics.trace.placing import place
-from failback.client.consumelog.upload.lake_files import write_parquet
-from failback.client.consumelog.upload.segments import lake_path
+from failback.client.consumelog.upload.lake_files import lake_rows, write_parquet
+from failback.client.consumelog.upload.layout import day_of, lake_path
 from failback.client.files import replace_file
 
 MANIFEST_SCHEMA: Final = "failback.manifest/1"
@@ -107,10 +107,12 @@ def write_run(
         "scan": tables.scan_table(wanted.run, copies),
         "clock": tables.clock_table(wanted.run, clocks),
     }
+    first, last = _ends(deliver, produce, clocks)
+    day = day_of(first) or day_of(0)
     for name, table in rows.items():
         if table.num_rows:
-            write_parquet(table, run_dir / "lake" / lake_path(name, wanted.run, 0, 0))
-    first, last = _ends(deliver, produce, clocks)
+            path = run_dir / "lake" / lake_path(name, wanted.run, 0, 0, day)
+            write_parquet(lake_rows(table, name), path)
     _write(run_dir / "run.json", _run_document(wanted, deliver, processes, first))
     counts = placed.handlings.counts
     closed = {

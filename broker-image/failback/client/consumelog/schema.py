@@ -19,6 +19,9 @@ S     list of text                list<utf8>          ARRAY<STRING>
 
 A ``?`` makes the column nullable. A time is the writer's CLOCK_MONOTONIC in raw tables and ns
 after run zero in aligned ones; broker times end in ``_ms`` and are the broker's own clock.
+``unit_of`` says it column by column, and the files of the lake say it of themselves.
+
+A file of the lake has no column ``run``: the folder that it lies in has it.
 
 A delivery is two records in the hot log, ``deliver`` up to ``bt`` and ``deliver_end``, and one row
 in the lake: sealing joins them by ``did``. The same holds for ``assign`` and ``assign_end`` by
@@ -41,7 +44,7 @@ SCHEMA_KEY: Final = "failback.schema"  # Parquet key-value metadata
 KINDS: Final = {
     "N": "name",
     "s": "text",
-    "T": "time, ns",
+    "T": "time",
     "i": "int32",
     "l": "int64",
     "b": "flag",
@@ -81,6 +84,8 @@ def _columns(text: str) -> tuple[Column, ...]:
     return tuple(Column(name, kind.rstrip("?"), kind.endswith("?")) for name, kind in pairs)
 
 
+RUN: Final = "run"
+"""The column of the common ones that a file of the lake lacks."""
 COMMON: Final = _columns("run N, proc id, proc_no i, seq l, wall_ns l, mono_ns l, host N")
 
 # The begin record of deliver and assign is a prefix of its row: what the end adds comes last.
@@ -217,6 +222,45 @@ def order(table: str) -> tuple[str, ...]:
     return tuple(column.name for column in TABLES[table].own)
 
 
+_EPOCH: Final = "since 1970-01-01 UTC"
+MONOTONIC: Final = "ns, CLOCK_MONOTONIC of the host"
+"""The unit of a time in the lake."""
+ALIGNED: Final = "ns after run zero"
+"""The unit of the same time in aligned tables."""
+
+UNITS: Final[dict[str, str]] = {
+    "wall_ns": f"ns {_EPOCH}, wall clock of the host",
+    "mono_ns": MONOTONIC,
+    "born_ms": f"ms {_EPOCH}, clock of the producer",
+    "store_ms": f"ms {_EPOCH}, clock of the broker",
+    "boot_ms": f"ms {_EPOCH}, clock of the broker",
+    "binc": f"ms {_EPOCH}, clock of the broker",
+    "src_binc": f"ms {_EPOCH}, clock of the broker",
+    "file_mtime_ns": f"ns {_EPOCH}, clock of the broker's machine",
+    "offset_ns": "ns",
+    "error_ns": "ns",
+    "phy": "byte of the commit log",
+    "rt": "times",
+    "rt_next": "times",
+    "queues": "queues",
+    "n": "messages",
+    "rebalance.result": "queues",
+    **dict.fromkeys(
+        ("qoff", "lo", "hi", "remove_result", "queue_offset", "req_offset", "commit_offset", "next",
+         "min", "max", "first_off", "last_off", "start_off", "off", "prev"),
+        "offset in the queue",
+    ),
+}  # fmt: skip
+"""What a number counts, by column or by ``table.column``. Times of kind T are not listed."""
+
+
+def unit_of(table: str, column: Column, *, aligned: bool = False) -> str:
+    """The unit of a column, empty for text, flags and plain numbers."""
+    if column.kind == "T":
+        return ALIGNED if aligned else MONOTONIC
+    return UNITS.get(f"{table}.{column.name}", UNITS.get(column.name, ""))
+
+
 _SPARK: Final = {
     "N": "STRING",
     "s": "STRING",
@@ -233,6 +277,12 @@ _SPARK: Final = {
 def spark_ddl(table: str) -> str:
     """The DDL string that Spark reads this table with."""
     return ", ".join(f"`{column.name}` {_SPARK[column.kind]}" for column in TABLES[table].columns)
+
+
+def lake_ddl(table: str) -> str:
+    """The same of a file of the lake, which lacks the columns of its path: ``date`` and ``run``."""
+    columns = (column for column in TABLES[table].columns if column.name != RUN)
+    return ", ".join(f"`{column.name}` {_SPARK[column.kind]}" for column in columns)
 
 
 @cache
@@ -255,11 +305,33 @@ def arrow_type(kind: str) -> pa.DataType:
 
 @cache
 def arrow_schema(table: str) -> pa.Schema:
-    """The Arrow schema of a lake file, with the schema id in its metadata."""
+    """The Arrow schema of a table as it is sent and read, with the schema id in its metadata."""
     import pyarrow as pa
 
     fields = [
         pa.field(column.name, arrow_type(column.kind), column.nullable)
         for column in TABLES[table].columns
     ]
+    return pa.schema(fields, metadata={SCHEMA_KEY: SCHEMA_ID})
+
+
+@cache
+def lake_schema(table: str, *, aligned: bool = False) -> pa.Schema:
+    """The Arrow schema of a file of the lake: each field says its ``meaning`` and its ``unit``.
+
+    ``run`` is not in it, because the path has it: what is in both is a conflict for readers.
+    """
+    import pyarrow as pa
+
+    from failback.client.consumelog.meanings import meaning_of
+
+    fields = []
+    for column in TABLES[table].columns:
+        if column.name == RUN:
+            continue
+        said = {"meaning": meaning_of(table, column.name)}
+        unit = unit_of(table, column, aligned=aligned)
+        if unit:
+            said["unit"] = unit
+        fields.append(pa.field(column.name, arrow_type(column.kind), column.nullable, said))
     return pa.schema(fields, metadata={SCHEMA_KEY: SCHEMA_ID})

@@ -12,6 +12,11 @@ def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
     return near[0] if near else ""
 
 
+def nearest_few(word: str, known: Iterable[str]) -> list[str]:
+    """Return up to three known words that are near ``word``, the nearest first."""
+    return difflib.get_close_matches(word, list(known), n=3, cutoff=0.5)
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return ``, did you mean "X"?``, or nothing when no known word is near."""
     near = nearest(word, known)

@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from failback.client.consumelog.schema import arrow_schema
-from failback.client.consumelog.upload.lake_files import write_parquet
+from failback.client.consumelog.upload.lake_files import lake_rows, write_parquet
+from failback.client.consumelog.upload.layout import day_of, lake_path
 from failback.client.consumelog.upload.segments import SEGMENT_KEY
 
 ZERO_WALL_NS: Final = 1_700_000_000_000_000_000
@@ -90,9 +91,9 @@ class Writer:
             "rows": count, "records": count, "torn": 0,
         }  # fmt: skip
         meta = {**(schema.metadata or {}), SEGMENT_KEY.encode(): json.dumps(segment).encode()}
-        path = self._lake / f"table={table}" / f"run={self._run}"
+        path = self._lake / lake_path(table, self._run, proc, index, day_of(ZERO_WALL_NS))
         whole = pa.table(arrays, schema=schema.with_metadata(meta))
-        write_parquet(whole, path / f"part-{proc:05d}-{index:08d}.parquet")
+        write_parquet(lake_rows(whole, table), path)
 
 
 def repeat(text: str, count: int) -> pa.Array:

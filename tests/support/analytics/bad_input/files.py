@@ -10,7 +10,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from failback.analytics.lake.catalogue import CHANGED, mark_name
+from failback.analytics.lake.catalogue import CHANGED
+from failback.client.consumelog.upload.layout import mark_name
 from tests.support.analytics.bad_input.outcome import (
     Case,
     Document,

@@ -11,6 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from failback.client.consumelog.schema import arrow_schema
+from failback.client.consumelog.upload.lake_files import lake_rows
+from failback.client.consumelog.upload.layout import lake_path
 from tests.support.analytics.bad_input.outcome import Case, Document, Told
 from tests.support.analytics.run_builder import ZERO_MONO_NS, ZERO_WALL_NS, RunBuilder
 
@@ -179,9 +181,9 @@ def _write_deliveries(folder: Path, run: str, qoff: Any, again: Any) -> None:
         else:
             column = pa.nulls(count, field.type)
         columns.append(column)
-    path = folder / "lake" / "table=deliver" / f"run={run}" / "part-00001-00000000.parquet"
+    path = folder / "lake" / lake_path("deliver", run, 1, 0, "2026-01-01")
     path.parent.mkdir(parents=True)
-    pq.write_table(pa.table(columns, schema=schema), path)
+    pq.write_table(lake_rows(pa.table(columns, schema=schema), "deliver"), path)
     (folder / "manifest.json").unlink()
 
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from failback.client.consumelog.upload.collector_client import TOKEN_VARIABLE, CollectorClient
+from failback.client.consumelog.upload.run_days import settle
 from failback.client.consumelog.upload.ship import Shipper
 from failback.client.consumelog.upload.upload import UploadShipper
 from failback.client.program.command_line import CommandParser, positive
@@ -39,7 +40,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _seal(options: argparse.Namespace) -> int:
     shipper = Shipper(options.hot, Path(options.to))
     if options.once:
-        return 1 if shipper.seal_all().bad else 0
+        report = shipper.seal_all()
+        settle(Path(options.to), opening=not report.held)
+        return 1 if report.bad else 0
     sealed = shipper.run(_stop_event(options), period_seconds=options.period_seconds)
     return 0 if sealed else 1
 

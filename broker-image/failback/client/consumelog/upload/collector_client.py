@@ -108,6 +108,12 @@ class CollectorClient:
         """What the collector has of one process. Raises ``CollectorAway``."""
         return self._ask("GET", f"/v1/runs/{quote(run)}/procs/{quote(proc)}")
 
+    def open_run(self, run: str, zero_wall_ns: int) -> Answer:
+        """Say when a run began, ns since 1970; the first who says it decides."""
+        body = json.dumps({"zero_wall_ns": zero_wall_ns})
+        headers = {"Content-Type": "application/json"}
+        return self._ask("POST", f"/v1/runs/{quote(run)}/open", body.encode(), headers)
+
     def close_run(self, run: str, last_seqs: Mapping[int, int]) -> Answer:
         """Say how far each process got; the answer names what is missing."""
         body = json.dumps({"procs": {str(number): seq for number, seq in last_seqs.items()}})

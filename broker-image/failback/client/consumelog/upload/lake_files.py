@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from failback.client.consumelog.schema import arrow_schema, order
+from failback.client.consumelog.schema import RUN, arrow_schema, lake_schema, order
 from failback.client.consumelog.upload.segments import Segment
 from failback.client.files import place
 
@@ -22,6 +22,7 @@ ROW_GROUP_ROWS: Final = 1 << 20
 _BATCH_ROWS: Final = 1 << 16
 """Rows that Parquet's writer encodes at a time; with its 1,024 it takes a tenth longer."""
 ZSTD_LEVEL: Final = 3
+_TRIES: Final = 8
 _QUEUE_ORDER: Final = ("broker", "ptopic", "qid", "qoff", "seq")
 ARROW_STREAM: Final = "application/vnd.apache.arrow.stream"
 PARQUET: Final = "application/vnd.apache.parquet"
@@ -98,8 +99,38 @@ def _sortable(column: pa.ChunkedArray) -> pa.Array:
     return pc.rank(whole.dictionary, tiebreaker="dense").take(whole.indices)
 
 
+def lake_rows(rows: pa.Table, table: str, *, aligned: bool = False) -> pa.Table:
+    """The rows as a file of the lake has them: without ``run``, and columns say what they mean."""
+    import pyarrow as pa
+
+    told = lake_schema(table, aligned=aligned)
+    fields = [
+        field.with_metadata(told.field(field.name).metadata) if field.name in told.names else field
+        for field in rows.schema
+    ]
+    described = pa.table(rows.columns, schema=pa.schema(fields, metadata=rows.schema.metadata))
+    return described.drop_columns([RUN]) if RUN in described.column_names else described
+
+
+def first_wall_ns(path: Any) -> int | None:
+    """The earliest ``wall_ns`` in a file of the lake, a path or an open file.
+
+    None if it cannot be read.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    try:
+        walls = pq.ParquetFile(path).read(["wall_ns"]).column("wall_ns")
+    except (OSError, KeyError, pa.ArrowException):
+        return None
+    found: int | None = pc.min(walls).as_py()
+    return found
+
+
 def parquet_bytes(table: pa.Table) -> pa.Buffer:
-    """One file of the lake."""
+    """One file of the lake; its rows are those of :func:`lake_rows`."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -121,5 +152,13 @@ def parquet_bytes(table: pa.Table) -> pa.Buffer:
 
 def write_parquet(table: pa.Table, path: Path) -> None:
     """Write one lake file, so that it is whole and on the disk under its name or not there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    place(parquet_bytes(table), path.with_name(f".{path.name}.tmp"), path)
+    content = parquet_bytes(table)
+    for attempt in range(_TRIES):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            place(content, path.with_name(f".{path.name}.tmp"), path)
+        except FileNotFoundError:  # another shipper took the empty folder away
+            if attempt == _TRIES - 1:
+                raise
+            continue
+        return

@@ -22,6 +22,7 @@ from failback.client.consumelog.schema import (
     TABLE_OF_CODE,
     TABLES,
 )
+from failback.client.consumelog.upload.layout import lake_path
 
 SEGMENT_KEY: Final = "failback.segment"
 """Where a file of the lake, or an Arrow stream, says what it holds."""
@@ -55,11 +56,10 @@ class Segment:
         head = self.head
         return f"{head.run}/{head.proc.hex()}/{head.index:08d}/{self.table}"
 
-    @property
-    def path(self) -> str:
-        """Path below the lake's root."""
+    def path(self, day: str | None) -> str:
+        """Path below the lake's root; ``day`` is the run's, none while that is not known."""
         head = self.head
-        return lake_path(self.table, head.run, head.proc_no, head.index)
+        return lake_path(self.table, head.run, head.proc_no, head.index, day)
 
     @property
     def metadata(self) -> dict[str, str]:
@@ -84,11 +84,6 @@ class Segment:
                 separators=(",", ":"),
             ),
         }
-
-
-def lake_path(table: str, run: str, proc_no: int, index: int) -> str:
-    """Where the rows of one table from one hot file belong, below the lake's root."""
-    return f"table={table}/run={run}/part-{proc_no:05d}-{index:08d}.parquet"
 
 
 def segments_of(log: HotLog) -> list[Segment]:

@@ -1,10 +1,11 @@
 """Seals finished hot log files into Parquet files of the lake.
 
-    lake/table=<t>/run=<id>/part-<proc_no>-<index>.parquet
+    lake/table=<t>/date=<day>/run=<id>/part-<proc_no>-<index>.parquet
 
 A file is finished once its lock is free: the writer rotated, or it is dead. Sealing is a pure
 function of the hot file, and the hot file is deleted last, so a shipper killed anywhere starts over
-and writes equal bytes under equal names. :class:`Shipper` seals into a lake on the same host;
+and writes equal bytes under equal names. Rows of a run that is not open wait, see ``run_days``; the
+last pass opens a run that nobody else opened. :class:`Shipper` seals into a lake on the same host;
 ``upload`` sends to a collector.
 
 Run as ``python -m failback.client.consumelog.ship --hot DIR --to LAKE_FOLDER|http://COLLECTOR``.
@@ -19,6 +20,7 @@ import os
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,8 @@ from failback.client.consumelog import hot_format
 from failback.client.consumelog.errors import BadHotLog
 from failback.client.consumelog.reader import read_hot
 from failback.client.consumelog.schema import TABLES
-from failback.client.consumelog.upload.lake_files import arrow_table, write_parquet
+from failback.client.consumelog.upload.lake_files import arrow_table, lake_rows, write_parquet
+from failback.client.consumelog.upload.run_days import known_day, settle
 from failback.client.consumelog.upload.segments import SEGMENT_KEY, segments_of
 
 logger = logging.getLogger(__name__)
@@ -55,7 +58,8 @@ class Shipper:
         """Seal every file whose lock is free, oldest first.
 
         Args:
-            final: No writer is left, so unfinished ``*.new`` files are removed too.
+            final: No writer is left: unfinished ``*.new`` files are removed, and nothing waits on
+                for run zero.
         """
         sealed, held, bad = [], [], []
         for path in sorted(self._hot.glob(f"*{hot_format.SUFFIX}")):
@@ -79,18 +83,23 @@ class Shipper:
         if final and not held:
             for hidden in self._hot.glob("*.new"):
                 hidden.unlink(missing_ok=True)
+        settle(self._lake, opening=final and not held)
         return SealReport(tuple(sealed), tuple(held), tuple(bad))
 
     def run(self, stop: threading.Event, *, period_seconds: float = 1.0) -> bool:
         """Seal until ``stop`` is set, then once more; false if a file could not be read."""
         while not stop.wait(period_seconds):
             self.seal_all()
-        return not self.seal_all().bad
+        report = self.seal_all()
+        settle(self._lake, opening=True)
+        return not report.bad
 
     def _seal(self, path: Path) -> None:
         log = read_hot(path)
+        day = known_day(self._lake, log.head.run)
         for segment in segments_of(log):
-            write_parquet(arrow_table(segment), self._lake / segment.path)
+            rows = lake_rows(arrow_table(segment), segment.table)
+            write_parquet(rows, self._lake / segment.path(day))
         if log.torn:
             logger.info("dropped a torn record at byte %d of %s", log.used_bytes, path)
         path.unlink(missing_ok=True)
@@ -102,8 +111,10 @@ def segment_metadata(
     """Metadata of every segment of a run, with ``table`` and ``path`` (below the lake) added."""
     import pyarrow.parquet as pq
 
+    folders = ("table={}/date=*/run={}", "table={}/run={}", "_waiting/run={1}/table={0}")
     for table in tables:
-        for path in sorted((lake / f"table={table}" / f"run={run}").glob("*.parquet")):
+        patterns = [f"{folder.format(table, escape(run))}/*.parquet" for folder in folders]
+        for path in sorted(path for pattern in patterns for path in lake.glob(pattern)):
             stored = pq.read_schema(path).metadata or {}
             if SEGMENT_KEY.encode() in stored:
                 meta: dict[str, Any] = json.loads(stored[SEGMENT_KEY.encode()])

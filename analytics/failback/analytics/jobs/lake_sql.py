@@ -1,0 +1,159 @@
+"""``failback lake describe``, ``query`` and ``statements``: a lake for who writes SQL."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from itertools import islice
+from typing import Any, Final
+
+from failback.analytics.run.lake_description import columns_of, known, tables_of, view_of
+from failback.analytics.run.lake_query import Answer, asked
+from failback.analytics.run.lake_statements import DIALECTS, statements
+from failback.analytics.run.lake_tables import LakeTables, lake_tables
+from failback.protocol.words import numbers
+
+_LAKE: Final = "A folder, s3://bucket/prefix, or a run folder."
+_TABLE_ROWS: Final = 1000
+"""Most rows that are laid out as a table: its widths need all of them."""
+_NUMBERS: Final = (int, float, Decimal)
+
+
+def add_commands(commands: Any) -> None:
+    """Add the three commands to ``failback lake``."""
+    describe = commands.add_parser("describe")
+    describe.describe(
+        "Say what a lake holds: its tables with runs, rows and bytes, or the columns of one table"
+        " with their units.",
+        "failback lake describe s3://bucket/lake",
+        "failback lake describe lake deliver",
+    )
+    add = describe.add_argument
+    add("lake", metavar="LAKE", help=_LAKE)
+    add("table", nargs="?", metavar="TABLE", help="A table, a view, or runs.")
+    add("--run", metavar="ID", help="Only this run (default: all).")
+    add("--format", choices=("table", "csv", "json"), default="table", help="Form of the output.")
+    describe.set_defaults(call=_describe)
+    query = commands.add_parser("query")
+    query.describe(
+        "Ask a lake in SQL. Its tables have their names, runs has a row per run, and views such as"
+        " totals have the figures of reports. Needs DuckDB: pip install '.[query]' in a checkout.",
+        'failback lake query lake "SELECT * FROM totals" --run kill-0',
+    )
+    add = query.add_argument
+    add("lake", metavar="LAKE", help=_LAKE)
+    add("sql", metavar="SQL", help="One statement.")
+    add("--run", metavar="ID", help="Only rows of this run (default: all).")
+    add("--format", choices=("table", "csv", "json"), default="table", help="Form of the output.")
+    query.set_defaults(call=_query)
+    made = commands.add_parser("statements")
+    made.describe(
+        "Print the SQL that registers a lake with a query engine: tables, runs and views.",
+        "failback lake statements s3://bucket/lake --engine trino",
+    )
+    add = made.add_argument
+    add("lake", metavar="LAKE", help=_LAKE)
+    add("--engine", required=True, choices=DIALECTS, help="What is to read the lake.")
+    made.set_defaults(call=_statements)
+
+
+def _describe(options: argparse.Namespace) -> int:
+    view = view_of(options.table) if options.table else None
+    if view is not None:
+        print(view, end="")
+        return 0
+    if options.table:
+        rows = columns_of(options.table)
+    else:
+        tables = lake_tables(options.lake, options.run)
+        _warn_of_unseen(tables)
+        rows = tables_of(tables)
+        for row in rows if options.format == "table" else ():
+            row["bytes"] = numbers.size(row["bytes"])
+    names = list(rows[0]) if rows else []
+    _print(Answer(names, iter(tuple(row.values()) for row in rows)), options.format)
+    if not options.table and options.format == "table":
+        print(f"\nNames for queries: {known()}")
+    return 0
+
+
+def _query(options: argparse.Namespace) -> int:
+    tables = lake_tables(options.lake, options.run)
+    _warn_of_unseen(tables)
+    with asked(tables, options.sql) as answer:
+        _print(answer, options.format)
+    return 0
+
+
+def _statements(options: argparse.Namespace) -> int:
+    tables = lake_tables(options.lake)
+    _warn_of_unseen(tables)
+    for statement in statements(tables, options.engine):
+        print(f"{statement};\n")
+    return 0
+
+
+def _warn_of_unseen(tables: LakeTables) -> None:
+    if tables.unseen:
+        print(
+            f"{numbers.counted(len(tables.unseen), 'run')} not seen, of the older layout or not"
+            f" open: failback lake migrate {tables.store}",
+            file=sys.stderr,
+        )
+
+
+def _print(answer: Answer, form: str) -> None:
+    if form == "csv":
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(answer.columns)
+        writer.writerows([_plain(value) for value in row] for row in answer.rows)
+    elif form == "json":
+        _print_json(answer)
+    else:
+        _print_table(answer.columns, answer.rows)
+
+
+def _print_json(answer: Answer) -> None:
+    """A list with an object per row, written row by row."""
+    start = "["
+    for row in answer.rows:
+        values = dict(zip(answer.columns, map(_plain, row), strict=True))
+        print(f"{start}{json.dumps(values, ensure_ascii=False)}", end="")
+        start = ",\n "
+    print("]" if start != "[" else "[]")
+
+
+def _print_table(columns: Sequence[str], found: Iterator[tuple[Any, ...]]) -> None:
+    rows = list(islice(found, _TABLE_ROWS + 1))
+    shown = [["" if value is None else str(_plain(value)) for value in row] for row in rows]
+    cut = len(shown) > _TABLE_ROWS
+    lines = [list(columns), *shown[:_TABLE_ROWS]]
+    widths = [max(len(line[at]) for line in lines) for at in range(len(columns))]
+    right = [rows != [] and all(isinstance(r[at], _NUMBERS) or r[at] is None for r in rows)
+             for at in range(len(columns))]  # fmt: skip
+    for line in lines:
+        cells = [
+            text.rjust(width) if to_right else text.ljust(width)
+            for text, width, to_right in zip(line, widths, right, strict=True)
+        ]
+        print("  ".join(cells).rstrip())
+    if cut:
+        print(f"more than {_TABLE_ROWS:,} rows: --format csv or json prints all", file=sys.stderr)
+
+
+def _plain(value: Any) -> Any:
+    """What JSON and CSV can say: bytes as hex, dates as ISO 8601."""
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, date | datetime):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return value

@@ -1,0 +1,195 @@
+"""A lake as tables that SQL can name: rows, runs and groups, and views with a report's figures.
+
+``runs`` has one row per run, from its documents: when it began, and from which ``bt`` on a report
+counts. ``groups`` has the groups of each run, as its documents declare them, else as its rows say.
+The views are the files of ``lake/views``; each is one statement and needs those before it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import date
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from failback.analytics.errors import ReportInputError
+from failback.analytics.lake.lake import open_lake
+from failback.analytics.lake.layout import Partition, partitions
+from failback.analytics.lake.store import LakeStore, open_store
+from failback.analytics.run.run_folder import Evidence, RunFolder, groups_of
+from failback.client.consumelog.schema import lake_schema
+from failback.client.consumelog.upload.layout import document_name
+
+VIEWS: Final = (
+    "handlings",
+    "classified",
+    "totals",
+    "queue_totals",
+    "redelivered",
+    "redelivery_counts",
+    "losses",
+)
+"""In an order in which they can be made."""
+RUNS: Final = "runs"
+PATH_COLUMNS: Final = pa.schema([("date", pa.date32()), ("run", pa.utf8())])
+RUNS_SCHEMA: Final = pa.schema(
+    [
+        ("run", pa.utf8()),
+        ("date", pa.date32()),
+        ("zero_wall_ns", pa.int64()),
+        ("zero_mono_ns", pa.int64()),
+        ("figures_from", pa.int64()),
+    ]
+)
+RUNS_MEANINGS: Final = {
+    "run": "Name of the run.",
+    "date": "UTC day of run zero.",
+    "zero_wall_ns": "Run zero, ns since 1970-01-01 UTC; null without documents.",
+    "zero_mono_ns": "Run zero, ns of CLOCK_MONOTONIC of the reference host.",
+    "figures_from": "Rows whose `bt` or `t0` is below are warm-up; 0: none are.",
+}
+GROUPS: Final = "groups"
+GROUPS_SCHEMA: Final = pa.schema(
+    [("run", pa.utf8()), ("grp", pa.utf8()), ("topic", pa.utf8()), ("broadcasting", pa.bool_())]
+)
+GROUPS_MEANINGS: Final = {
+    "run": "Name of the run.",
+    "grp": "Consumer group.",
+    "topic": "Topic that the group reads.",
+    "broadcasting": "Whether every member gets every message.",
+}
+
+
+def view_sql(name: str) -> str:
+    """The statement that makes a view."""
+    return (files("failback.analytics.lake") / "views" / f"{name}.sql").read_text(encoding="utf-8")
+
+
+@dataclass(frozen=True, slots=True)
+class LakeTables:
+    """The tables of a lake, or of one run of it."""
+
+    store: LakeStore
+    run: str | None
+    folders: dict[str, list[Partition]]
+    """Where rows lie, by table."""
+    documents: Path | None
+    """The run folder that the lake is in."""
+
+    @property
+    def runs(self) -> list[str]:
+        found = {each.run for folders in self.folders.values() for each in folders}
+        return sorted(found if self.run is None else found & {self.run})
+
+    @property
+    def unseen(self) -> list[str]:
+        """Runs whose rows are not where tables are looked for: they wait, or are of before."""
+        misplaced = {e.run for folders in self.folders.values() for e in folders if e.day is None}
+        return [] if self.run is not None else sorted(misplaced)
+
+    def dataset(self, table: str) -> ds.Dataset:
+        """The rows of a table with ``date`` and ``run``; what a file lacks is null."""
+        schema = plain_schema(table)
+        if self.run is not None:
+            lake = open_lake(self.store, self.run, [table])
+            names = [self.store.path(part.name) for part in lake.parts.get(table, ())]
+            own = pa.schema([field for field in schema if field.name not in PATH_COLUMNS.names])
+            return ds.dataset(names, own, "parquet", self.store.fs)
+        path = self.store.path(f"table={table}")
+        if not any(each.day for each in self.folders.get(table, ())):
+            return ds.dataset(schema.empty_table())
+        found = ds.dataset(
+            path, schema, "parquet", self.store.fs, ds.partitioning(PATH_COLUMNS, flavor="hive"),
+            partition_base_dir=path,
+        )  # fmt: skip
+        return found.filter(~ds.field("date").is_null()) if self.unseen else found
+
+    def runs_table(self) -> pa.Table:
+        """The table ``runs``."""
+        days: dict[str, str] = {}
+        for folders in self.folders.values():
+            days |= {each.run: each.day for each in folders if each.day is not None}
+        rows = [self._run_row(run, days.get(run)) for run in self.runs]
+        return pa.Table.from_pylist(rows, RUNS_SCHEMA)
+
+    def _run_row(self, run: str, day: str | None) -> dict[str, Any]:
+        row: dict[str, Any] = dict.fromkeys(RUNS_SCHEMA.names)
+        row |= {"run": run, "date": None if day is None else date.fromisoformat(day)}
+        row["figures_from"] = 0
+        described, closed = (self._document(run, name) for name in ("run.json", "closed.json"))
+        if described is not None:
+            folder = RunFolder(Path(), described, closed or {}, Evidence(None, 0, (), ()))
+            row["zero_wall_ns"], row["zero_mono_ns"] = folder.zero_wall_ns, folder.zero_mono_ns
+            row["figures_from"] = max(0, folder.zero_mono_ns + folder.warmup_end_ns)
+        return row
+
+    def groups_table(self) -> pa.Table:
+        """The table ``groups``."""
+        rows = [row for run in self.runs for row in self._groups_of(run)]
+        return pa.Table.from_pylist(rows, GROUPS_SCHEMA)
+
+    def _groups_of(self, run: str) -> list[dict[str, Any]]:
+        described = self._document(run, "run.json")
+        if described is None:
+            lake = open_lake(self.store, run, ["assign"])
+            found = lake.read("assign", ["grp", "ptopic"]).group_by(["grp", "ptopic"]).aggregate([])
+            pairs = {(row["grp"], row["ptopic"]) for row in found.to_pylist()}
+            return [
+                {"run": run, "grp": name, "topic": topic, "broadcasting": False}
+                for name, topic in sorted(pairs)
+                if not topic.startswith("%")
+            ]
+        return [
+            {"run": run, "grp": g.name, "topic": g.topic, "broadcasting": g.broadcasting}
+            for g in groups_of(described)
+        ]
+
+    def _document(self, run: str, name: str) -> dict[str, Any] | None:
+        try:
+            if self.documents is not None:
+                found = json.loads((self.documents / name).read_bytes())
+                return found if isinstance(found, dict) else None
+            found = json.loads(self.store.read(document_name(run, name)))
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            raise ReportInputError(f"is no JSON: {error}", document_name(run, name)) from error
+        return found if isinstance(found, dict) else None
+
+
+def lake_tables(source: Path | str, run: str | None = None) -> LakeTables:
+    """Look at a lake, or at the lake of a run folder.
+
+    Raises:
+        ReportInputError: There is no such lake, or it has no rows of the run.
+    """
+    documents = None
+    if "://" not in str(source) and (Path(source) / "run.json").exists():
+        documents, source = Path(source), Path(source) / "lake"
+    store = open_store(source)
+    if store.folder is not None and not store.folder.is_dir():
+        raise ReportInputError("no such folder", store.folder)
+    store.check()
+    folders: dict[str, list[Partition]] = defaultdict(list)
+    for each in partitions(store):
+        folders[each.table].append(each)
+    found = LakeTables(store, run, dict(folders), documents)
+    if run is not None and not found.runs:
+        raise ReportInputError(f"{store} has no rows of run {run}")
+    return found
+
+
+def plain_schema(table: str) -> pa.Schema:
+    """The columns that a query sees: names are text, and the path's columns are there."""
+    fields = [field.with_type(_plain(field.type)) for field in lake_schema(table)]
+    return pa.schema([*fields, *PATH_COLUMNS])
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
