@@ -39,6 +39,7 @@ DEFAULTS: Final[dict[str, str]] = {
     "failbackMaxBrokers": "10000",
     "failbackMaxTopics": "200000",
     "failbackMaxKvEntries": "10000",
+    "failbackMaxUnfinishedBytes": "134217728",
 }
 """``bindAddress`` and what begins with failback is ours: the address to listen on and a factor on
 every interval. So are the port (0 = none) and the address of /livez and /readyz (default:
@@ -80,6 +81,9 @@ class NamesrvConfig:
         self.max_brokers = self._integer("failbackMaxBrokers", 1, 2**31 - 1)
         self.max_topics = self._integer("failbackMaxTopics", 1, 2**31 - 1)
         self.max_kv_entries = self._integer("failbackMaxKvEntries", 1, 2**31 - 1)
+        self.max_unfinished_bytes = self._integer(
+            "failbackMaxUnfinishedBytes", 16 * 1024**2, 2**63 - 1
+        )
         self.idle_seconds = self._integer("serverChannelMaxIdleTimeSeconds", 1, 2**31 - 1)
         self.time_scale = self._factor("failbackTimeScale")
         self.order_message_enable = self._boolean("orderMessageEnable")

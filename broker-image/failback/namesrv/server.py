@@ -13,7 +13,12 @@ from collections.abc import Callable
 from typing import Final, cast
 
 from failback.client.remoting.http_server import PROMETHEUS, HttpServer, Reply
-from failback.client.remoting.peer_limits import ConnectionCounts, Refusals
+from failback.client.remoting.peer_limits import (
+    UNFINISHED,
+    ConnectionCounts,
+    Refusals,
+    Unfinished,
+)
 from failback.client.remoting.port_owner import describe_listen_failure
 from failback.namesrv.config import NamesrvConfig
 from failback.namesrv.kv_config import KVConfigManager
@@ -72,6 +77,7 @@ class _Connection(asyncio.Protocol):
         self._last_use = self._server.loop.time()
         self._reader.receive_data(data)
         self._work()
+        self._server.unfinished(self, self._reader.buffered_bytes)
 
     def _work(self) -> None:
         """Answer what has arrived, until the peer leaves too much of it unread."""
@@ -162,7 +168,8 @@ class NameServer:
         self.counts = ConnectionCounts(
             lambda: config.max_connections, lambda: config.max_connections_per_address
         )
-        self.refusals = Refusals((CONNECTIONS,))
+        self._unfinished = Unfinished[_Connection](lambda: config.max_unfinished_bytes)
+        self.refusals = Refusals((CONNECTIONS, UNFINISHED))
         self.port = config.listen_port
         self.http_port = config.http_port
         self.is_ready = False
@@ -208,7 +215,15 @@ class NameServer:
             return None
         return self.processor.process(command, connection)
 
+    def unfinished(self, connection: _Connection, size: int) -> None:
+        """Count what has come of a request; cut who sent most where all sent too much."""
+        found = self._unfinished.note(connection, size)
+        if found is not None:
+            self.refusals.note(UNFINISHED, found[0].peer, found[1])
+            found[0].cut()
+
     def connection_lost(self, connection: _Connection) -> None:
+        self._unfinished.note(connection, 0)
         self.connections.discard(connection)
         for addr in self.routes.channel_lost(connection):
             if not self._stopping:
@@ -233,7 +248,7 @@ class NameServer:
 
     def _metrics(self, _method: str) -> Reply:
         refused = {
-            CONNECTIONS: self.refusals.counts[CONNECTIONS],
+            **self.refusals.counts,
             "tables": self.processor.full_tables,
         }
         text = render(

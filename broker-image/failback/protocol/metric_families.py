@@ -183,8 +183,8 @@ REFUSED: Final = Family(
     "failback_refused_total",
     "counter",
     (*MEMBER, "bound"),
-    "What peers were refused because a bound was reached: connections, unread, heldPulls, tasks, "
-    "clientCalls.",
+    "What peers were refused because a bound was reached: connections, unread, unfinished, "
+    "heldPulls, tasks, clientCalls.",
 )
 OPEN_CONNECTIONS: Final = Family(
     "failback_connections", "gauge", MEMBER, "Open connections on the ports for clients."
@@ -238,7 +238,7 @@ NAMESRV_REFUSED: Final = Family(
     "failback_namesrv_refused_total",
     "counter",
     ("bound",),
-    "What peers were refused because a bound was reached: connections, tables.",
+    "What peers were refused because a bound was reached: connections, unfinished, tables.",
 )
 NAMESRV: Final = (NAMESRV_CONNECTIONS, NAMESRV_BROKERS, NAMESRV_TOPICS, NAMESRV_REFUSED)
 """What our name server exports itself."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
+import socket
+import struct
 import zlib
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -95,6 +98,28 @@ async def peak_above_rest(pid: int, address: str, requests: Iterator[RemotingCom
             answer = await client.invoke(address, request, 60_000 * SCALE)
             assert answer.code in (0, 1), "taken or refused"
     return status_bytes("VmHWM", pid) - rest
+
+
+@pytest.mark.parametrize(("server", "most"), [("broker", 256 * MIB), ("name_server", 128 * MIB)])
+async def test_requests_that_never_end_cost_no_more_than_their_bound(
+    servers: Servers, server: str, most: int
+) -> None:
+    """40 strangers begin a request of 16 MiB each and send nearly all of it: 560 MiB."""
+    node: Broker | NameServer = getattr(servers, server)
+    host, port = node.address.split(":")
+    reset_peak(node.process.pid)
+    rest = status_bytes("VmRSS", node.process.pid)
+    with contextlib.ExitStack() as strangers:
+        for _ in range(40):
+            stranger = strangers.enter_context(socket.create_connection((host, int(port))))
+            stranger.settimeout(30 * SCALE)
+            with contextlib.suppress(ConnectionError):
+                stranger.sendall(struct.pack(">II", 16 * MIB - 4, 100) + bytes(14 * MIB))
+        async with RemotingClient() as client:
+            request = RemotingCommand.request(RequestCode.GET_BROKER_CLUSTER_INFO)
+            assert (await client.invoke(node.address, request, 30_000 * SCALE)).code in (0, 3)
+        assert status_bytes("VmHWM", node.process.pid) - rest < most + LIMIT_BYTES
+    assert "is not whole" in node.process.errors()
 
 
 async def test_heartbeats_of_4_mib_cost_a_broker_little(servers: Servers) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 import typing
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from msgspec.structs import fields as fields_of
 
 from failback.broker.processors.compose import handled_codes
 from failback.broker.remoting.limits import CLIENT_CALLS, CONNECTIONS, HELD_PULLS, TASKS, UNREAD
+from failback.client.remoting.peer_limits import UNFINISHED
 from failback.protocol.codes import PULL_COMMIT, PULL_SUBSCRIPTION, PULL_SUSPEND, RequestCode
 from failback.protocol.headers import (
     CloneGroupOffsetRequestHeader,
@@ -366,6 +368,35 @@ async def test_connections_have_a_bound_by_address_and_in_all(tmp_path: Path) ->
         there[4].disconnect()
         assert limits.connections.total == 4
         assert not lab.connect(("10.0.0.2", 9)).transport.aborted
+
+
+@pytest.mark.parametrize("piece", [5000, 1 << 20])
+async def test_requests_that_never_end_have_a_bound_together(tmp_path: Path, piece: int) -> None:
+    """Each may have 16 MiB; the largest is closed, and all others go on."""
+    most = 16 << 20
+    async with broker_lab(tmp_path, failbackMaxUnfinishedBytes=most) as lab:
+        limits = lab.controller.server.limits
+        begun = struct.pack(">II", (16 << 20) - 4, 100) + b"x"
+        strangers = [lab.connect() for _ in range(9)]
+        for number, stranger in enumerate(strangers):
+            stranger.feed(begun)
+            for _ in range(((2 << 20) + number) // piece):
+                if not stranger.transport.aborted:
+                    stranger.feed(bytes(piece))
+        assert limits.refusals.counts[UNFINISHED] == sum(
+            each.transport.aborted for each in strangers
+        )
+        left = [each for each in strangers if not each.transport.aborted]
+        assert 6 <= len(left) <= 8
+        whole = lab.connect()
+        request = whole.make(RequestCode.GET_BROKER_RUNTIME_INFO).encode()
+        whole.feed(request[:20])
+        whole.feed(request[20:])
+        await whole.turn()
+        assert whole.received[0].code == 0
+        for each in left:
+            each.disconnect()
+        assert limits.unfinished_bytes == 0
 
 
 async def test_who_leaves_too_much_unread_is_closed(tmp_path: Path) -> None:

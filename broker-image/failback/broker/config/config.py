@@ -230,6 +230,7 @@ class BrokerConfig:
     failback_max_offsets: int = _ranged(1_000_000, 1)
     failback_max_connections: int = _ranged(10_000, 1)
     failback_max_connections_per_address: int = _ranged(2_000, 1)
+    failback_max_unfinished_bytes: int = _ranged(256 * 1024**2, 16 * 1024**2)
     failback_max_unread_bytes: int = _ranged(64 * 1024**2, 1024**2)
     failback_max_unread_bytes_in_all: int = _ranged(512 * 1024**2, 1024**2)
     failback_max_held_pulls: int = _ranged(100_000, 1)

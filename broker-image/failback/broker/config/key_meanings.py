@@ -85,6 +85,9 @@ MEANINGS: Final[dict[str, str]] = {
     "failbackMaxTasks": "Requests under way whose answers take time; one more gets code 2.",
     "failbackMaxTasksPerConnection": "The same of one connection.",
     "failbackMaxTopics": "Topics that are kept; none is made beyond them.",
+    "failbackMaxUnfinishedBytes": (
+        "Bytes of requests that are not whole yet, of all peers; who sent most is closed beyond."
+    ),
     "failbackMaxUnreadBytes": "Bytes that a peer may leave unread before its connection closes.",
     "failbackMaxUnreadBytesInAll": (
         "The same of all peers; who left most is closed first. Looked at every second."

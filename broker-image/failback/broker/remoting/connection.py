@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final, Protocol, cast
 
+from failback.client.remoting.peer_limits import LEAST_UNFINISHED_BYTES
 from failback.protocol.errors import ProtocolError, StoreError
 from failback.protocol.frames import LENGTH_BYTES, PREFIX
 from failback.protocol.message import pack_host
@@ -40,6 +41,8 @@ class ConnectionServer(Protocol):
 
     def unread(self, connection: BrokerConnection, size: int, /) -> None: ...
 
+    def unfinished(self, connection: BrokerConnection, size: int, /) -> None: ...
+
 
 class BrokerConnection(asyncio.Protocol):
     """A connection of a producer, a consumer, a tool or a slave. Compared by identity."""
@@ -47,6 +50,7 @@ class BrokerConnection(asyncio.Protocol):
     __slots__ = (
         "_chunks",
         "_have",
+        "_is_noted",
         "_need",
         "_out_bytes",
         "_read_paused",
@@ -73,6 +77,8 @@ class BrokerConnection(asyncio.Protocol):
         self._chunks: list[bytes] = []
         self._have = 0
         self._need = 0
+        self._is_noted = False
+        """Whether the server counts what has come of a request."""
         self._read_paused = False
         self.address = ""
         """``ip:port`` of the peer."""
@@ -116,9 +122,13 @@ class BrokerConnection(asyncio.Protocol):
             self._chunks.append(data)
             self._have += len(data)
             if self._have < self._need:
+                self._note_unfinished()
                 return
             data = b"".join(self._chunks)
             self._chunks.clear()
+            if self._is_noted:
+                self._is_noted = False
+                self._server.unfinished(self, 0)
         try:
             rest = self._server.received(self, data)
         except ProtocolError as error:
@@ -130,7 +140,7 @@ class BrokerConnection(asyncio.Protocol):
             return
         if rest < len(data):
             self._keep(data[rest:] if rest else data)
-        if self.write_paused:
+        if self.write_paused and not self.closed:
             self._hold_reading_back()
 
     def _keep(self, data: bytes) -> None:
@@ -140,6 +150,12 @@ class BrokerConnection(asyncio.Protocol):
         self._need = PREFIX.size
         if self._have >= PREFIX.size:
             self._need = LENGTH_BYTES + PREFIX.unpack_from(data)[0]
+        self._note_unfinished()
+
+    def _note_unfinished(self) -> None:
+        if self._have >= LEAST_UNFINISHED_BYTES:
+            self._is_noted = True
+            self._server.unfinished(self, self._have)
 
     def eof_received(self) -> bool:
         return False
@@ -209,4 +225,5 @@ class BrokerConnection(asyncio.Protocol):
         if not self.closed:
             self.closed = True
             self.out.clear()
+            self._chunks.clear()
             self.transport.abort()

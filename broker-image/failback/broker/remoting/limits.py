@@ -5,6 +5,7 @@ bound              keys ``failbackMax...``                                  beyo
 =================  =======================================================  ====================
 connections        Connections, ConnectionsPerAddress                       closed at once
 unread             UnreadBytes (a connection), UnreadBytesInAll             the connection closes
+unfinished         UnfinishedBytes: requests that are not whole             the largest one's closes
 heldPulls          HeldPulls, HeldPullsPerConnection                        code 2
 tasks              Tasks, TasksPerConnection: answers that take time        code 2
 clientCalls        CallsPerClient: questions to one client                  code 2
@@ -18,7 +19,12 @@ from typing import Final
 
 from failback.broker.config.config import BrokerConfig
 from failback.broker.remoting.connection import BrokerConnection
-from failback.client.remoting.peer_limits import ConnectionCounts, Refusals
+from failback.client.remoting.peer_limits import (
+    UNFINISHED,
+    ConnectionCounts,
+    Refusals,
+    Unfinished,
+)
 from failback.protocol.errors import FailbackError
 
 CONNECTIONS: Final = "connections"
@@ -26,7 +32,7 @@ UNREAD: Final = "unread"
 HELD_PULLS: Final = "heldPulls"
 TASKS: Final = "tasks"
 CLIENT_CALLS: Final = "clientCalls"
-BOUNDS: Final = (CONNECTIONS, UNREAD, HELD_PULLS, TASKS, CLIENT_CALLS)
+BOUNDS: Final = (CONNECTIONS, UNREAD, UNFINISHED, HELD_PULLS, TASKS, CLIENT_CALLS)
 
 
 class Busy(FailbackError):
@@ -45,6 +51,9 @@ class PeerLimits:
             lambda: config.failback_max_connections,
             lambda: config.failback_max_connections_per_address,
         )
+        self._unfinished = Unfinished[BrokerConnection](
+            lambda: config.failback_max_unfinished_bytes
+        )
 
     def refuse(self, bound: str, connection: BrokerConnection, what: str) -> Busy:
         """Count a refusal; return what the request is answered with."""
@@ -61,9 +70,22 @@ class PeerLimits:
         return True
 
     def gone(self, connection: BrokerConnection) -> None:
+        self._unfinished.note(connection, 0)
         if connection.is_counted:
             connection.is_counted = False
             self.connections.leave(connection.host)
+
+    @property
+    def unfinished_bytes(self) -> int:
+        """How much has come of requests that are not whole."""
+        return self._unfinished.total
+
+    def check_unfinished(self, connection: BrokerConnection, size: int) -> None:
+        """Count what has come of a request; close who sent most where all sent too much."""
+        found = self._unfinished.note(connection, size)
+        if found is not None:
+            self.refusals.note(UNFINISHED, found[0].address, found[1])
+            found[0].abort()
 
     def check_unread(self, connection: BrokerConnection, unread_bytes: int) -> None:
         """Close a connection whose peer has left too much of what it was sent unread."""

@@ -162,6 +162,9 @@ class RemotingServer:
     def unread(self, connection: BrokerConnection, size: int) -> None:
         self.limits.check_unread(connection, size)
 
+    def unfinished(self, connection: BrokerConnection, size: int) -> None:
+        self.limits.check_unfinished(connection, size)
+
     def lost(self, connection: BrokerConnection) -> None:
         self.limits.gone(connection)
         self.connections.discard(connection)

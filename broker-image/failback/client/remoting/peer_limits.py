@@ -5,13 +5,20 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Hashable
+from typing import Final, Generic, TypeVar
 
 logger = logging.getLogger(__name__)
 
 LOG_SECONDS: Final = 10.0
 """One bound writes a line at most so often: who runs into it may do so ten thousand times."""
+
+
+UNFINISHED: Final = "unfinished"
+LEAST_UNFINISHED_BYTES: Final = 4096
+"""Fewer of one connection are not counted: nearly every read leaves a part of the next request."""
+
+PeerT = TypeVar("PeerT", bound=Hashable)
 
 
 class Refusals:
@@ -63,3 +70,34 @@ class ConnectionCounts:
         self._by_address[address] -= 1
         if not self._by_address[address]:
             del self._by_address[address]
+
+
+class Unfinished(Generic[PeerT]):
+    """The bytes of requests that have begun to come and are not whole, by connection."""
+
+    def __init__(self, most: Callable[[], int]) -> None:
+        self._most = most
+        self._by_peer: dict[PeerT, int] = {}
+        self.total = 0
+
+    def note(self, peer: PeerT, size: int) -> tuple[PeerT, str] | None:
+        """Let ``peer`` have so many bytes.
+
+        Returns:
+            Who has to be closed, and why, where all together have too many: who has most. It has
+            none any more.
+        """
+        self._set(peer, size if size >= LEAST_UNFINISHED_BYTES else 0)
+        most = self._most()
+        if self.total <= most:
+            return None
+        found = max(self._by_peer, key=lambda each: self._by_peer[each])
+        what = f"a request of {self._by_peer[found]} bytes so far is not whole, all together have"
+        what = f"{what} {self.total} bytes, at most {most}"
+        self._set(found, 0)
+        return found, what
+
+    def _set(self, peer: PeerT, size: int) -> None:
+        self.total += size - self._by_peer.pop(peer, 0)
+        if size:
+            self._by_peer[peer] = size
