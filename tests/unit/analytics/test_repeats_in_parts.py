@@ -12,16 +12,14 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from failback.analytics.analysis.analysis import prepare, reduction_of
 from failback.analytics.analysis.arrays.columns import Columns
+from failback.analytics.analysis.arrays.xxh64 import surrogates, surrogates_of
 from failback.analytics.analysis.causes.repeats import RepeatsReduction
 from failback.analytics.analysis.counting import tables
 from failback.analytics.analysis.counting.partials.resolution import Resolution
 from failback.analytics.analysis.engines.joins import join_depths, join_values
-from failback.analytics.analysis.engines.local import local_engine
-from failback.analytics.lake.lake import open_lake
-from failback.analytics.run.folder_reading import read_run_folder
 from tests.support.analytics.histories import random_history
+from tests.support.analytics.repeats_reduction import reduction
 from tests.support.analytics.run_analysis import Analysed, analysed
 from tests.support.analytics.run_builder import RunBuilder, merged
 
@@ -31,12 +29,7 @@ COARSE = Resolution(exact=False, omid_share=2)
 def reduced(builder: RunBuilder, wanted: Resolution) -> tuple[Analysed, RepeatsReduction]:
     with tempfile.TemporaryDirectory() as kept:
         folder = builder.write(Path(kept) / "run", manifest=False)
-        analysis = analysed(folder)
-        run = read_run_folder(folder)
-        lake = open_lake(run.lake, run.run_id)
-        prepared = prepare(run, lake, local_engine(lake))
-    reduce = reduction_of(prepared, tables.LINKS.empty_table(), analysis.distances, wanted)
-    return analysis, reduce
+        return analysed(folder), reduction(folder, wanted)
 
 
 def split(rows: pa.Table, parts: int, seed: int) -> list[pa.Table]:
@@ -65,3 +58,12 @@ def test_any_parts_of_whole_messages_give_equal_rows(seed: int, parts: int, exac
     if exact:
         assert join_values(whole) == analysis.repeats.values
         assert join_depths(whole)[0] == analysis.repeats.depths
+
+
+def test_hashes_of_arrow_texts_are_those_of_texts() -> None:
+    texts = ["", "a", "key-1", "x" * 40, "ä", "key-2"]
+    assert surrogates_of(pa.array(texts)).tolist() == surrogates(texts).tolist()
+    sliced = pa.array(["off", *texts, None]).slice(1)
+    assert surrogates_of(sliced).tolist() == surrogates([*texts, ""]).tolist()
+    assert surrogates_of(pa.array([b"a", b"key-1"])).tolist() == surrogates(["a", "key-1"]).tolist()
+    assert not surrogates_of(pa.array([], pa.utf8())).size

@@ -45,5 +45,5 @@ def test_rows_are_those_of_the_report(tmp_path: Path) -> None:
     assert json.loads(row["phases"]) == fault["phases"]
     windows = found["windows"].to_pylist()
     assert [(w["grp"], w["ptopic"], w["lo"], w["hi"], w["cause"]) for w in windows] == [
-        ("g", "T", w.lo, w.hi, w.cause) for w in analysis.windows
+        ("g", "T", w.lo, w.hi, w.cause) for w in analysis.windows.kept
     ]

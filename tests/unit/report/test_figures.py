@@ -242,6 +242,8 @@ def test_intervals_of_one_cause_are_one_trace_and_of_many_queues_the_worst_are_d
     assert list(figure.layout.yaxis.categoryarray) == [f"q{queue}" for queue in range(10, 60)]
     title = "6,000 re-consumed intervals in 60 queues, the 50 with the most"
     assert figure.layout.title.text == title
+    some = bars.interval_map(IntervalData(windows[:200], left_out=700))
+    assert some.layout.title.text == "The largest 200 re-consumed intervals in 2 queues, of 900"
 
 
 def test_a_comparison_shows_every_repetition_and_the_median() -> None:

@@ -13,7 +13,7 @@ import pytest
 from failback.analytics.report.measures import loss
 from failback.analytics.report.page.html import page_tables
 from failback.analytics.report.page.report_figures import report_figures
-from failback.analytics.report.page.tables import again
+from failback.analytics.report.page.tables import again, card, harm
 from failback.analytics.report.page.tables.over_time import file_tables
 from failback.analytics.report.page.tables.registry import (
     Table,
@@ -152,3 +152,17 @@ def test_a_table_is_printed_as_markdown() -> None:
 )
 def test_cells(value: object, text: str) -> None:
     assert show(value) == text
+
+
+def test_figures_of_a_large_run_have_their_error_beside_them() -> None:
+    report = sample_report()
+    exact = [column.heading for column in harm.harm(report).columns]
+    assert ("offsets that named two messages", "7") not in card.resumes(report).cells()
+    for group in report["groups"]:
+        group["repeat_age_seconds"]["error"] = 0.008
+    report["divergence"] |= {"conflicts": 7, "conflicts_error": 12}
+    check_report(report)
+    table = harm.harm(report)
+    assert [column.heading for column in table.columns] == [*exact, "ages may be too small by"]
+    assert {row[-1] for row in table.cells()} == {"0.8 %"}
+    assert ("offsets that named two messages", "7 ± 12") in card.resumes(report).cells()

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from failback.analytics.analysis.causes.coverage import Distance, Progress
-from failback.analytics.analysis.causes.windows import Redelivered, Window
+from failback.analytics.analysis.causes.windows import Redelivered, Windows
 from failback.analytics.analysis.counting.normalise import Dropped
 from failback.analytics.analysis.counting.partials.context import Context
 from failback.analytics.analysis.counting.partials.resolution import Resolution
@@ -87,5 +87,5 @@ class Analysis:
     """Per assignment."""
     redelivered: Mapping[int, Redelivered]
     """Per assignment, of those that delivered something again."""
-    windows: Sequence[Window]
+    windows: Windows
     timings: dict[str, float] = field(default_factory=dict)

@@ -158,7 +158,7 @@ def result_tables(
 def _windows(analysis: Analysis) -> pa.Table:
     rows = [
         {name: getattr(window, name, None) for name in _WINDOWS.names} | window.key._asdict()
-        for window in analysis.windows
+        for window in analysis.windows.kept
     ]
     return pa.Table.from_pylist(rows, _WINDOWS)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +14,9 @@ from failback.analytics.analysis.causes.labels import cause_of
 from failback.analytics.analysis.counting import families
 from failback.analytics.analysis.counting.partials.rows import NULL_NUMBER
 from failback.analytics.run.history import GroupQueue, History
+
+MAX_WINDOWS: Final = 10_000
+_QUEUE: Final = ("grp", "broker", "topic", "qid")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,15 @@ class Window:
     to_proc: int
     t: int
     fid: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """The windows of a run, by queue and time."""
+
+    kept: Sequence[Window]
+    left_out: Mapping[GroupQueue, int]
+    """By queue how many smaller ones there are."""
 
 
 class Redelivered(NamedTuple):
@@ -61,9 +73,16 @@ def redelivered_of(
 
 
 def windows_of(
-    history: History, depths: Mapping[str, pa.Table], values: Mapping[str, pa.Table]
-) -> list[Window]:
-    """Runs of repeated offsets per assignment, cause and previous holder, of rows in figures."""
+    history: History,
+    depths: Mapping[str, pa.Table],
+    values: Mapping[str, pa.Table],
+    most: int = MAX_WINDOWS,
+) -> Windows:
+    """Runs of repeated offsets per assignment, cause and previous holder, of rows in figures.
+
+    Where there are more than ``most``, the largest of each queue and cause are kept, as many of
+    each.
+    """
     key = list(families.WINDOWS.stored)
     begins = {
         tuple(of): begin
@@ -71,7 +90,8 @@ def windows_of(
     }
     fids = fault_ids(history)
     windows = []
-    for *of, lo, hi in _runs(families.WINDOWS.of(depths), key):
+    runs, left_out = _largest(_runs(families.WINDOWS.of(depths)), most)
+    for *of, lo, hi in columns_of(runs, *key, "lo", "hi"):
         grp, broker, topic, qid, inc, holder, cause, prev_inc, fault = of
         number = None if holder == NULL_NUMBER else holder
         t = begins[tuple(of)] if number is None else history.assignments[number].t
@@ -80,7 +100,8 @@ def windows_of(
         windows.append(
             Window(number, place, lo, hi, hi - lo, cause_of(cause), prev_inc, inc, t, fid)
         )
-    return sorted(windows, key=lambda w: (w.key, w.t, w.lo, w.cause or "", w.from_proc, w.to_proc))
+    windows.sort(key=lambda w: (w.key, w.t, w.lo, w.cause or "", w.from_proc, w.to_proc))
+    return Windows(windows, left_out)
 
 
 def fault_ids(history: History) -> list[str]:
@@ -88,11 +109,12 @@ def fault_ids(history: History) -> list[str]:
     return list(dict.fromkeys(step.fid for step in history.faults))
 
 
-def _runs(table: pa.Table, key: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+def _runs(table: pa.Table) -> pa.Table:
     """Key, ``lo`` and ``hi`` of ranges whose offsets follow each other, of any depth."""
+    key = list(families.WINDOWS.stored)
     c = Columns(table)
     if not c.count:
-        return
+        return table.select([*key, "lo", "hi"])
     code, lo, hi = c.dense(*key), c.ints("lo"), c.ints("hi")
     order = np.lexsort((lo, code))
     code, lo, hi = code[order], lo[order], hi[order]
@@ -100,9 +122,26 @@ def _runs(table: pa.Table, key: Sequence[str]) -> Iterator[tuple[Any, ...]]:
     cut[1:] = (code[1:] != code[:-1]) | (lo[1:] != hi[:-1])
     starts = np.flatnonzero(cut)
     ends = np.append(starts[1:], c.count) - 1
-    names = columns_of(table.take(pa.array(order[starts])), *key)
-    for of, first, last in zip(names, lo[starts].tolist(), hi[ends].tolist(), strict=True):
-        yield *of, first, last
+    found = table.select(key).take(pa.array(order[starts]))
+    return found.append_column("lo", pa.array(lo[starts])).append_column("hi", pa.array(hi[ends]))
+
+
+def _largest(runs: pa.Table, most: int) -> tuple[pa.Table, dict[GroupQueue, int]]:
+    """The largest of each queue and cause, and how many others each queue has."""
+    if runs.num_rows <= most:
+        return runs, {}
+    c = Columns(runs)
+    of, lo = c.dense(*_QUEUE, "cause"), c.ints("lo")
+    order = np.lexsort((lo, lo - c.ints("hi"), of))  # a stable sort of rows in one order
+    begins = np.flatnonzero(np.diff(of[order], prepend=-1))
+    place = np.arange(c.count) - np.repeat(begins, np.diff(begins, append=c.count))
+    kept = np.zeros(c.count, bool)
+    kept[order[place < max(1, most // begins.size)]] = True
+    others = runs.filter(pa.array(~kept)).group_by(list(_QUEUE)).aggregate([([], "count_all")])
+    left_out = {
+        GroupQueue(*place): count for *place, count in columns_of(others, *_QUEUE, "count_all")
+    }
+    return runs.filter(pa.array(kept)), left_out
 
 
 def columns_of(table: pa.Table, *names: str) -> Iterator[tuple[Any, ...]]:

@@ -190,6 +190,10 @@ class Queue(Block, kw_only=True):
         list[DepthRange], text("How often offsets were delivered, where that is more than once.")
     ]
     windows: Annotated[list[Interval], text("Intervals that came again.")]
+    windows_left_out: Annotated[
+        Count | UnsetType,
+        text("Smaller intervals that came again: a report has the largest of each cause."),
+    ] = UNSET
     master_offset: Annotated[Large | None, text("What the master's table says at the end.")]
     slave_offset: Annotated[Large | None, text("What the slave's table says at the end.")]
     safe_offset: Annotated[

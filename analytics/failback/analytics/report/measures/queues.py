@@ -29,7 +29,10 @@ def queue_figures(figures: Figures) -> tuple[list[Row], bool]:
             row["depth_ranges"].append({"lo": lo, "hi": hi, "depth": depth, "epoch": epoch})
     for key, count in figures.dups_of_queues.items():
         found[key]["dup"] = count
-    for window in figures.analysis.windows:
+    windows = figures.analysis.windows
+    for queue, left_out in windows.left_out.items():
+        found[queue]["windows_left_out"] = left_out
+    for window in windows.kept:
         found[window.key]["windows"].append(
             {
                 "lo": window.lo,

@@ -119,6 +119,8 @@ class IntervalData:
     """Re-consumed windows: ``(queue, lo, hi, size, cause, report group, t_ns)`` rows."""
 
     windows: Sequence[tuple[str, int, int, int, str, str, int]]
+    left_out: int = 0
+    """Smaller ones."""
 
 
 @dataclass(frozen=True, slots=True)

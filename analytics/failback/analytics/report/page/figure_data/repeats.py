@@ -62,7 +62,8 @@ def interval_data(report: Report) -> IntervalData:
             )
             for row in report.get("queues", [])
             for window in row.get("windows", [])
-        ]
+        ],
+        sum(row.get("windows_left_out", 0) for row in report.get("queues", [])),
     )
 
 

@@ -99,6 +99,8 @@ def interval_map(data: IntervalData, theme: Theme = LIGHT) -> go.Figure:
         yaxis={**_REVERSED, "categoryorder": "array", "categoryarray": shown},
     )
     title = f"{count(len(data.windows), 're-consumed interval')} in {count(len(sizes), 'queue')}"
+    if data.left_out:
+        title = f"The largest {title}, of {len(data.windows) + data.left_out}"
     if len(sizes) > len(drawn):
         title += f", the {len(drawn)} with the most"
     return finish(figure, title, "queue offset", None, theme, height=200 + 40 * len(drawn))

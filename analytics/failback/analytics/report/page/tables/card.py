@@ -77,10 +77,15 @@ def resumes(report: Report) -> Table:
         ("two sources are possible", points.get("unknown")),
         ("no source was found", points.get("unexplained_count")),
         ("sends of open outcome (never counted as lost)", report["totals"].get("ambiguous_sends")),
-        ("offsets that named two messages", divergence.get("conflicts")),
+        ("offsets that named two messages", _conflicts(divergence)),
         ("times a log lost its tail", len(divergence.get("truncation_events") or [])),
     ]
     return _pairs("resumes", "start offsets and the log", rows)
+
+
+def _conflicts(divergence: Report) -> object:
+    found, error = divergence.get("conflicts"), divergence.get("conflicts_error")
+    return found if error is None else f"{found} ± {error}"
 
 
 def topology_lines(report: Report) -> list[str]:

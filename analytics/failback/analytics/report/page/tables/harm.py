@@ -27,7 +27,12 @@ def harm(report: Report) -> Table:
         page("age of a repeat, median (s)", lambda row: _age(row, "p50"), "f"),
         page("age of a repeat, worst (s)", lambda row: _age(row, "max"), "f"),
     ]
-    return Table("harm", columns, report.get("groups", []), "No group consumed anything.")
+    groups = report.get("groups", [])
+    if any(_age(group, "error") is not None for group in groups):
+        columns.append(
+            page("ages may be too small by", lambda row: _age(row, "error"), "f", unit="share")
+        )
+    return Table("harm", columns, groups, "No group consumed anything.")
 
 
 def _age(row: Report, name: str) -> float | None:
