@@ -28,8 +28,10 @@ your shell. Answers go to stdout, notes and errors to stderr; `--json` prints an
 Below 60 columns help is one column. `NO_COLOR` switches colours off. The plugin of kubectl,
 [kubectl failback](#kubectl-failback), is at the end.
 
-Where a command asks a cluster, `--namesrv` is `HOST:PORT;HOST:PORT`. Without it `$NAMESRV_ADDR`
-counts, and without that the local cluster that `failback up` started.
+Where a command asks a cluster, `--namesrv` is `HOST:PORT;HOST:PORT`. Without it
+`$FAILBACK_NAMESRV` counts, then `$NAMESRV_ADDR`, then `namesrv` in
+`~/.config/failback/config.toml`, and without that the local cluster that `failback up` started.
+Access keys and TLS are found in the same order: [guarded clusters](../howto/guarded-cluster.md).
 
 ## Exit codes
 

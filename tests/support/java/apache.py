@@ -72,6 +72,7 @@ class NameServer:
     folder: Path
     port: int = 0
     java_flags: tuple[str, ...] = ("-Xms64m", "-Xmx256m", *_FRUGAL)
+    home: Path | None = None
     process: TestProcess = field(init=False)
 
     def __post_init__(self) -> None:
@@ -83,7 +84,7 @@ class NameServer:
             lines += ["bindAddress=127.0.0.1"]
             command = failback_command("namesrv", "-c", str(conf))
         else:
-            command = [java(), *self.java_flags, *_homes(self.folder)]
+            command = [java(), *self.java_flags, *_homes(self.folder, self.home)]
             command += ["-cp", f"{server_home()}/lib/*"]
             command += ["org.apache.rocketmq.namesrv.NamesrvStartup", "-c", str(conf)]
         conf.write_text("\n".join(lines) + "\n")
@@ -118,6 +119,8 @@ class Broker:
     port: int = 0
     settings: dict[str, object] = field(default_factory=dict)
     java_flags: tuple[str, ...] = ("-Xms256m", "-Xmx512m", *_FRUGAL)
+    home: Path | None = None
+    """``rocketmq.home.dir`` with ``conf`` of its own; ``None``: that of all."""
     launcher: list[str] = field(default_factory=lambda: failback_command("broker"))
     process: TestProcess = field(init=False)
 
@@ -162,7 +165,7 @@ class Broker:
         if self.engine == "failback":
             command = [*self.launcher, "-c", str(conf)]
         else:
-            command = [java(), *self.java_flags, *_OPENS, *_homes(self.folder)]
+            command = [java(), *self.java_flags, *_OPENS, *_homes(self.folder, self.home)]
             command += ["-cp", f"{server_home()}/lib/*"]
             command += ["org.apache.rocketmq.broker.BrokerStartup", "-c", str(conf)]
         self.process = TestProcess(
@@ -178,8 +181,8 @@ class Broker:
         return self.process.stop()
 
 
-def _homes(folder: Path) -> list[str]:
-    return [f"-Drocketmq.home.dir={server_home()}/home", f"-Duser.home={folder}"]
+def _homes(folder: Path, home: Path | None = None) -> list[str]:
+    return [f"-Drocketmq.home.dir={home or server_home() / 'home'}", f"-Duser.home={folder}"]
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,12 @@ import pytest
 import typer
 
 from failback.cli.__main__ import main
-from failback.cli.shared.asking import name_servers, parse_time
+from failback.cli.shared.asking import parse_time
 from failback.cli.shared.bundled import bundled
+from failback.cli.shared.clusters import ClusterOptions
 from failback.cli.shared.errors import Debug, explain, guarded, missing_extra, worst
 from failback.cli.shared.output import print_table
+from failback.client.remoting.guarded.cluster import Given
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import ConfigError, RemotingConnectError
 from failback.protocol.fastjson import dumps
@@ -153,14 +155,15 @@ def test_a_time_that_is_none_is_refused() -> None:
         parse_time("yesterday")
 
 
-def test_name_servers_come_from_the_option_before_the_environment(
+def test_a_named_root_stands_before_the_environment_and_after_the_option(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("NAMESRV_ADDR", "env:1;env:2")
-    assert name_servers("a:1;b:2", None) == ["a:1", "b:2"]
-    assert name_servers("", None) == ["env:1", "env:2"]
+    asked = ClusterOptions(Given(namesrv="a:1;b:2"), tmp_path)
+    assert asked.found().name_servers == ("a:1", "b:2")
+    assert ClusterOptions().found().name_servers == ("env:1", "env:2")
     with pytest.raises(ConfigError, match="no local cluster at"):
-        name_servers("", tmp_path)
+        ClusterOptions(root=tmp_path).found()
 
 
 def test_a_table_without_a_terminal_is_plain_columns(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,6 +15,7 @@ from failback.cli.__main__ import main
 from failback.cli.administer import doctor_checks
 from failback.cli.administer.doctor_checks import MISSING, OK, OPTIONAL, WARNING
 from failback.cli.administer.redaction import cleaned, is_secret_name
+from failback.client.remoting.guarded.cluster import Cluster
 
 SECRETS = {
     "in_conf": "hunter2-conf",
@@ -149,7 +150,9 @@ def test_other_names_are_left_alone(name: str) -> None:
 def test_everything_that_is_looked_at_says_what_to_do_where_it_is_not_right(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("")
-    findings = list(doctor_checks.look(file / "runs", tmp_path / "state", ["127.0.0.1:1"]))
+    findings = list(
+        doctor_checks.look(file / "runs", tmp_path / "state", Cluster(("127.0.0.1:1",)))
+    )
     for each in findings:
         assert each.state in (OK, OPTIONAL, WARNING, MISSING)
         assert bool(each.advice) == (each.state != OK), each

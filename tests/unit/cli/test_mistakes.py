@@ -325,8 +325,9 @@ def test_without_a_name_server_all_commands_say_where_they_looked(
         ended, said = run(words, capsys)
         assert ended == 2
         assert said == (
-            "error: --namesrv: is not given, NAMESRV_ADDR is not set, and no local cluster at"
-            f" {tmp_path}/failback/local; start one with: failback up FILE\n"
+            "error: --namesrv: is not given, FAILBACK_NAMESRV is not set, /dev/null names none,"
+            f" and no local cluster at {tmp_path}/failback/local; start one with: failback up"
+            " FILE\n"
         )
 
 

@@ -17,7 +17,7 @@ from tests.support.processes.child_process import ROOT
 SHELL = ("bash", "console", "sh")
 COMMANDS = all_blocks(*SHELL)
 _INLINE = re.compile(r"`failback ([a-z][^`]*)`")
-_LANGUAGES = {*SHELL, "java", "json", "python", "sql", "text", "yaml", ""}
+_LANGUAGES = {*SHELL, "java", "json", "python", "sql", "toml", "text", "yaml", ""}
 
 
 @pytest.mark.parametrize("block", COMMANDS, ids=str)

@@ -116,6 +116,8 @@ class Poller:
         self.looks = 0
         self.last_look_seconds = 0.0
         self._client: RemotingClient | None = None
+        self._named: RemotingClient | None = None
+        """Of clusters of the settings' name servers, which may be guarded."""
         self.ingest = IngestView()
         self._collector = IngestReader(settings.collector) if settings.collector else None
         self._kube = KubeReader(settings)
@@ -128,7 +130,10 @@ class Poller:
 
     async def run(self) -> None:
         """Look again and again; a look that fails is logged and made again."""
-        self._client = RemotingClient(settings=RemotingSettings(connect_timeout_ms=1000))
+        settings, access = RemotingSettings(connect_timeout_ms=1000), self.settings.access
+        self._client = self._named = RemotingClient(settings=settings)
+        if access is not None:
+            self._named = RemotingClient(settings=replace(settings, access=access))
         try:
             async with asyncio.TaskGroup() as group:
                 seconds = self.settings.poll_seconds
@@ -143,6 +148,7 @@ class Poller:
                     group.create_task(self._repeat(look, every), name=look.__name__)
         finally:
             await self._client.close()
+            await self._named.close()
             self._kube.close()
 
     async def _repeat(self, look: Callable[[], Coroutine[Any, Any, None]], seconds: float) -> None:
@@ -165,11 +171,13 @@ class Poller:
     async def look_at_clusters(self) -> None:
         began = time.monotonic()
         clusters, problems = await self._find()
-        members = list({each.address: each for ref in clusters for each in ref.members}.values())
-        admin = self.admin()
+        members = {each.address: (ref, each) for ref in clusters for each in ref.members}
         before = self.state.seen
         looked = await asyncio.gather(
-            *(look_at(admin, member, before.get(member.address)) for member in members)
+            *(
+                look_at(self.admin(ref), member, before.get(address))
+                for address, (ref, member) in members.items()
+            )
         )
         seen = {each.member.address: each for each in looked}
         self._measure(clusters, seen)
@@ -187,8 +195,10 @@ class Poller:
         self.last_look_seconds = time.monotonic() - began
         self._tell_clusters()
 
-    def admin(self, namesrv: Sequence[str] = ()) -> AdminClient:
-        return AdminClient(namesrv, client=self._client, timeout_ms=BROKER_TIMEOUT_MS)
+    def admin(self, cluster: ClusterRef) -> AdminClient:
+        """Return who asks the brokers of a cluster."""
+        client = self._named if cluster.source == NAME_SERVER else self._client
+        return AdminClient(client=client, timeout_ms=BROKER_TIMEOUT_MS)
 
     async def _find(self) -> tuple[list[ClusterRef], list[str]]:
         found = await asyncio.to_thread(local_clusters, self.settings)
@@ -213,9 +223,10 @@ class Poller:
 
     async def _table(self, where: tuple[str, ...]) -> tuple[BrokerTable, str]:
         """What name servers list; or nothing, and why."""
-        assert self._client is not None
+        client = self._named if where == self.settings.namesrv else self._client
+        assert client is not None
         try:
-            return await registered(where, self._client), ""
+            return await registered(where, client), ""
         except (FailbackError, OSError) as error:
             return {}, f"name server {';'.join(where)}: {error}"
 
@@ -259,7 +270,7 @@ class Poller:
             for member in pair.members:
                 seen = self.state.seen.get(member.address)
                 if member.broker_name == broker and seen is not None and seen.answered:
-                    found = await client_memory(self.admin(), member.address, group)
+                    found = await client_memory(self.admin(cluster), member.address, group)
                     if found:
                         return found
         return {}

@@ -11,6 +11,7 @@ from typing import Final
 from failback.analytics.web.bounded_protocol import WEB_BOUNDS
 from failback.client.consumelog.upload.collector_client import CollectorClient
 from failback.client.remoting.addresses import addresses_of
+from failback.client.remoting.guarded.access import ClusterAccess
 from failback.client.remoting.http_limits import HttpBounds
 from failback.protocol.errors import ConfigError
 
@@ -140,6 +141,8 @@ class DashboardSettings:
     """Roots of local runtimes, besides those that demos make below ``runs``."""
     namesrv: tuple[str, ...] = ()
     """Name servers of clusters that nobody here runs."""
+    access: ClusterAccess | None = None
+    """Of those clusters, where they are guarded."""
     kubeconfig: Path | None = None
     kube_namespaces: tuple[str, ...] = ()
     """Read BrokerClusters and NameServers of these namespaces; none: no Kubernetes."""

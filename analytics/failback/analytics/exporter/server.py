@@ -24,6 +24,7 @@ from failback.analytics.live.offset_file import of_broker, read
 from failback.analytics.web.web_server import metrics_endpoints
 from failback.client.remoting.addresses import addresses_of
 from failback.client.remoting.connection import RemotingClient, RemotingSettings
+from failback.client.remoting.guarded.access import ClusterAccess
 from failback.client.remoting.http_thread import HttpThread
 from failback.client.remoting.port_owner import describe_listen_failure
 from failback.protocol.errors import ConfigError
@@ -49,6 +50,8 @@ class ExporterSettings:
     offset_files: Mapping[tuple[str, int], Path] = field(default_factory=dict)
     """Broker name and id to its consumerOffset.json, where that is mounted."""
     runs: Path | None = None
+    access: ClusterAccess | None = None
+    """Of a guarded cluster."""
 
     def __post_init__(self) -> None:
         if not self.name_servers and self.runs is None:
@@ -122,7 +125,7 @@ class Exporter(Collector):
     async def run(self, stop: asyncio.Event) -> None:
         """Survey once per period until ``stop`` is set."""
         settings = self.settings
-        client = RemotingClient(settings=RemotingSettings())
+        client = RemotingClient(settings=RemotingSettings(access=settings.access))
         surveyor = Surveyor(
             settings.name_servers,
             client=client,

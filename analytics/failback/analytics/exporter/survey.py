@@ -18,8 +18,9 @@ from failback.analytics.live.facts import BROADCASTING
 from failback.client.admin.admin import AdminClient
 from failback.client.admin.offset_watch import Table
 from failback.client.remoting.connection import RemotingClient
+from failback.client.remoting.guarded.rights import is_refusal
 from failback.protocol.clients import ConsumerConnection
-from failback.protocol.errors import FailbackError
+from failback.protocol.errors import BrokerError, FailbackError
 from failback.protocol.message import DLQ_PREFIX
 from failback.protocol.route import MessageQueue, split_offset_key
 from failback.protocol.stats import ConsumeStatus, TopicOffset
@@ -142,6 +143,8 @@ class Surveyor:
         self._clients = clients
         self._turn = asyncio.Semaphore(AT_ONCE)
         self._silent: set[str] = set()
+        self._reasons: dict[str, str] = {}
+        self._told: set[str] = set()
 
     async def survey(self) -> Survey:
         """Ask everybody; brokers that nobody lists are not known."""
@@ -177,7 +180,8 @@ class Surveyor:
                 logger.info("%s answers again", address)
                 self._silent.discard(address)
             elif not is_up and address not in self._silent:
-                logger.warning("%s does not answer", address)
+                why = self._reasons.get(address, "")
+                logger.warning("%s does not answer%s", address, f": {why}" if why else "")
                 self._silent.add(address)
 
     async def _listed(self, admin: AdminClient) -> dict[tuple[str, str, int], str] | None:
@@ -289,4 +293,13 @@ class Surveyor:
                 return await ask()
             except (FailbackError, OSError) as error:
                 logger.debug("%s", error)
+                self._note(error)
                 return None
+
+    def _note(self, error: Exception) -> None:
+        """Remember why somebody did not answer; tell once for each right that is missing."""
+        address = getattr(error, "addr", "")
+        self._reasons[address] = str(error)
+        if isinstance(error, BrokerError) and is_refusal(error) and error.remark not in self._told:
+            self._told.add(error.remark)
+            logger.warning("%s refused: %s", address, error.remark)

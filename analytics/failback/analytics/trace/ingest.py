@@ -27,7 +27,8 @@ from failback.analytics.trace.run import (
     write_run,
 )
 from failback.client.admin.admin import AdminClient
-from failback.client.remoting.connection import RemotingClient
+from failback.client.remoting.connection import RemotingClient, RemotingSettings
+from failback.client.remoting.guarded.access import ClusterAccess
 from failback.protocol.message import RETRY_PREFIX
 
 TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
@@ -49,6 +50,8 @@ class Request:
     span: Span = field(default_factory=Span)
     scan: bool = True
     timeout_ms: float = 5000
+    access: ClusterAccess | None = None
+    """Of a guarded cluster."""
 
 
 async def ingest(request: Request, progress: Progress = lambda topic, count: None) -> Written:
@@ -59,7 +62,7 @@ async def ingest(request: Request, progress: Progress = lambda topic, count: Non
         RemotingError: No name server answers.
     """
     pages = _open(request)
-    remoting = RemotingClient()
+    remoting = RemotingClient(settings=RemotingSettings(access=request.access))
     admin = AdminClient(request.namesrv, client=remoting, timeout_ms=request.timeout_ms)
     try:
         reader = TopicReader(

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar, cast
 
 from failback.client.remoting.guarded.access import ClusterAccess
-from failback.client.remoting.guarded.rights import REFUSALS, explained
+from failback.client.remoting.guarded.rights import REFUSALS, refusal
 from failback.protocol.calls import Call
 from failback.protocol.codes import FLAG_ONEWAY, ResponseCode
 from failback.protocol.command import RemotingCommand
@@ -272,6 +272,8 @@ class RemotingClient:
         """
         self.settings = settings
         self._access = settings.access
+        self.problem = ""
+        """Whose guard turned us away last, and why."""
         self._on_request = on_request
         self._on_close = on_close
         self._table: dict[str, _Connection | asyncio.Task[_Connection | RemotingConnectError]] = {}
@@ -308,7 +310,7 @@ class RemotingClient:
         finally:
             timer.cancel()
             self._forget(call)
-        return answer if answer.code not in REFUSALS else explained(answer, request)
+        return answer if answer.code not in REFUSALS else self._explained(addr, answer, request)
 
     async def call(self, addr: str, call: Call[T], timeout_ms: float = 3000) -> T:
         """Ask in the synchronous style and return what the answer says.
@@ -345,7 +347,7 @@ class RemotingClient:
             answer = await call.future
         finally:
             self._forget(call)
-        return answer if answer.code not in REFUSALS else explained(answer, request)
+        return answer if answer.code not in REFUSALS else self._explained(addr, answer, request)
 
     async def oneway(self, addr: str, request: RemotingCommand, timeout_ms: float = 3000) -> None:
         """Send without asking for an answer; success means handed to the socket layer.
@@ -406,6 +408,8 @@ class RemotingClient:
         if self._table.get(connection.addr) is connection:
             del self._table[connection.addr]
         logger.debug("connection lost addr=%s: %s", connection.addr, reason)
+        if connection.hint:
+            self.problem = f"{connection.addr}: {connection.hint}"
         if self._on_close is not None:
             self._on_close(connection.addr, reason)
 
@@ -446,6 +450,14 @@ class RemotingClient:
             connection.send(answer)
         except FailbackError as error:
             logger.warning("answer to code=%d of %s: %s", request.code, connection.addr, error)
+
+    def _explained(
+        self, addr: str, answer: RemotingCommand, request: RemotingCommand
+    ) -> RemotingCommand:
+        if refused := refusal(answer, request):
+            answer.remark = refused
+            self.problem = f"{addr} refused: {refused}"
+        return answer
 
     async def _connection(self, addr: str, deadline: float, timeout_ms: float) -> _Connection:
         """Return a live connection to ``addr`` whose buffer takes more."""
@@ -513,6 +525,8 @@ class RemotingClient:
         else:
             self._forget_late(connection)
             self._table.pop(addr, None)
+            if tls is not None:
+                self.problem = f"cannot reach {addr}: {made.why}"
         return made
 
     def _forget_late(self, connection: _Connection) -> None:

@@ -29,7 +29,7 @@ from failback.chaos.workload.plan import (
 from failback.client.consumelog.errors import ConsumeLogError
 from failback.client.consumelog.upload.collector_client import CollectorClient
 from failback.client.program.command_line import CommandParser, positive
-from failback.client.remoting.addresses import addresses_of
+from failback.client.remoting.guarded.cluster import HELP, Cluster, Given, find_cluster
 from failback.protocol.errors import ConfigError, FailbackError
 
 if TYPE_CHECKING:
@@ -42,12 +42,12 @@ _PROCESS_NUMBERS = 1 << 23  # a delivery's id is this number and 40 bits more
 
 
 def main(
-    argv: Sequence[str] | None = None, *, find: Callable[[], Sequence[str]] | None = None
+    argv: Sequence[str] | None = None, *, find: Callable[[Given], Cluster] = find_cluster
 ) -> int:
     """Run one process of the workload.
 
     Args:
-        find: Finds the name servers where none is named.
+        find: Finds the cluster that the options mean.
 
     Returns 0 after a clean stop, 2 for bad arguments, 74 when the consume log took no more rows,
     1 for any other failure.
@@ -55,9 +55,7 @@ def main(
     options = parser().parse_args(argv)
     set_up_logging(options.verbose)
     try:
-        if find is not None and options.command != "run" and not options.namesrv:
-            options.namesrv = find()
-        plan = _plan(options)
+        plan = _plan(options, find)
         with shipping(plan.process):
             reached = _work(plan, told=options.command != "run")
     except ConfigError as error:
@@ -109,7 +107,9 @@ def _run(work: Coroutine[Any, Any, None]) -> None:
         runner.run(work)
 
 
-def _plan(options: argparse.Namespace) -> ProducerPlan | ConsumerPlan:
+def _plan(
+    options: argparse.Namespace, find: Callable[[Given], Cluster]
+) -> ProducerPlan | ConsumerPlan:
     if options.command == "run":
         try:
             document = json.loads(options.plan.read_bytes())
@@ -117,14 +117,16 @@ def _plan(options: argparse.Namespace) -> ProducerPlan | ConsumerPlan:
             return read_plan(document)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ConfigError(str(options.plan), f"no usable plan: {error}") from error
-    if not options.namesrv:
+    cluster = find(_given(options))
+    if not cluster.name_servers:
         raise ConfigError("--namesrv", "is missing")
     process = ProcessPlan(
         run=options.run or f"workload-{time.time_ns() // 10**9}",
         hot=options.hot,
         proc_no=_process_number(options),
         proc=None,
-        namesrv=addresses_of("--namesrv", ";".join(options.namesrv)),
+        namesrv=cluster.name_servers,
+        access=cluster.access,
         control=options.control,
         time_scale=options.time_scale,
         switches=_switches(options.switch),
@@ -153,6 +155,11 @@ def _plan(options: argparse.Namespace) -> ProducerPlan | ConsumerPlan:
         handler=handler,
         seconds=options.seconds,
     )
+
+
+def _given(options: argparse.Namespace) -> Given:
+    values = {name: getattr(options, name) for name in HELP}
+    return Given(**{**values, "namesrv": ";".join(options.namesrv)})
 
 
 def _ship_plan(options: argparse.Namespace) -> ShipPlan | None:
@@ -252,17 +259,31 @@ def _add_consume(command: CommandParser) -> None:
     )
 
 
+def _add_cluster(command: CommandParser) -> None:
+    """Add the options that say which cluster is asked, and how."""
+    for name, (value, text) in HELP.items():
+        option = f"--{name.replace('_', '-')}"
+        if name == "namesrv":
+            command.add_argument(
+                "-n",
+                option,
+                action="append",
+                default=[],
+                metavar=value,
+                help=f"{text}, else the local cluster's).",
+            )
+        elif value == "FILE":
+            command.add_argument(option, type=Path, metavar=value, help=text)
+        elif value:
+            command.add_argument(option, default="", metavar=value, help=text)
+        else:
+            switch = argparse.BooleanOptionalAction
+            command.add_argument(option, action=switch, default=None, help=text)
+
+
 def _common(command: CommandParser) -> None:
     add = command.add_argument
-    add(
-        "-n",
-        "--namesrv",
-        action="append",
-        default=[],
-        metavar="ADDRESSES",
-        help="Name servers, HOST:PORT;HOST:PORT"
-        " (default: $NAMESRV_ADDR, else the local cluster's).",
-    )
+    _add_cluster(command)
     add("--topic", required=True, metavar="TOPIC", help="Topic.")
     add(
         "--hot",

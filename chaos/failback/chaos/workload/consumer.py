@@ -31,14 +31,17 @@ class ConsumerProcess:
         self._consumer: PushConsumer | None = None
         self._assigned = False
         self._has_topic = False
+        self._problem = ""
 
     @property
     def reached_nobody(self) -> bool:
-        """Was the topic on no broker at the end?"""
-        return not self._has_topic
+        """Was the topic on no broker at the end, or nobody ready to serve?"""
+        return not self._has_topic or bool(self._problem and not self._handler.delivered)
 
     def summary(self) -> str:
         """What was consumed, or why nothing was."""
+        if self.reached_nobody and self._problem:
+            return f"consumed nothing: {self._problem}"
         if self.reached_nobody:
             servers = ", ".join(self._plan.process.namesrv)
             return f"consumed nothing: topic {self._plan.topic} is on no broker of {servers}"
@@ -115,6 +118,7 @@ class ConsumerProcess:
             await asyncio.gather(ended, starting, return_exceptions=True)
             with suppress(NotRunning):
                 self._has_topic = self._plan.topic in consumer.instance.routes
+                self._problem = consumer.instance.remoting.problem
             await consumer.shutdown()
 
     # --- control channel -------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from zlib import crc32
 from failback.chaos.experiment.reading import unknown_name
 from failback.client.consumelog.hot_format import SEGMENT_BYTES, SEGMENT_SECONDS
 from failback.client.consumelog.lab_id import LAB_ID_CHARS, format_lab_id, lane_of
+from failback.client.remoting.guarded.access import ClusterAccess
 from failback.client.remoting.settings import ClientSettings
 from failback.protocol.errors import ConfigError
 
@@ -91,6 +92,8 @@ class ProcessPlan:
     segment_seconds: float = SEGMENT_SECONDS
     ship: ShipPlan | None = None
     """``None``: the parent process ships its log."""
+    access: ClusterAccess | None = None
+    """Of a guarded cluster."""
 
     def settings(self, **overrides: Any) -> ClientSettings:
         """Client settings of this process: switches over the given ones.
@@ -101,6 +104,7 @@ class ProcessPlan:
         check_switches(self.switches)
         return ClientSettings(
             namesrv_addrs=self.namesrv,
+            access=self.access,
             time_scale=self.time_scale,
             **{**overrides, **self.switches},
         )

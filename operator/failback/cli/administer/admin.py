@@ -7,7 +7,6 @@ too, with older values.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, cast
 
 import typer
@@ -18,15 +17,14 @@ from failback.cli.administer.resetting import Goal, OneQueue, reset_to_time, sto
 from failback.cli.shared.asking import (
     NotThere,
     ask,
-    ask_brokers,
     is_address,
     meant_time,
-    name_servers,
     route_of,
 )
+from failback.cli.shared.clusters import NO_CLUSTER, ClusterOptions, cluster_options
 from failback.cli.shared.commands import add, new_group
 from failback.cli.shared.errors import INCONCLUSIVE, guarded
-from failback.cli.shared.options import JsonOption, NamesrvOption, RootOption
+from failback.cli.shared.options import JsonOption
 from failback.cli.shared.output import print_json, print_table, say
 from failback.client.remoting.addresses import addresses_of
 from failback.protocol.codes import PUT_ASIDE_TOPIC
@@ -51,7 +49,8 @@ def command(name: str, *examples: str) -> Callable[[_Command], _Command]:
     """Declare a command of this group."""
 
     def declare(function: _Command) -> _Command:
-        return add(app, cast("_Command", guarded(function)), name, examples=examples)
+        asking = cluster_options()(cast("_Command", guarded(function)))
+        return add(app, asking, name, examples=examples)
 
     return declare
 
@@ -71,9 +70,7 @@ MOST_QUEUES: Final = 1024
 
 
 @command("clusterList", "failback admin clusterList -n 10.0.0.1:9876")
-def cluster_list(
-    namesrv: NamesrvOption = "", root: RootOption = None, json: JsonOption = False
-) -> None:
+def cluster_list(cluster: ClusterOptions = NO_CLUSTER, json: JsonOption = False) -> None:
     """List brokers: cluster, name, id, address, version, log end, messages/s in and out."""
 
     async def look(admin: AdminClient, cluster: str, asked: Asked, told: Told) -> None:
@@ -107,7 +104,7 @@ def cluster_list(
             lambda asked, told: look(admin, clusters[asked[:2]], asked, told),
         )
 
-    told = ask_brokers(namesrv, root, question)
+    told = ask(cluster.found(), question)
     if not told.rows:
         raise NotThere("the name server knows no broker")
     headers = ("CLUSTER", "BROKER", "ID", "ADDRESS", "VERSION", "LOG END", "IN", "OUT")
@@ -118,8 +115,7 @@ def cluster_list(
 @command("topicRoute", "failback admin topicRoute -t orders")
 def topic_route(
     topic: TopicOption,
-    namesrv: NamesrvOption = "",
-    root: RootOption = None,
+    cluster: ClusterOptions = NO_CLUSTER,
     json: JsonOption = False,
 ) -> None:
     """Show where a topic lives: brokers, queues, permission."""
@@ -148,7 +144,7 @@ def topic_route(
                 )
         return told
 
-    told = ask_brokers(namesrv, root, question)
+    told = ask(cluster.found(), question)
     _show(("CLUSTER", "BROKER", "READ", "WRITE", "PERM", "ADDRESSES"), told.rows, json)
     told.end()
 
@@ -160,15 +156,14 @@ def consumer_progress(
         str | None,
         typer.Option("--topic", "-t", metavar="TOPIC", help="One topic only (default: all)."),
     ] = None,
-    namesrv: NamesrvOption = "",
-    root: RootOption = None,
+    cluster: ClusterOptions = NO_CLUSTER,
     json: JsonOption = False,
 ) -> None:
     """Show a group's offsets per queue, what is odd about them, and which address answered.
 
     Lag counts what is stored: neither what has expired, nor what lies beyond a queue's end.
     """
-    seen = ask_brokers(namesrv, root, lambda admin: progress_of(admin, group, topic))
+    seen = ask(cluster.found(), lambda admin: progress_of(admin, group, topic))
     if seen.told.rows:
         _show(HEADERS, seen.told.rows, json)
     elif not seen.told.problems:
@@ -197,8 +192,7 @@ def update_topic(
     yes: Annotated[
         bool, typer.Option("--yes", help="Take more queues to write to than are read.")
     ] = False,
-    namesrv: NamesrvOption = "",
-    root: RootOption = None,
+    cluster: ClusterOptions = NO_CLUSTER,
 ) -> None:
     """Create or replace a topic on one broker, to be read and written. Every field is sent."""
     from failback.protocol.route import TopicConfig
@@ -208,7 +202,7 @@ def update_topic(
         more = f"{write_queues} are more than the {read_queues} that are read"
         raise ConfigError("--write-queues", f"{more}, and {unread}; --yes takes it all the same")
     config = TopicConfig(topic, read_queues, write_queues)
-    _ask_broker(broker, namesrv, root, lambda admin, addr: admin.create_topic(addr, config))
+    _ask_broker(broker, cluster, lambda admin, addr: admin.create_topic(addr, config))
     say(f"topic {topic} is set on {broker}")
 
 
@@ -231,8 +225,7 @@ def update_sub_group(
     slow_broker_id: Annotated[
         int, typer.Option(metavar="N", min=0, help="Id suggested to slow readers.")
     ] = 1,
-    namesrv: NamesrvOption = "",
-    root: RootOption = None,
+    cluster: ClusterOptions = NO_CLUSTER,
 ) -> None:
     """Create or replace a consumer group on one broker. Every field is sent."""
     from failback.protocol.names import is_reserved_group
@@ -250,7 +243,7 @@ def update_sub_group(
         broker_id=broker_id,
         which_broker_when_consume_slowly=slow_broker_id,
     )
-    _ask_broker(broker, namesrv, root, lambda admin, addr: admin.create_group(addr, config))
+    _ask_broker(broker, cluster, lambda admin, addr: admin.create_group(addr, config))
     say(f"group {group} is set on {broker}")
 
 
@@ -261,12 +254,11 @@ def get_broker_config(
         list[str] | None,
         typer.Option("--key", "-k", metavar="KEY", help="Only this key (default: all)."),
     ] = None,
-    namesrv: NamesrvOption = "",
-    root: RootOption = None,
+    cluster: ClusterOptions = NO_CLUSTER,
     json: JsonOption = False,
 ) -> None:
     """Show a broker's live settings."""
-    found = _ask_broker(broker, namesrv, root, lambda admin, addr: admin.broker_config(addr))
+    found = _ask_broker(broker, cluster, lambda admin, addr: admin.broker_config(addr))
     if key:
         _known(found, key, broker)
         found = {name: found[name] for name in key}
@@ -283,8 +275,7 @@ def update_broker_config(
     setting: Annotated[
         list[str], typer.Argument(metavar="KEY=VALUE", help="A setting and its new value.")
     ],
-    namesrv: NamesrvOption = "",
-    root: RootOption = None,
+    cluster: ClusterOptions = NO_CLUSTER,
 ) -> None:
     """Change live settings of a broker, and show what it says afterwards.
 
@@ -305,7 +296,7 @@ def update_broker_config(
         await admin.update_broker_config(addr, wanted)
         return before, await admin.broker_config(addr)
 
-    before, after = _ask_broker(broker, namesrv, root, change)
+    before, after = _ask_broker(broker, cluster, change)
     rows = [
         {"key": name, "before": before.get(name), "wanted": value, "now": after.get(name)}
         for name, value in wanted.items()
@@ -357,8 +348,7 @@ def reset_offset(
     queue: _QueueOption = None,
     offset: _OffsetOption = None,
     yes: _YesOption = False,
-    namesrv: NamesrvOption = "",
-    root: RootOption = None,
+    cluster: ClusterOptions = NO_CLUSTER,
     json: JsonOption = False,
 ) -> None:
     """Set a group's offsets to a time, on every master: through its members while it has any.
@@ -371,12 +361,12 @@ def reset_offset(
         if offset is None or queue is None or time:
             raise ConfigError("--offset", "goes with --queue, and without --time")
         wanted = OneQueue(group, topic, broker, queue, offset, yes)
-        told = ask_brokers(namesrv, root, lambda admin: store_one(admin, wanted))
+        told = ask(cluster.found(), lambda admin: store_one(admin, wanted))
     else:
         if not time:
             raise ConfigError("--time", "is missing (or --queue and --offset)")
         goal = Goal(group, topic, meant_time(time, yes=yes), yes)
-        told = ask_brokers(namesrv, root, lambda admin: reset_to_time(admin, goal))
+        told = ask(cluster.found(), lambda admin: reset_to_time(admin, goal))
     if told.rows or json:
         _show(("BROKER", "QUEUE", "OFFSET", "HOW"), told.rows, json)
     told.end()
@@ -388,12 +378,11 @@ def query_msg_by_key(
     key: Annotated[
         str, typer.Option("--key", "-k", metavar="KEY", help="One of the message's KEYS.")
     ],
-    namesrv: NamesrvOption = "",
-    root: RootOption = None,
+    cluster: ClusterOptions = NO_CLUSTER,
     json: JsonOption = False,
 ) -> None:
     """Show where the messages with a key are: the newest 64 of every broker."""
-    _show_messages(namesrv, root, json, topic, key, unique=False)
+    _show_messages(cluster, json, topic, key, unique=False)
 
 
 @command(
@@ -405,12 +394,11 @@ def query_msg_by_unique_key(
     message_id: Annotated[
         str, typer.Option("--msgId", "-i", metavar="ID", help="The id that clients show.")
     ],
-    namesrv: NamesrvOption = "",
-    root: RootOption = None,
+    cluster: ClusterOptions = NO_CLUSTER,
     json: JsonOption = False,
 ) -> None:
     """Show where a message is; two lines are two records, of a producer that sent it again."""
-    _show_messages(namesrv, root, json, topic, message_id, unique=True)
+    _show_messages(cluster, json, topic, message_id, unique=True)
 
 
 @command(
@@ -421,8 +409,7 @@ def put_aside(
     count: Annotated[
         int, typer.Option("--count", "-c", metavar="N", min=1, help="The newest so many.")
     ] = 32,
-    namesrv: NamesrvOption = "",
-    root: RootOption = None,
+    cluster: ClusterOptions = NO_CLUSTER,
     json: JsonOption = False,
 ) -> None:
     """Show messages that a broker could not deliver: what they were for, and what prevented it.
@@ -453,7 +440,7 @@ def put_aside(
                 )
         return rows
 
-    rows = _ask_broker(broker, namesrv, root, question)
+    rows = _ask_broker(broker, cluster, question)
     if not rows and not json:
         say(f"{broker} has put no message aside")
         return
@@ -461,7 +448,7 @@ def put_aside(
 
 
 def _show_messages(
-    namesrv: str, root: Path | None, json: bool, topic: str, key: str, *, unique: bool
+    cluster: ClusterOptions, json: bool, topic: str, key: str, *, unique: bool
 ) -> None:
     async def look(admin: AdminClient, asked: Asked, told: Told) -> None:
         told.rows += [
@@ -482,7 +469,7 @@ def _show_messages(
         brokers = members_of((await route_of(admin, topic)).broker_datas)
         return await of_each(brokers, lambda asked, told: look(admin, asked, told))
 
-    told = ask_brokers(namesrv, root, question)
+    told = ask(cluster.found(), question)
     if told.rows:
         headers = (
             "BROKER", "QUEUE", "OFFSET", "STORED", "REDELIVERIES", "ID", "KEYS", "ANSWERED BY",
@@ -499,19 +486,18 @@ def _show_messages(
 
 def _ask_broker(
     broker: str,
-    namesrv: str,
-    root: Path | None,
+    cluster: ClusterOptions,
     question: Callable[[AdminClient, str], Awaitable[_Answer]],
 ) -> _Answer:
     """Ask one broker, named by its address or by its name: then its master."""
     if is_address(broker) or broker.replace(".", "").isdecimal():
         (address,) = addresses_of("--broker", broker) or (broker,)
-        return ask([], lambda admin: question(admin, address))
+        return ask(cluster.named(), lambda admin: question(admin, address))
 
     async def of_name(admin: AdminClient) -> _Answer:
         return await question(admin, await _master_of(admin, broker))
 
-    return ask(name_servers(namesrv, root), of_name)
+    return ask(cluster.found(), of_name)
 
 
 async def _master_of(admin: AdminClient, broker: str) -> str:

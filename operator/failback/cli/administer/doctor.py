@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -10,9 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from failback.cli.shared.clusters import (
+    NO_CLUSTER,
+    ClusterOptions,
+    LocalRootOption,
+    cluster_options,
+)
 from failback.cli.shared.commands import ADMINISTER, add
 from failback.cli.shared.errors import FAIL, guarded
-from failback.cli.shared.options import RUNS, JsonOption, RootOption, RunsOption, open_root
+from failback.cli.shared.options import RUNS, JsonOption, RunsOption, open_root
 from failback.cli.shared.output import print_json, print_table, say
 
 if TYPE_CHECKING:
@@ -23,7 +28,7 @@ def register(app: typer.Typer) -> None:
     """Add the command to the root."""
     add(
         app,
-        guarded(doctor),
+        cluster_options(root=False)(guarded(doctor)),
         "doctor",
         panel=ADMINISTER,
         examples=(
@@ -35,17 +40,9 @@ def register(app: typer.Typer) -> None:
 
 
 def doctor(
-    namesrv: Annotated[
-        str,
-        typer.Option(
-            "--namesrv",
-            "-n",
-            metavar="ADDRESSES",
-            help="Name servers to try, HOST:PORT;HOST:PORT (default: $NAMESRV_ADDR, if set).",
-        ),
-    ] = "",
+    cluster: ClusterOptions = NO_CLUSTER,
     runs: RunsOption = RUNS,
-    root: RootOption = None,
+    root: LocalRootOption = None,
     bundle: Annotated[
         Path | None,
         typer.Option(
@@ -64,13 +61,11 @@ def doctor(
     """Check this machine: what is missing, what it is needed for, and what to type."""
     from failback.cli.administer.bundle import write_bundle
     from failback.cli.administer.doctor_checks import MISSING, look
-    from failback.cli.shared.asking import name_servers
     from failback.cli.shared.run_folders import one_run
 
     where = open_root(root).path
     wanted = one_run(run) if run is not None else None
-    given = name_servers(namesrv, None) if namesrv or os.environ.get("NAMESRV_ADDR") else []
-    findings = list(look(runs, where, given))
+    findings = list(look(runs, where, cluster.named()))
     if json:
         print_json([asdict(each) for each in findings])
     else:

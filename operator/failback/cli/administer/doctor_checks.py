@@ -11,13 +11,14 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from failback.cli.shared.checks import check_folder
 from failback.cli.shared.errors import EXTRAS
+from failback.client.remoting.guarded.cluster import Cluster
 from failback.protocol.errors import ConfigError, FailbackError
 from failback.protocol.words import numbers
 from failback.protocol.words.reasons import install
@@ -50,7 +51,7 @@ class Finding:
     """What to type, or what will not work."""
 
 
-def look(runs: Path, state: Path, namesrv: Sequence[str]) -> Iterator[Finding]:
+def look(runs: Path, state: Path, cluster: Cluster) -> Iterator[Finding]:
     """Make every check that needs no name server known, then ask those that are."""
     yield _python()
     yield _platform()
@@ -63,8 +64,8 @@ def look(runs: Path, state: Path, namesrv: Sequence[str]) -> Iterator[Finding]:
     yield _loopback()
     for option, folder in (("--runs", runs), ("--root", state)):
         yield from _folder(option, folder)
-    for address in namesrv:
-        yield _name_server(address)
+    for address in cluster.name_servers:
+        yield _name_server(replace(cluster, name_servers=(address,)))
 
 
 def _python() -> Finding:
@@ -191,7 +192,7 @@ def _folder(option: str, folder: Path) -> Iterator[Finding]:
         yield Finding(f"Disk of {option}", OK, shown)
 
 
-def _name_server(address: str) -> Finding:
+def _name_server(cluster: Cluster) -> Finding:
     from failback.cli.shared.asking import ask
     from failback.client.admin.admin import AdminClient
     from failback.protocol.route import ClusterInfo
@@ -199,9 +200,9 @@ def _name_server(address: str) -> Finding:
     async def question(admin: AdminClient) -> ClusterInfo:
         return await admin.cluster_info()
 
-    name = f"Name server {address}"
+    name = f"Name server {cluster.name_servers[0]}"
     try:
-        members = list(ask([address], question).members())
+        members = list(ask(cluster, question).members())
     except FailbackError as error:
         return Finding(name, MISSING, str(error), "is it up, and is a firewall between?")
     return Finding(name, OK, f"answers; it knows {numbers.counted(len(members), 'broker')}")

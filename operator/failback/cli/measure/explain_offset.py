@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from failback.cli.shared.asking import NotThere, ask_brokers
+from failback.cli.shared.asking import NotThere, ask
+from failback.cli.shared.clusters import NO_CLUSTER, ClusterOptions, cluster_options
 from failback.cli.shared.commands import MEASURE, add
 from failback.cli.shared.errors import INCONCLUSIVE, fail, guarded
-from failback.cli.shared.options import JsonOption, NamesrvOption, RootOption
+from failback.cli.shared.options import JsonOption
 from failback.cli.shared.output import print_json, print_table, say
 from failback.cli.shared.run_folders import one_run
 from failback.client.admin.offset_places import ANSWER, MASTER_TABLE
@@ -49,6 +50,7 @@ def register(app: typer.Typer) -> None:
     )
 
 
+@cluster_options()
 @guarded
 def explain_offset(
     group: Annotated[
@@ -85,8 +87,7 @@ def explain_offset(
         str,
         typer.Option("--broker", metavar="NAME", help="Its name, if several have the queue."),
     ] = "",
-    namesrv: NamesrvOption = "",
-    root: RootOption = None,
+    cluster: ClusterOptions = NO_CLUSTER,
     json: JsonOption = False,
 ) -> None:
     """Tell who held which offset of a queue when, where it fell back, and the safe one to set."""
@@ -97,7 +98,7 @@ def explain_offset(
     if live and at:
         raise ConfigError("--at", "is for a recorded run; --live is now")
     found = (
-        _live(namesrv, root, group, topic, queue, broker)
+        _live(cluster, group, topic, queue, broker)
         if live
         else _recorded(
             _source(run, lake), f"{lake}: {run}" if lake else run, group, topic, queue, broker, at
@@ -212,17 +213,17 @@ def _document(found: Lineage, source: str) -> dict[str, Any]:
 
 
 def _live(
-    namesrv: str, root: Path | None, group: str, topic: str, queue: int, broker: str
+    cluster: ClusterOptions, group: str, topic: str, queue: int, broker: str
 ) -> dict[str, Any]:
     from failback.analytics.live.reset import reset_command
     from failback.cli.measure.offset_now import Place, furthest, stand_of
 
     place = Place(group, topic, queue)
 
-    async def ask(admin: AdminClient) -> Standing:
+    async def question(admin: AdminClient) -> Standing:
         return await stand_of(admin, place, broker)
 
-    found = ask_brokers(namesrv, root, ask)
+    found = ask(cluster.found(), question)
     # Without the ends of a queue nobody knows which offsets it has.
     safe = None if found.is_broadcasting or found.span is None else found.safe_offset
     return {

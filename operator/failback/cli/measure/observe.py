@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from failback.cli.shared.asking import name_servers
 from failback.cli.shared.checks import check_folder, run_id
+from failback.cli.shared.clusters import NO_CLUSTER, ClusterOptions, cluster_options
 from failback.cli.shared.commands import MEASURE, add
 from failback.cli.shared.errors import guarded
-from failback.cli.shared.options import JsonOption, NamesrvOption, RootOption
+from failback.cli.shared.options import JsonOption
 from failback.cli.shared.output import console, print_json, say
 from failback.cli.shared.verdicts import row_of, say_answers
 from failback.protocol.errors import ConfigError, FailbackError
@@ -83,11 +83,11 @@ _MaxRtoOption = Annotated[
 ]
 
 
+@cluster_options()
 @guarded
 def observe(
     out: _OutOption,
-    namesrv: NamesrvOption = "",
-    root: RootOption = None,
+    cluster: ClusterOptions = NO_CLUSTER,
     group: _GroupOption = None,
     topic: _TopicOption = None,
     every: _EveryOption = "1s",
@@ -103,9 +103,11 @@ def observe(
 
     check_folder("--out", out)
     period = _duration("--every", every)
+    asked = cluster.found()
     wanted = Wanted(
         run=run_id("--out", out.resolve().name),
-        name_servers=tuple(name_servers(namesrv, root)),
+        name_servers=asked.name_servers,
+        access=asked.access,
         every=period,
         groups=tuple(group or ()),
         topics=tuple(topic or ()),

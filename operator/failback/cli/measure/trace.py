@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from failback.cli.shared.asking import meant_time, name_servers
+from failback.cli.shared.asking import meant_time
 from failback.cli.shared.checks import check_folder, run_id
+from failback.cli.shared.clusters import NO_CLUSTER, ClusterOptions, cluster_options
 from failback.cli.shared.commands import MEASURE, add
 from failback.cli.shared.errors import INCONCLUSIVE, guarded
-from failback.cli.shared.options import JsonOption, NamesrvOption, RootOption
+from failback.cli.shared.options import JsonOption
 from failback.cli.shared.output import console, print_json, say
 from failback.protocol.errors import ConfigError
 from failback.protocol.words.typed import typed
@@ -91,11 +92,11 @@ _RunOption = Annotated[
 ]
 
 
+@cluster_options()
 @guarded
 def trace(
     out: _OutOption,
-    namesrv: NamesrvOption = "",
-    root: RootOption = None,
+    cluster: ClusterOptions = NO_CLUSTER,
     trace_topic: _TraceTopicOption = None,
     topic: _TopicOption = None,
     group: _GroupOption = None,
@@ -113,8 +114,10 @@ def trace(
     from failback.analytics.trace.ingest import TRACE_TOPIC, Request, ingest
 
     check_folder("--out", out)
+    asked = cluster.found()
     request = Request(
-        namesrv=name_servers(namesrv, root),
+        namesrv=asked.name_servers,
+        access=asked.access,
         run_dir=out,
         run=run_id("--run", run or out.resolve().name),
         trace_topics=tuple(trace_topic or (TRACE_TOPIC,)),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -10,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from failback.cli.shared.asking import name_servers
 from failback.cli.shared.bundled import EXPERIMENTS, bundled
 from failback.cli.shared.checks import check_folder
+from failback.cli.shared.clusters import NO_CLUSTER, ClusterOptions, cluster_options
 from failback.cli.shared.commands import SERVERS, add
 from failback.cli.shared.errors import Debug, explain, guarded
 from failback.cli.shared.options import (
@@ -22,7 +21,6 @@ from failback.cli.shared.options import (
     HostOption,
     MetricsHostOption,
     MetricsPortOption,
-    NamesrvOption,
     PortOption,
     RootOption,
     RunsOption,
@@ -156,13 +154,14 @@ _WritesPerMinuteOption = Annotated[
 ]
 
 
+@cluster_options(root=False, tls_prefix="cluster-")
 @guarded
 def dashboard(
     host: HostOption = "127.0.0.1",
     port: PortOption = 8090,
     runs: RunsOption = RUNS,
     root: RootOption = None,
-    namesrv: NamesrvOption = "",
+    cluster: ClusterOptions = NO_CLUSTER,
     kube_namespace: _KubeNamespaceOption = None,
     kubeconfig: _KubeconfigOption = None,
     collector: _CollectorOption = "",
@@ -191,12 +190,14 @@ def dashboard(
 
     _log_little()
     folder, local = _made(runs), open_root(root).path
+    named = cluster.named()  # the local cluster is shown without it
     collector_at = CollectorAddress(collector, collector_token, collector_ca)
     serve(
         DashboardSettings(
             runs=folder,
             roots=(local,),
-            namesrv=tuple(_addresses(namesrv)),
+            namesrv=named.name_servers,
+            access=named.access,
             kubeconfig=kubeconfig,
             kube_namespaces=tuple(dict.fromkeys(filter(None, kube_namespace or ()))),
             collector=collector_at if collector else None,
@@ -239,11 +240,6 @@ def _made(runs: Path) -> Path:
         note(f"{runs} does not exist yet: it is made, and empty until something runs")
     folder.mkdir(parents=True, exist_ok=True)
     return folder
-
-
-def _addresses(namesrv: str) -> list[str]:
-    """The name servers that were named; the local cluster is shown without them."""
-    return name_servers(namesrv, None) if namesrv or os.environ.get("NAMESRV_ADDR") else []
 
 
 def startable(runs: Path, root: Path) -> tuple[list[Scenario], Callable[[Path], None]]:

@@ -9,11 +9,12 @@ from typing import Annotated
 
 import typer
 
-from failback.cli.shared.asking import name_servers
+from failback.cli.shared.clusters import NO_CLUSTER, ClusterOptions, cluster_options
 from failback.cli.shared.commands import SERVERS, add
 from failback.cli.shared.errors import guarded
-from failback.cli.shared.options import HostOption, NamesrvOption, PortOption, RootOption
+from failback.cli.shared.options import HostOption, PortOption
 from failback.cli.shared.output import say
+from failback.client.remoting.guarded.cluster import Cluster
 from failback.protocol.errors import ConfigError
 
 
@@ -58,10 +59,10 @@ _RunsOption = Annotated[
 ]
 
 
+@cluster_options()
 @guarded
 def exporter(
-    namesrv: NamesrvOption = "",
-    root: RootOption = None,
+    cluster: ClusterOptions = NO_CLUSTER,
     host: HostOption = "127.0.0.1",
     port: PortOption = 5557,
     interval: _IntervalOption = 10.0,
@@ -77,8 +78,10 @@ def exporter(
     from failback.client.program.log_lines import begin_logging
 
     begin_logging()
+    asked = _cluster(cluster, runs)
     settings = ExporterSettings(
-        name_servers=_addresses(namesrv, root, runs),
+        name_servers=asked.name_servers,
+        access=asked.access,
         host=host,
         port=port,
         interval_seconds=interval,
@@ -99,11 +102,12 @@ def exporter(
     asyncio.run(run())
 
 
-def _addresses(namesrv: str, root: Path | None, runs: Path | None) -> tuple[str, ...]:
-    """The name servers; none are needed where only run folders are to be shown."""
+def _cluster(options: ClusterOptions, runs: Path | None) -> Cluster:
+    """The cluster; none is needed where only run folders are to be shown."""
     try:
-        return tuple(name_servers(namesrv, root))
+        return options.found()
     except ConfigError:
-        if runs is None or namesrv or root is not None:
+        named = options.named()
+        if runs is None or named.name_servers or options.root is not None:
             raise
-        return ()
+        return named

@@ -1,16 +1,12 @@
-"""Name servers and brokers that a command asks: which they are, and how."""
+"""Questions of a command to the name servers and brokers of a cluster."""
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
-from failback.cli.shared.options import open_root
 from failback.cli.shared.output import note
-from failback.client.remoting.addresses import addresses_of
 from failback.protocol.errors import (
     ConfigError,
     FailbackError,
@@ -22,6 +18,7 @@ from failback.protocol.words.times import doubt, read_ms
 
 if TYPE_CHECKING:
     from failback.client.admin.admin import AdminClient
+    from failback.client.remoting.guarded.cluster import Cluster
     from failback.protocol.route import TopicRouteData
 
 END_OF_QUEUES: Final = -1
@@ -41,29 +38,6 @@ class Unreachable(FailbackError):
     """Nobody answered, so nothing can be said."""
 
     exit_code: ClassVar[int] = 3
-
-
-def name_servers(namesrv: str, root: Path | None) -> list[str]:
-    """Return the name servers to ask: those named, of the environment, or of the local cluster.
-
-    Raises:
-        ConfigError: None is known, or one is no address.
-    """
-    named = namesrv or ("" if root is not None else os.environ.get("NAMESRV_ADDR", ""))
-    if named:
-        field = "--namesrv" if namesrv else "NAMESRV_ADDR"
-        found = addresses_of(field, named)
-        if not found:
-            raise ConfigError(field, "is blank: write HOST:PORT;HOST:PORT, or leave it out")
-        return list(found)
-    from failback.operator.local.control import RuntimeAway, call
-
-    try:
-        view = call(open_root(root), "view")
-    except RuntimeAway as error:
-        problem = f"is not given, NAMESRV_ADDR is not set, and {error}"
-        raise ConfigError("--namesrv", problem) from error
-    return [pod["address"] for pod in view["nameserver_pods"]]
 
 
 def is_address(text: str) -> bool:
@@ -107,8 +81,8 @@ def meant_time(text: str, option: str = "--time", *, yes: bool = False) -> int:
     return max(0, found)
 
 
-def ask(addresses: Sequence[str], question: Callable[[AdminClient], Awaitable[_Answer]]) -> _Answer:
-    """Ask with an admin client of these name servers; of one that is silent the next is asked.
+def ask(cluster: Cluster, question: Callable[[AdminClient], Awaitable[_Answer]]) -> _Answer:
+    """Ask with an admin client of a cluster; of a silent name server the next is asked.
 
     Raises:
         Unreachable: No name server answers, or not the broker that was asked.
@@ -116,19 +90,22 @@ def ask(addresses: Sequence[str], question: Callable[[AdminClient], Awaitable[_A
     import asyncio
 
     from failback.client.admin.admin import AdminClient
+    from failback.client.remoting.connection import RemotingSettings
+
+    settings = RemotingSettings(access=cluster.access)
 
     async def go(left: Sequence[str]) -> _Answer:
-        async with AdminClient(left, timeout_ms=ANSWER_MS) as admin:
+        async with AdminClient(left, timeout_ms=ANSWER_MS, settings=settings) as admin:
             return await question(admin)
 
-    left = list(addresses)
+    left = list(cluster.name_servers)
     while True:
         try:
             return asyncio.run(go(left))
         except (RemotingError, UnreadableAnswer) as error:
             silent = getattr(error, "addr", "")
             if silent not in left or len(left) == 1:
-                raise _unreachable(error, addresses) from error
+                raise _unreachable(error, cluster.name_servers) from error
             left.remove(silent)
             note(f"name server {silent} is left out: {error}")
 
@@ -138,13 +115,6 @@ def _unreachable(error: Exception, name_servers: Sequence[str]) -> Unreachable:
         what = "name server" if error.addr in name_servers else "broker"
         return Unreachable(f"cannot reach {what} {error.addr}: {error.why}")
     return Unreachable(str(error))
-
-
-def ask_brokers(
-    namesrv: str, root: Path | None, question: Callable[[AdminClient], Awaitable[_Answer]]
-) -> _Answer:
-    """Ask with an admin client of the name servers that the options name."""
-    return ask(name_servers(namesrv, root), question)
 
 
 async def route_of(admin: AdminClient, topic: str) -> TopicRouteData:

@@ -22,16 +22,6 @@ RootOption = Annotated[
 RunsOption = Annotated[
     Path, typer.Option("--runs", metavar="FOLDER", help="Folder that holds the run folders.")
 ]
-NamesrvOption = Annotated[
-    str,
-    typer.Option(
-        "--namesrv",
-        "-n",
-        metavar="ADDRESSES",
-        help="Name servers, HOST:PORT;HOST:PORT"
-        " (default: $NAMESRV_ADDR, else the local cluster's).",
-    ),
-]
 KubeconfigOption = Annotated[
     str,
     typer.Option(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from failback.client.remoting.connection import RemotingClient
-from failback.client.remoting.guarded.rights import explained
+from failback.client.remoting.guarded.rights import refusal as told
 from failback.client.remoting.guarded.signing import AccessKey, sign
 from failback.protocol.command import RemotingCommand
 from tests.support.net.remoting_peer import RemotingPeer
@@ -19,7 +19,7 @@ def refusal(remark: str, code: int, *, key: str = "ops", **ext: str) -> str:
     request = RemotingCommand.request(code, ext=ext)
     if key:
         sign(request, AccessKey(key, "12345678"))
-    return explained(request.response(1, remark), request).remark or ""
+    return told(request.response(1, remark), request)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_who_has_no_key_is_told_to_give_one() -> None:
     "remark", ["the broker[10.0.0.1] sending message is forbidden", "system busy", ""]
 )
 def test_other_answers_are_left_as_they_are(remark: str) -> None:
-    assert refusal(remark, 310, b="orders") == remark
+    assert refusal(remark, 310, b="orders") == ""
 
 
 async def test_the_client_explains_what_it_was_answered() -> None:
@@ -63,3 +63,4 @@ async def test_the_client_explains_what_it_was_answered() -> None:
         for ask in (client.invoke, client.invoke_async):
             answer = await ask(peer.addr, RemotingCommand.request(105))
             assert "--access-key-file" in (answer.remark or "")
+            assert client.problem.startswith(f"{peer.addr} refused: it asks for an access key")

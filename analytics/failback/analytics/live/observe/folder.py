@@ -19,6 +19,7 @@ from failback.analytics.errors import ReportInputError
 from failback.analytics.live.observe.looks import Look, Writer, looks_of
 from failback.analytics.run.run_folder import RUN_SCHEMA
 from failback.client.files import replace_file
+from failback.client.remoting.guarded.access import ClusterAccess
 from failback.init.lines import append_line
 from failback.protocol.errors import ConfigError
 from failback.protocol.words.reasons import why
@@ -39,6 +40,8 @@ class Wanted:
     topics: tuple[str, ...] = ()
     limits: Mapping[str, str] = field(default_factory=dict)
     """``max_duplicates`` (``N`` or ``P%``) and ``max_rto`` (seconds), where there are any."""
+    access: ClusterAccess | None = None
+    """Of a guarded cluster."""
 
 
 def is_observed(run: dict[str, Any]) -> bool:

@@ -13,7 +13,7 @@ from failback.analytics.live.observe.events import Event
 from failback.analytics.live.observe.folder import Folder, Wanted, looks_in
 from failback.analytics.live.observe.looks import Look
 from failback.analytics.live.observe.observation import Observation
-from failback.client.remoting.connection import RemotingClient
+from failback.client.remoting.connection import RemotingClient, RemotingSettings
 from failback.protocol.errors import FailbackError
 
 Listener = Callable[[Look, list[Event], Observation], None]
@@ -56,7 +56,8 @@ async def _look_until(
 ) -> None:
     loop = asyncio.get_running_loop()
     async with RemotingClient(
-        on_close=lambda address, _: asker.connection_ended(address)
+        settings=RemotingSettings(access=wanted.access),
+        on_close=lambda address, _: asker.connection_ended(address),
     ) as client:
         asker = Asker(
             wanted.name_servers,
@@ -71,10 +72,9 @@ async def _look_until(
             due = time.monotonic() + wanted.every
             look = await asker.look(closely=observation.is_watchful)
             if is_first and not any(each is not None for each in look.listings.values()):
-                raise NobodyAnswers(
-                    f"no name server answers at {', '.join(wanted.name_servers)}: name one that "
-                    "does in --namesrv"
-                )
+                where = ", ".join(wanted.name_servers)
+                why = client.problem or "name one that does in --namesrv"
+                raise NobodyAnswers(f"no name server answers at {where}: {why}")
             is_first = False
             known = len(observation.finder.events)
             observation.look(look)

@@ -12,6 +12,7 @@ from typing import Final
 from failback.client.remoting.guarded.signing import access_key_of
 from failback.protocol.codes import RequestCode, ResponseCode
 from failback.protocol.command import RemotingCommand
+from failback.protocol.errors import BrokerError
 from failback.protocol.message import RETRY_PREFIX
 
 REFUSALS: Final = frozenset({int(ResponseCode.SYSTEM_ERROR), int(ResponseCode.NO_PERMISSION)})
@@ -30,12 +31,17 @@ _SENDS: Final = frozenset(
 )
 
 
-def explained(answer: RemotingCommand, request: RemotingCommand) -> RemotingCommand:
-    """Return an answer; of a guarded broker's refusal the remark says what to do."""
+def refusal(answer: RemotingCommand, request: RemotingCommand) -> str:
+    """Return what to do about an answer that refuses for want of a right; empty for others."""
     remark = answer.remark or ""
-    if answer.code in REFUSALS and _OF_ACL.search(remark):
-        answer.remark = _in_words(remark, request)
-    return answer
+    if answer.code not in REFUSALS or not _OF_ACL.search(remark):
+        return ""
+    return _in_words(remark, request)
+
+
+def is_refusal(error: BrokerError) -> bool:
+    """Tell whether a peer refused for want of a right, in the words of :func:`refusal`."""
+    return error.code in REFUSALS and "access key" in error.remark
 
 
 def _in_words(remark: str, request: RemotingCommand) -> str:
