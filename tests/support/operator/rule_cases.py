@@ -356,6 +356,33 @@ for _kind in ("NameServer", "BrokerCluster"):
     _row(_kind, "KN2", {"resources": {"limits": {"disk": "1Gi"}}})
     _row(_kind, "KN3", {"resources": _TOO_MUCH})
     _row(_kind, "", {"resources": _FINE})
+_TEN: Final = {"key": "k", "tolerationSeconds": 10}
+_EVEN: Final = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}
+_FIELD: Final = {"fieldRef": {"fieldPath": "metadata.name"}}
+_PARTS: Final[dict[str, tuple[dict[str, Any], ...]]] = {
+    "PT1": ({"tolerations": [{"key": "k", "operator": "Exists", "value": "v"}]},),
+    "PT2": ({"tolerations": [{"value": "v"}]}, {"tolerations": [{"key": "", "operator": "Equal"}]}),
+    "PT3": ({"tolerations": [_TEN]}, {"tolerations": [{**_TEN, "effect": "NoSchedule"}]}),
+    "PT4": (
+        {"env": [{"name": "A", "value": "x", "valueFrom": _FIELD}]},
+        {"env": [{"name": "A", "valueFrom": {}}]},
+        {"env": [{"name": "A", "valueFrom": {**_FIELD, "resourceFieldRef": {"resource": "x"}}}]},
+    ),
+    "PT5": ({"env": [{"name": "A", "value": "x"}, {"name": "A", "value": "y"}]},),
+    "PT6": ({"topologySpreadConstraints": [_EVEN, {**_EVEN, "maxSkew": 2}]},),
+    "PT7": ({"topologySpreadConstraints": [{**_EVEN, "minDomains": 2}]},),
+    "PT8": ({"topologySpreadConstraints": [{**_EVEN, "matchLabelKeys": ["a"]}]},),
+    "": (
+        {"tolerations": [{"operator": "Exists"}, {**_TEN, "effect": "NoExecute"}, {"key": "k"}]},
+        {"env": [{"name": "A", "valueFrom": _FIELD}, {"name": "B", "value": ""}, {"name": "a"}]},
+        {"topologySpreadConstraints": [_EVEN, {**_EVEN, "whenUnsatisfiable": "DoNotSchedule"}]},
+    ),
+}
+for _kind in ("NameServer", "BrokerCluster"):
+    for _part, _additions in _PARTS.items():
+        for _addition in _additions:
+            _row(_kind, _part, {"podTemplate": _addition})
+    _row(_kind, "PT5", {"engine": {"imagePullSecrets": [{"name": "a"}, {"name": "a"}]}})
 _cluster("KN1", external={"type": "LoadBalancer", "annotations": {"-x": "y"}})
 _row("NameServer", "KN1", {"external": {"type": "LoadBalancer", "annotations": {"-x": "y"}}})
 _cluster("KN1", pairOverrides=[{"index": 0, "nodeSelector": {"a/b/c": "x"}}])

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import random
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from ruamel.yaml import YAML
 
 from failback.operator.schema.loading import load_resources, read_documents
 from failback.protocol.errors import ConfigError
@@ -45,3 +49,34 @@ def test_a_spoilt_example_is_read_or_refused(tmp_path: Path) -> None:
         file.write_bytes(spoilt(chance, sample))
         with contextlib.suppress(ConfigError):
             load_resources([file])
+
+
+def replaced(node: Any, value: Any) -> Iterator[Any]:
+    """Each copy of a document that has another value in one place."""
+    yield value
+    if not isinstance(node, (dict, list)):
+        return
+    for key, below in list(node.items() if isinstance(node, dict) else enumerate(node)):
+        for each in replaced(below, value):
+            copy = node.copy()
+            copy[key] = each
+            yield copy
+
+
+@pytest.mark.parametrize("is_list", [False, True])
+def test_a_value_of_another_type_is_refused_wherever_it_stands(
+    tmp_path: Path, is_list: bool
+) -> None:
+    file, tried = tmp_path / "resources.yaml", 0
+    example: Any = list(YAML(typ="safe").load_all(EXAMPLE.read_text()))
+    if is_list:
+        example = [{"apiVersion": "v1", "kind": "List", "items": example}]
+    values: tuple[Any, ...] = (None, 5, "x", [], {"a": "b"}, [[]])
+    for value in values:
+        for made in replaced(example, value):
+            documents = made if isinstance(made, list) else [made]
+            file.write_text("\n---\n".join(json.dumps(each) for each in documents))
+            tried += 1
+            with contextlib.suppress(ConfigError):
+                load_resources([file])
+    assert tried > 100

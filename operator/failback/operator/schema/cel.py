@@ -19,7 +19,7 @@ from failback.operator.kinds.reconsumption_report import (
     Spark,
 )
 from failback.operator.kinds.role_switch import RoleSwitchSpec
-from failback.operator.schema import key_rules, rule_texts
+from failback.operator.schema import key_rules, pod_rules, rule_texts
 from failback.protocol.codes import (
     RESERVED_GROUP_PREFIXES,
     RESERVED_GROUPS,
@@ -553,7 +553,8 @@ RULES: Final[tuple[Rule, ...]] = (
     *(
         Rule(rule, kind, path, text, message)
         for kind in ("NameServer", "BrokerCluster", "ChaosExperiment", "ReconsumptionReport")
-        for rule, path, text, message in key_rules.expressions(kind)
+        for rules in (key_rules, pod_rules)
+        for rule, path, text, message in rules.expressions(kind)
     ),
 )
 

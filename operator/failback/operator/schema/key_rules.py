@@ -68,12 +68,12 @@ def expressions(kind: str) -> Iterator[tuple[str, str, str, str]]:
 def broken_keys(resource: Resource) -> Iterator[Broken]:
     """Yield the same rules where an object breaks them."""
     for path in _LABELS.get(resource.kind, ()):
-        for at, table in _found(resource, path):
+        for at, table in found_at(resource, path):
             for key in table:
                 if len(key) > _LONGEST_KEY or not _KEY.fullmatch(key):
                     yield Broken("KN1", at, rule_texts.NO_KEY_NAME, f"{at}.{key}")
     for path in _RESOURCES.get(resource.kind, ()):
-        for at, found in _found(resource, path):
+        for at, found in found_at(resource, path):
             yield from _resources(at, found.requests, found.limits)
 
 
@@ -90,7 +90,7 @@ def _resources(at: str, requests: Mapping[str, str], limits: Mapping[str, str]) 
             yield Broken("KN3", at, rule_texts.MORE_THAN_LIMIT, f"{at}.requests.{key}")
 
 
-def _found(node: Any, path: str, at: str = "") -> Iterator[tuple[str, Any]]:
+def found_at(node: Any, path: str, at: str = "") -> Iterator[tuple[str, Any]]:
     """Yield path and value of what stands at a path, once for each entry of a list."""
     if node is None:
         return
@@ -103,9 +103,9 @@ def _found(node: Any, path: str, at: str = "") -> Iterator[tuple[str, Any]]:
     where = f"{at}.{name}" if at else name
     if first.endswith("[]"):
         for number, entry in enumerate(below):
-            yield from _found(entry, rest, f"{where}[{number}]")
+            yield from found_at(entry, rest, f"{where}[{number}]")
     else:
-        yield from _found(below, rest, where)
+        yield from found_at(below, rest, where)
 
 
 def _within_limit(name: str) -> str:

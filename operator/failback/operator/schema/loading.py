@@ -253,7 +253,10 @@ def _unfold(document: Document) -> Iterator[Document]:
     if document.data.get("kind") != "List" or document.data.get("apiVersion") != "v1":
         yield document
         return
-    for index, item in enumerate(document.data.get("items") or ()):
+    items = document.data.get("items") or ()
+    if not isinstance(items, Sequence) or isinstance(items, str):
+        raise document.error(("items",), "must be a list")
+    for index, item in enumerate(items):
         prefix = ("items", index)
         places = {path[2:]: at for path, at in document.places.items() if path[:2] == prefix}
         if not isinstance(item, dict):
@@ -264,9 +267,13 @@ def _unfold(document: Document) -> Iterator[Document]:
 def _check_header(document: Document) -> None:
     version, kind = document.data.get("apiVersion"), document.data.get("kind")
     if version != API_VERSION:
-        raise document.error(("apiVersion",), f'must be {API_VERSION}, got "{version}"')
+        problem = f"must be {API_VERSION}"
+        problem += "" if version is None else f', got "{version}"'
+        raise document.error(("apiVersion",), problem)
+    if not isinstance(kind, str):
+        raise document.error(("kind",), f"must be one of {', '.join(KINDS)}")
     if kind not in KINDS:
-        hint = did_you_mean(str(kind), KINDS)
+        hint = did_you_mean(kind, KINDS)
         raise document.error(("kind",), f'unknown kind "{kind}"{hint}')
 
 

@@ -27,6 +27,7 @@ from failback.operator.kinds.subscription_group import SubscriptionGroup
 from failback.operator.kinds.topic import Topic
 from failback.operator.schema import rule_texts
 from failback.operator.schema.key_rules import broken_keys
+from failback.operator.schema.pod_rules import broken_parts
 from failback.protocol.names import is_reserved_group, is_system_topic
 
 _PROPERTY_KEY: Final = re.compile(rule_texts.PROPERTY_KEY)
@@ -66,7 +67,8 @@ class Violation:
 def violations(new: Resource, old: Resource | None = None) -> list[Violation]:
     """Return every rule that ``new`` breaks, as a change of ``old`` if given."""
     on_create, on_change = _TWINS[type(new)]
-    found = [*on_create(new), *(Violation(*each) for each in broken_keys(new))]
+    broken = (*broken_keys(new), *broken_parts(new))
+    found = [*on_create(new), *(Violation(*each) for each in broken)]
     if old is not None:
         found += on_change(new, old)
     return found
