@@ -15,12 +15,15 @@ from typing import Any, Final
 from failback.analytics.report.measures.bounds import handover_sums
 from failback.analytics.report.measures.lookups import Figures
 from failback.analytics.report.measures.numbers import NS, Row
+from failback.analytics.run.run_source import is_unplanned
 from failback.analytics.run.trace_source import is_trace
 
 PASS: Final = "Pass"
 FAIL: Final = "Fail"
 INCONCLUSIVE: Final = "Inconclusive"
-EXIT_CODES: Final = {PASS: 0, FAIL: 1, INCONCLUSIVE: 3}
+OBSERVED: Final = "Observed"
+"""The verdict where nothing was planned and no limit was set: there is nothing to pass."""
+EXIT_CODES: Final = {PASS: 0, OBSERVED: 0, FAIL: 1, INCONCLUSIVE: 3}
 MAX_BAD_SHARE: Final = 0.001
 MAX_AMBIGUOUS_SHARE: Final = 0.01
 MAX_CLOCK_ERROR_NS: Final = 50_000_000
@@ -43,6 +46,15 @@ _NOT_IN_TRACES: Final[dict[str, tuple[str, str]]] = {
     "resume_points": ("RECORDER_GAP", "a trace has no start offsets"),
 }
 """Checks that need rows which a trace does not have: reason code and words."""
+
+
+_OF_EXPERIMENTS: Final = frozenset(
+    {
+        "fault_proved", "drained", "steady_before", "recovered", "no_loss", "resume_points",
+        "within_bounds", "traffic", "finished",
+    }
+)  # fmt: skip
+"""Checks of what an experiment plans and watches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +112,17 @@ def run_checks(figures: Figures, report: Row, limits: Sequence[Row] = ()) -> lis
         *_finished(figures),
         *(_expectation(number, wish, report) for number, wish in enumerate(wishes)),
     ]
-    return _without_inputs(found) if is_trace(figures.analysis.folder.run) else found
+    run = figures.analysis.folder.run
+    if is_unplanned(run):
+        return [check for check in found if check.id not in _OF_EXPERIMENTS]
+    return _without_inputs(found) if is_trace(run) else found
+
+
+def verdict_of(checks: Sequence[Check], run: Mapping[str, Any]) -> str:
+    """The verdict of all checks; an unplanned run without a limit passes nothing."""
+    verdict = merge(checks)
+    has_limit = any(check.id.startswith("expect.") for check in checks)
+    return OBSERVED if verdict == PASS and is_unplanned(run) and not has_limit else verdict
 
 
 def _fault_proved(figures: Figures, report: Row) -> Check:

@@ -105,7 +105,7 @@ def build_report(
     judged = checks.run_checks(figures, document, limits)
     document["checks"] = [check.row for check in judged]
     document["outcome"] = outcome_of(document["checks"])
-    verdict = checks.merge(judged)
+    verdict = checks.verdict_of(judged, run)
     document["verdict"] = {"value": verdict, "sentence": "", "reasons": _reasons(judged)}
     document["verdict"]["sentence"] = summary.sentence(document)
     points = pa.concat_tables([points_table(figures), figure_points(figures)])

@@ -80,7 +80,7 @@ class ReportPaths:
     @property
     def exit_code(self) -> int:
         """0 Pass and Observed, 1 Fail, 3 Inconclusive."""
-        return checks.EXIT_CODES.get(self.verdict, 0)
+        return checks.EXIT_CODES[self.verdict]
 
 
 def report(run_dir: Path | str, engine: str = "auto", out: Path | str | None = None) -> ReportPaths:

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
 from failback.analytics.live.observe.folder import is_observed, limits_of, looks_in, settings_of
 from failback.analytics.live.observe.observation import Observation, hidden, sentences
-from failback.analytics.report.checks import FAIL, INCONCLUSIVE, PASS
+from failback.analytics.report.checks import FAIL, INCONCLUSIVE, OBSERVED, PASS
 from failback.analytics.report.measures.numbers import Row
 from failback.analytics.report.outcome import NO_LIMIT
-
-OBSERVED: Final = "Observed"
 
 
 def with_observation(document: Row, folder: Path, run: Row) -> None:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow.compute as pc
 
@@ -31,6 +31,14 @@ from failback.analytics.run.run_folder import (
     groups_of,
 )
 from failback.client.consumelog.upload.layout import document_name, mark_name
+
+WORKLOAD: Final = "workload"
+"""``source`` of a run without documents: clients recorded it, and there was no experiment."""
+
+
+def is_unplanned(run: Mapping[str, Any]) -> bool:
+    """Whether a run (``run.json``) was no experiment: nobody meant a fault to happen in it."""
+    return run.get("source") == WORKLOAD
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +142,12 @@ def _closed_from_mark(store: LakeStore, run: str) -> dict[str, Any]:
     return {}
 
 
+def of_rows(lake: Lake, path: Path) -> RunSource:
+    """A run of which there is nothing but rows: nobody planned it, and nobody closed it."""
+    run = _run_from_rows(lake)
+    return RunSource(RunFolder(path, run, {}, Evidence(None, 0, (), ()), groups_of(run)), lake)
+
+
 def _run_from_rows(lake: Lake) -> dict[str, Any]:
     """Zero is the first row of the run by the wall clock; groups are those that were assigned."""
     first: tuple[int, int] | None = None
@@ -149,6 +163,7 @@ def _run_from_rows(lake: Lake) -> dict[str, Any]:
     return {
         "schema": RUN_SCHEMA,
         "run": lake.run,
+        "source": WORKLOAD,
         "zero": {"wall_ns": wall, "mono_ns": mono},
         "groups": [
             {"name": group, "topic": topic, "members": len(procs)}

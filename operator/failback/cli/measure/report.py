@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,6 +19,8 @@ from failback.cli.shared.reporting import ENGINE_HELP, Engine
 from failback.cli.shared.run_folders import run_folders
 from failback.cli.shared.verdicts import print_verdicts, row_of, say_answers
 from failback.protocol.errors import ConfigError
+from failback.protocol.words.numbers import counted
+from failback.protocol.words.typed import typed
 
 if TYPE_CHECKING:
     from failback.analytics.run.run_source import RunSource
@@ -47,12 +50,17 @@ def register(app: typer.Typer) -> None:
     )
 
 
-def _sources(given: list[Path], lake: str | None, runs: list[str]) -> list[Path | RunSource]:
-    """The run folders, or the runs of a lake; a run folder with --lake gives the documents."""
+def _sources(
+    given: list[Path], lake: str | None, runs: list[str], scratch: Path
+) -> list[Path | RunSource]:
+    """What was named, or the runs of a lake; a run folder with --lake gives the documents.
+
+    ``scratch`` is an empty folder for rows of consume logs, for as long as they are worked on.
+    """
     if lake is None:
         if runs or not given:
             raise ConfigError("RUN", "name at least one run folder, or --lake and --run")
-        return list(run_folders(given))
+        return [source for each in given for source in _in_folder(each, scratch)]
     from failback.analytics.run.run_source import source_in_lake
 
     if given and runs:
@@ -62,6 +70,33 @@ def _sources(given: list[Path], lake: str | None, runs: list[str]) -> list[Path 
     if not runs:
         raise ConfigError("--run", f"name a run of {lake}")
     return [source_in_lake(lake, each) for each in runs]
+
+
+def _in_folder(path: Path, scratch: Path) -> list[Path | RunSource]:
+    """What a folder holds: runs, consume logs, or a lake with one run."""
+    from failback.analytics.lake.layout import runs
+    from failback.analytics.lake.store import open_store
+    from failback.analytics.run.log_source import logs_in, source_of_logs
+    from failback.analytics.run.run_source import source_in_lake
+
+    if (path / "run.json").exists() or not path.is_dir():
+        return list(run_folders([path]))
+    if next(path.glob("table=*"), None) is not None:
+        found = runs(open_store(path))
+        if len(found) == 1:
+            source = source_in_lake(path, found[0])
+            note(f"{path} is a lake: run {found[0]}")
+            return [source]
+        command = typed("failback", "report", "--lake", path)
+        raise ConfigError("RUN", f"{path} is a lake with {len(found)} runs: {command} --run ID")
+    if any(path.rglob("closed.json")) or not (logs := logs_in(path)):
+        return list(run_folders([path]))
+    folder = scratch / str(len(list(scratch.iterdir())))
+    folder.mkdir()
+    made = source_of_logs(path, folder)
+    files = counted(len(logs), "file")
+    note(f"{path} has {files} of consume logs: all their processes are one run")
+    return [made]
 
 
 def _write_summary(path: Path, reports: list[Path]) -> None:
@@ -209,13 +244,14 @@ def report(
         return
     if out is not None:
         check_folder("--out", out)
-    sources = _sources(run or [], lake, run_id or [])
     compared = run_folders(compare or [])
     wanted = Wanted(key, window, ignore_retry_topics, since, until)
     limits = parse_limits(expect or [])
-    done = report_many(
-        sources, engine, out, compare=compared, master=master, wanted=wanted, limits=limits
-    )
+    with tempfile.TemporaryDirectory(prefix="failback-logs-") as scratch:
+        sources = _sources(run or [], lake, run_id or [], Path(scratch))
+        done = report_many(
+            sources, engine, out, compare=compared, master=master, wanted=wanted, limits=limits
+        )
     if summary is not None:
         _write_summary(summary, [each.json for each in done])
     if textfile is not None:

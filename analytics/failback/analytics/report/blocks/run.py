@@ -42,7 +42,8 @@ class Source(Block, kw_only=True):
     """``source``."""
 
     deliver: Annotated[
-        Literal["log", "trace", "ranges", "observe"], text("The consume log, a trace, or ranges.")
+        Literal["log", "trace", "ranges", "observe", "workload"],
+        text("The consume log, a trace, or ranges; without an experiment: workload, observe."),
     ]
     rule_set: Annotated[str | None, text("Release whose rules the brokers followed.")]
     time_scale: Annotated[float, text("Factor of all timers; 1 is real time.")]
