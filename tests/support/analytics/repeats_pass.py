@@ -29,7 +29,7 @@ DIDS = Family("dids", INTERVAL, "deliver", (GRP,), "delivery ids")
 class Counting:
     """Counts the rows of a part, by group and queue id."""
 
-    def attributed(self, classified: pa.Table) -> pa.Table:
+    def attributed(self, classified: pa.Table, send_backs: pa.Table) -> pa.Table:
         return classified
 
     def counted(self, attributed: pa.Table) -> pa.Table:

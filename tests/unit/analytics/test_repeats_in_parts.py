@@ -26,10 +26,11 @@ from tests.support.analytics.run_builder import RunBuilder, merged
 COARSE = Resolution(exact=False, omid_share=2)
 
 
-def reduced(builder: RunBuilder, wanted: Resolution) -> tuple[Analysed, RepeatsReduction]:
+def reduced(builder: RunBuilder, wanted: Resolution) -> tuple[Analysed, RepeatsReduction, pa.Table]:
+    """The analysis, what reduces its parts, and what was sent back."""
     with tempfile.TemporaryDirectory() as kept:
         folder = builder.write(Path(kept) / "run", manifest=False)
-        return analysed(folder), reduction(folder, wanted)
+        return (analysed(folder), *reduction(folder, wanted))
 
 
 def split(rows: pa.Table, parts: int, seed: int) -> list[pa.Table]:
@@ -46,11 +47,11 @@ def split(rows: pa.Table, parts: int, seed: int) -> list[pa.Table]:
 def test_any_parts_of_whole_messages_give_equal_rows(seed: int, parts: int, exact: bool) -> None:
     random = Random(seed)
     builders = [random_history(Random(random.random()), warmup=False) for _ in range(3)]
-    analysis, reduce = reduced(merged(builders), Resolution() if exact else COARSE)
+    analysis, reduce, back = reduced(merged(builders), Resolution() if exact else COARSE)
     reduce = pickle.loads(pickle.dumps(reduce))
     classified = analysis.rows.select(tables.CLASSIFIED.names)
     whole, split_up = (
-        [reduce.counted(reduce.attributed(part)) for part in found]
+        [reduce.counted(reduce.attributed(part, back)) for part in found]
         for found in ([classified], split(classified, parts, seed))
     )
     assert join_values(split_up) == join_values(whole)

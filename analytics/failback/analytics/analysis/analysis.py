@@ -94,12 +94,11 @@ def analyse(folder: RunFolder, lake: Lake, engine: Engine, rows: RowsTo | None =
         assigned=coverage.assigned_table(history.assignments),
         cover=coverage.cover_table(history.assignments, progress),
         reset=coverage.reset_table(history, progress),
-        sent_back=coverage.sent_back_table(history.sendbacks, folder.definitions.key, links),
         links=links,
     )
     distances = [coverage.distance_of(history, progress, a) for a in history.assignments]
     most = max(map(deliveries_of, (messages, copies)))
-    reduce = reduction_of(prepared, links, distances, Resolution.of(most))
+    reduce = reduction_of(prepared, distances, Resolution.of(most))
     found = engine.repeats(context, messages, copies, inputs, reduce, rows)
     repeats = Repeats(found.depths, found.values, reduce.resolution)
     order = engine.order(context, folder.ordered_topics, messages)
@@ -131,14 +130,14 @@ def analyse(folder: RunFolder, lake: Lake, engine: Engine, rows: RowsTo | None =
 
 
 def reduction_of(
-    prepared: Prepared, links: pa.Table, distances: Sequence[Distance], resolution: Resolution
+    prepared: Prepared, distances: Sequence[Distance], resolution: Resolution
 ) -> RepeatsReduction:
     """What makes partial rows of classified candidates, in a worker or here."""
     history, context, outages = prepared.history, prepared.context, prepared.outages
     trace = is_trace(history.folder.run)
     committed = [-1 if each.committed is None else each.committed for each in distances]
     return RepeatsReduction(
-        attribution=Attribution.of(history, links, proves_causes=not trace),
+        attribution=Attribution.of(history, proves_causes=not trace),
         warmup_end_ns=context.warmup_end_ns,
         until_ns=context.until_ns,
         ok_bin_ns=context.ok_bin_ns,

@@ -202,7 +202,6 @@ class History:
     """The longest time in ns without a look into the offset table of a broker that was up."""
     queue_samples: list[Row]
     """Ends of queues: those around lives of brokers, and the furthest ones in between."""
-    sendbacks: list[Row]
     routes: list[RouteChange]
     resets: dict[GroupQueue, list[Reset]]
     looks: Looks

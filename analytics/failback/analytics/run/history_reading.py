@@ -94,15 +94,10 @@ def read_history(folder: RunFolder, lake: Lake, read: Read | None = None) -> His
         polls=polls_of(offsets),
         longest_pause=longest_pause(lives, "code43"),
         queue_samples=queues.to_pylist(),
-        sendbacks=_aligned(lake.records("sendback"), clocks, "t0", "t1"),
         routes=routes_of(routes),
         resets={},
         looks=OffsetLooks(read, clocks, samples),
     )
-    history.sendbacks = [
-        {**row, "grp": history.group_name(row["grp"], row["client_id"])}
-        for row in history.sendbacks
-    ]
     history.resets = _resets(history, lake)
     members = reduced(read, "rebalance", MEMBER_COLUMNS, MembersSeen(clocks, asked))
     history.assignments = _assignments(history, lake, assigned, members_of(members))

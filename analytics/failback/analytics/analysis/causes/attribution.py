@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from failback.analytics.analysis.arrays.columns import Columns, Flags, match
 from failback.analytics.analysis.arrays.intervals import Ints
 from failback.analytics.analysis.causes.classify import HOLDER, PER_GROUP
-from failback.analytics.analysis.causes.coverage import assigned_table, messages_sent_back
+from failback.analytics.analysis.causes.coverage import assigned_table
 from failback.analytics.run.history import History, Row
 from failback.protocol.message import RETRY_PREFIX
 
@@ -40,38 +40,32 @@ class Attribution:
     """Instants of the faults' steps, ascending."""
     fault_ids: Sequence[str]
     """The fault of each step."""
-    sent: Mapping[Message, Mapping[int, Sequence[Row]]]
-    """By (group, lane, lseq) and next attempt the send-backs that were stored."""
     window_ns: int | None
     proves_causes: bool
     """Whether what the run recorded can prove a cause."""
 
     @classmethod
-    def of(cls, history: History, links: pa.Table, *, proves_causes: bool) -> Self:
-        sent: dict[Message, dict[int, list[Row]]] = {}
-        definitions = history.folder.definitions
-        stored = [back for back in history.sendbacks if back["ok"]]
-        for back, message in messages_sent_back(stored, definitions.key, links):
-            by_rt = sent.setdefault((back["grp"], *message), {})
-            by_rt.setdefault(back["rt_next"], []).append(back)
+    def of(cls, history: History, *, proves_causes: bool) -> Self:
         return cls(
             assigned=assigned_table(history.assignments),
             partial_view=np.array([a.partial_view for a in history.assignments], bool),
             zero_ms=history.folder.zero_wall_ns // 1_000_000,
             fault_times=np.array([step.t for step in history.faults], np.int64),
             fault_ids=[step.fid for step in history.faults],
-            sent=sent,
-            window_ns=definitions.window_ns,
+            window_ns=history.folder.definitions.window_ns,
             proves_causes=proves_causes,
         )
 
-    def to(self, classified: pa.Table) -> pa.Table:
-        """Candidates (``tables.CLASSIFIED``) as ``tables.ATTRIBUTED``."""
+    def to(self, classified: pa.Table, send_backs: pa.Table) -> pa.Table:
+        """Candidates (``tables.CLASSIFIED``) as ``tables.ATTRIBUTED``.
+
+        ``send_backs`` (``send_backs.SEND_BACKS``) are those of their messages.
+        """
         if not self.proves_causes:
             classified = unattributed(classified)
         if self.window_ns is not None:
             classified = _within(classified, self.window_ns)
-        cause, inherited = _inherit(self.sent, classified)
+        cause, inherited = _inherit(send_backs, classified)
         c = Columns(classified)
         assigned = Columns(self.assigned)
         a_no = match(c, HOLDER, assigned, HOLDER)
@@ -122,20 +116,21 @@ def _within(classified: pa.Table, window_ns: int) -> pa.Table:
     return classified
 
 
-def _inherit(
-    sent: Mapping[Message, Mapping[int, Sequence[Row]]], classified: pa.Table
-) -> tuple[pa.ChunkedArray, Flags]:
+def _inherit(send_backs: pa.Table, classified: pa.Table) -> tuple[pa.ChunkedArray, Flags]:
     """Causes, with retry copies of a repeated handling given that repeat's cause; and which were.
 
     The k-th copy of a message at one retry count, by begin, comes from the k-th stored send-back,
     by time. If the handling that was sent back was itself a DUP, its retry copy is that DUP's echo.
     """
     inherited = np.zeros(classified.num_rows, bool)
-    if not sent or not classified.num_rows:
+    sent, numbers = _echoes(send_backs, classified)
+    if not sent:
         return classified.column("cause"), inherited
     cause: list[str | None] = classified.column("cause").to_pylist()
     of_message: dict[Message, list[Row]] = defaultdict(list)
-    for number, row in _of_messages(classified, list(sent)):
+    for number, row in zip(
+        numbers.tolist(), classified.take(pa.array(numbers)).to_pylist(), strict=True
+    ):
         of_message[row["grp"], row["lane"], row["lseq"]].append({**row, "number": number})
     for message, rows in of_message.items():
         mine = sorted(rows, key=lambda row: (row["bt"], row["did"]))
@@ -154,16 +149,24 @@ def _inherit(
     return pa.chunked_array([pa.array(cause, pa.utf8())]), inherited
 
 
-def _of_messages(classified: pa.Table, messages: Sequence[Message]) -> Iterator[tuple[int, Row]]:
-    """Rows of some messages, with their numbers."""
-    types = (pa.utf8(), pa.int64(), pa.int64())
-    columns = [
-        pa.array(values, kind)
-        for values, kind in zip(zip(*messages, strict=True), types, strict=True)
-    ]
-    wanted = Columns(pa.table(columns, names=PER_GROUP))
-    at = np.flatnonzero(match(Columns(classified), PER_GROUP, wanted, PER_GROUP) >= 0)
-    return zip(at.tolist(), classified.take(pa.array(at)).to_pylist(), strict=True)
+def _echoes(
+    send_backs: pa.Table, classified: pa.Table
+) -> tuple[dict[Message, dict[int, list[Row]]], Ints]:
+    """Of messages with several DUPs, of which one may be another's echo: what was sent back, by
+    message and next attempt, and the numbers of their rows."""
+    c = Columns(classified)
+    message = c.dense(*PER_GROUP)
+    dup = c.one_of("cls", ["DUP"])
+    several = np.flatnonzero((np.bincount(message[dup], minlength=c.count) > 1)[message])
+    wanted = Columns(classified.take(pa.array(several)).select(PER_GROUP))
+    stored = send_backs.filter(send_backs.column("ok"))
+    known = Columns(stored)
+    chosen = np.flatnonzero(match(known, PER_GROUP, wanted, PER_GROUP) >= 0)
+    sent: dict[Message, dict[int, list[Row]]] = defaultdict(lambda: defaultdict(list))
+    for back in stored.take(pa.array(chosen)).to_pylist():
+        sent[back["grp"], back["lane"], back["lseq"]][back["rt_next"]].append(back)
+    rows = several[match(wanted, PER_GROUP, known, PER_GROUP) >= 0]
+    return sent, rows
 
 
 def _last_of_each_way(backs: Sequence[Row], rows: Sequence[Row]) -> list[Row | None]:

@@ -7,8 +7,7 @@ key that it belongs to: one message may have been sent several times.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,9 +17,6 @@ from failback.analytics.analysis.arrays.columns import Columns, match
 from failback.analytics.analysis.arrays.intervals import IntervalSet
 from failback.analytics.analysis.counting import tables
 from failback.analytics.analysis.counting.partials.rows import Rows
-
-Message = tuple[int, int]
-"""(lane, lseq)."""
 
 
 def links_of(chunk: pa.Table, repeated: Mapping[Any, IntervalSet]) -> pa.Table:
@@ -66,23 +62,6 @@ def links_to(messages: pa.Table, links: pa.Table) -> pa.Table:
     key = ("lane", "lseq")
     at = match(Columns(links), key, Columns(messages), key)
     return links.filter(pa.array(at >= 0))
-
-
-def messages_of(
-    links: pa.Table, sent: Collection[Message]
-) -> dict[tuple[str, Message], list[Message]]:
-    """By group the messages that some of what was sent belongs to; one, unless KEYS differ."""
-    c = Columns(links)
-    lanes, numbers = zip(*sent, strict=True) if sent else ((), ())
-    wanted = Columns(
-        pa.table({"lane": pa.array(lanes, pa.int64()), "lseq": pa.array(numbers, pa.int64())})
-    )
-    at = np.flatnonzero(match(c, ("sent_lane", "sent_lseq"), wanted, ("lane", "lseq")) >= 0)
-    found: dict[tuple[str, Message], list[Message]] = defaultdict(list)
-    for row in links.take(pa.array(at)).to_pylist():
-        known = (row["grp"], (row["sent_lane"], row["sent_lseq"]))
-        found[known].append((row["lane"], row["lseq"]))
-    return dict(found)
 
 
 def produced_by_key(produced: pa.Table, links: pa.Table) -> pa.Table:

@@ -46,7 +46,6 @@ class CauseInputs:
     assigned: pa.Table
     cover: pa.Table
     reset: pa.Table
-    sent_back: pa.Table
     links: pa.Table
     """Of messages by business key, else empty."""
 
@@ -55,11 +54,14 @@ Produced = Callable[[pa.Table], pa.Table]
 """Of messages (``lane``, ``lseq``) the send attempts, as ``tables.PRODUCED``."""
 
 
-def classify(candidates: list[pa.Table], inputs: CauseInputs, clocks: Clocks) -> pa.Table:
+def classify(
+    candidates: list[pa.Table], inputs: CauseInputs, sent_back: pa.Table, clocks: Clocks
+) -> pa.Table:
     """Add class, cause and harm flags to candidates (``tables.CODED``).
 
-    There may be gigabytes of them: they are taken out of the list. Causes of another copy in a
-    message's own topic are missing yet: the flag ``resent`` tells which rows are such.
+    There may be gigabytes of them: they are taken out of the list. ``sent_back``
+    (``tables.SENT_BACK``) is of their messages. Causes of another copy in a message's own topic are
+    missing yet: the flag ``resent`` tells which rows are such.
     """
     whole = pa.concat_tables([tables.CODED.empty_table(), *candidates]).unify_dictionaries()
     columns = tables.columns_of(whole)
@@ -67,7 +69,7 @@ def classify(candidates: list[pa.Table], inputs: CauseInputs, clocks: Clocks) ->
     candidates.clear()
     for name in columns:
         columns[name] = tables.contiguous(columns[name])
-    columns |= _found(Columns(pa.table(columns)), inputs, clocks)
+    columns |= _found(Columns(pa.table(columns)), inputs, sent_back, clocks)
     return pa.table(columns)
 
 
@@ -100,7 +102,9 @@ def _with_producer_causes(
     return pa.chunked_array([pc.replace_with_mask(known, pa.array(resent), found)])
 
 
-def _found(c: Columns, inputs: CauseInputs, clocks: Clocks) -> dict[str, pa.Array]:
+def _found(
+    c: Columns, inputs: CauseInputs, sent_back: pa.Table, clocks: Clocks
+) -> dict[str, pa.Array]:
     """What candidates do not say themselves: the further columns, and ``resent``."""
     message = c.dense("grp", "lane", "lseq", "fkey")
     copy = c.dense("grp", "broker", "ptopic", "qid", "qoff", "omid")
@@ -124,7 +128,7 @@ def _found(c: Columns, inputs: CauseInputs, clocks: Clocks) -> dict[str, pa.Arra
     todo = dup.copy()
     cause.set(todo, same_holder > 1, "CLIENT_BUG")
     _same_copy_causes(c, cause, todo, nth_of_copy > 1, previous, inputs)
-    _retry_causes(c, cause, todo, nth_at_rt, inputs.sent_back)
+    _retry_causes(c, cause, todo, nth_at_rt, sent_back)
     known_previous = previous >= 0
     where = np.maximum(previous, 0)
     return {

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import bisect
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
-from failback.analytics.analysis.arrays.xxh64 import surrogates
-from failback.analytics.analysis.causes.business_keys import Message, messages_of
 from failback.analytics.analysis.counting import families, tables
 from failback.analytics.analysis.counting.partials.rows import NULL_NUMBER
-from failback.analytics.run.definitions import BUSINESS_KEY, MESSAGE_ID
 from failback.analytics.run.history import UNKNOWN, Assignment, GroupQueue, History, Row
 
 
@@ -187,56 +183,3 @@ def _first_after_cut(history: History, a: Assignment, epoch: int) -> bool:
     cut_at = history.events_of(a.key.queue).t_ns[epoch - 1]
     earlier = [o.t for o in history.assignments if o.key == a.key and o.t < a.t]
     return not any(t >= cut_at for t in earlier)
-
-
-def sent_back_table(sendbacks: Sequence[Row], key: str, links: pa.Table) -> pa.Table:
-    """Send-backs per message and next attempt.
-
-    ``stored`` counts those that were stored; of rows that repeat one way of sending one failed
-    handling back (same process, copy, reason and path) only the last one counts.
-    """
-    ways: dict[tuple[str, int, int, int], set[tuple[Any, ...]]] = defaultdict(set)
-    expired: dict[tuple[str, int, int, int], bool] = defaultdict(bool)
-    for row, message in messages_sent_back(sendbacks, key, links):
-        attempt = (row["grp"], *message, row["rt_next"])
-        expired[attempt] |= row["reason"] == "EXPIRE"
-        if row["ok"]:
-            ways[attempt].add((row["proc_no"], row["omid"], row["reason"], row["path"]))
-    return pa.Table.from_pylist(
-        [
-            {
-                "grp": grp,
-                "lane": lane,
-                "lseq": lseq,
-                "rt": rt,
-                "stored": len(ways[grp, lane, lseq, rt]),
-                "expired": flag,
-            }
-            for (grp, lane, lseq, rt), flag in sorted(expired.items())
-        ],
-        tables.SENT_BACK,
-    )
-
-
-def messages_sent_back(
-    sendbacks: Sequence[Row], key: str, links: pa.Table
-) -> Iterator[tuple[Row, Message]]:
-    """Send-backs with the message that each is of; none of one that nothing names.
-
-    A send-back tells LAB_ID and UNIQ_KEY; ``links`` tell which message by business key that is.
-    """
-    known = [(row, _sent_back(row, key)) for row in sendbacks]
-    if key != BUSINESS_KEY:
-        yield from ((row, message) for row, message in known if message is not None)
-        return
-    found = messages_of(links, {message for _, message in known if message is not None})
-    for row, sent in known:
-        if sent is not None:
-            yield from ((row, message) for message in found.get((row["grp"], sent), ()))
-
-
-def _sent_back(row: Row, key: str) -> Message | None:
-    """The LAB_ID's (lane, lseq), else the surrogate of UNIQ_KEY; by message id the latter alone."""
-    if key != MESSAGE_ID and row["lane"] is not None and row["lseq"] is not None:
-        return row["lane"], row["lseq"]
-    return (-1, int(surrogates([row["ukey"]])[0])) if row["ukey"] else None

@@ -46,9 +46,9 @@ class RepeatsReduction:
     """The faults, by number."""
     resolution: Resolution
 
-    def attributed(self, classified: pa.Table) -> pa.Table:
+    def attributed(self, classified: pa.Table, send_backs: pa.Table) -> pa.Table:
         """A part (``tables.CLASSIFIED``) with complete causes (``tables.ATTRIBUTED``)."""
-        return self.attribution.to(classified)
+        return self.attribution.to(classified, send_backs)
 
     def counted(self, attributed: pa.Table) -> pa.Table:
         """Partial rows of it (``sums.SCHEMA``)."""

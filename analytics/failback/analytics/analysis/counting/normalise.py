@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from failback.analytics.analysis.arrays.intervals import Ints
@@ -31,23 +32,26 @@ LONGEST_NS: Final = 30 * 86_400 * 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """``deliver_end`` rows, by did: ends that came in a later segment than their begin."""
+    """``deliver_end`` rows, by did: ends that came in a later segment than their begin.
+
+    24 bytes each.
+    """
 
     did: Ints
     et: Ints
-    status: list[str]
-    host: list[str | None]
+    status: pa.DictionaryArray
+    host: pa.DictionaryArray
 
     @classmethod
     def of(cls, rows: pa.Table) -> Ends:
         """All ``deliver_end`` rows of a run; a handful per rotation of a process's log."""
-        table = rows.sort_by("did")
-        return cls(
-            did=np.asarray(table.column("did").to_numpy(), np.int64),
-            et=np.asarray(table.column("et").to_numpy(), np.int64),
-            status=table.column("status").to_pylist(),
-            host=table.column("host").to_pylist(),
-        )
+        order = pc.sort_indices(rows, sort_keys=[("did", "ascending")])
+        names = [
+            rows.column(name).cast(pa.utf8()).dictionary_encode().combine_chunks().take(order)
+            for name in ("status", "host")
+        ]
+        did, et = (rows.column(name).to_numpy()[order.to_numpy()] for name in ("did", "et"))
+        return cls(np.asarray(did, np.int64), np.asarray(et, np.int64), *names)
 
 
 @dataclass(slots=True)
@@ -154,9 +158,9 @@ def _ends(
     texts = status.to_pylist()
     for row in late.tolist():
         end = int(at[row])
-        et[row] = ends.et[end] + context.clocks.shift_of(ends.host[end])
+        et[row] = ends.et[end] + context.clocks.shift_of(ends.host[end].as_py())
         ended[row] = True
-        texts[row] = ends.status[end]
+        texts[row] = ends.status[end].as_py()
     return et, ended, pa.array(texts, pa.utf8()).dictionary_encode()
 
 

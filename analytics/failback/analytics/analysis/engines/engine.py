@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from failback.analytics.analysis.arrays.intervals import IntervalSet
 from failback.analytics.analysis.causes.business_keys import joined_links, links_of, produced_by_key
 from failback.analytics.analysis.causes.classify import CauseInputs, classify, joined
+from failback.analytics.analysis.causes.send_backs import SEND_BACK_COLUMNS, sent_back_table
 from failback.analytics.analysis.counting import families, tables
 from failback.analytics.analysis.counting.normalise import (
     END_COLUMNS,
@@ -53,7 +54,9 @@ from failback.analytics.analysis.engines.repeats import (
     PartReduction,
     Reduce,
     RowsTo,
+    SendBacksByMessage,
     may_be_resent,
+    sent_back_in,
 )
 from failback.analytics.analysis.results import Counts
 from failback.analytics.lake.lake import Lake
@@ -185,8 +188,9 @@ class Engine:
         key = context.definitions.key
         sent = AttemptsByMessage.of(repeated, inputs.links, key, parts)
         attempts = Pass("produce", passes.ATTEMPT_COLUMNS, sent, sent.sent.may_be_in)
+        back = _sent_back(context, repeated, inputs.links, parts)
         for asked in (True,) if may_be_resent(messages, copies) else (False, True):
-            chosen = [candidates, attempts] if asked else [candidates]
+            chosen = [candidates, back, attempts] if asked else [candidates, back]
             work = PartReduction(inputs, context.clocks, key, reduce, rows, has_attempts=asked)
             found = self._runner.mapped(chosen, blocks.BLOCKS).by_part(work, SCHEMA).joined()
             if not families.RESENT.rows(found.values):
@@ -213,7 +217,9 @@ class Engine:
         parts = self._parts(max(map(deliveries_of, (messages, copies))))
         candidates = self._candidates(context, repeated, parts)
         classifying = partial(_classified, inputs=inputs, context=context)
-        found = self._runner.mapped([candidates], blocks.BLOCKS).by_part(classifying, blocks.BLOCKS)
+        back = _sent_back(context, repeated, inputs.links, parts)
+        rows = self._runner.mapped([candidates, back], blocks.BLOCKS)
+        found = rows.by_part(classifying, blocks.BLOCKS)
         produced = partial(self._produced, context.definitions.key, inputs.links)
         return joined(blocks.unpacked(found.whole()), produced)
 
@@ -265,6 +271,13 @@ class Engine:
         return max(self._runner.parallelism, -(-rows // PART_ROWS))
 
 
+def _sent_back(context: Context, repeated: Repeated, links: pa.Table, parts: int) -> Pass:
+    """The pass that brings what was sent back to the parts of its messages."""
+    lanes = passes.lanes_of(repeated.messages)
+    found = SendBacksByMessage(lanes, context, links, parts)
+    return Pass("sendback", SEND_BACK_COLUMNS, found)
+
+
 def deliveries_of(depths: pa.Table) -> int:
     """Rows that lie in the ranges of a depth table."""
     length = pc.subtract(depths.column("hi"), depths.column("lo"))
@@ -295,5 +308,8 @@ def _linked(
 
 def _classified(part: pa.Table, inputs: CauseInputs, context: Context) -> pa.Table:
     """What ``classify`` says of one part's candidates."""
-    found = classify(blocks.unpacked(part), inputs, context.clocks)
+    candidates = blocks.unpacked(part)
+    if not candidates:
+        return blocks.BLOCKS.empty_table()
+    found = classify(candidates, inputs, sent_back_table(sent_back_in(part)), context.clocks)
     return blocks.whole(found, part.column("part")[0].as_py())

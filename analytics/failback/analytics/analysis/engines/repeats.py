@@ -7,6 +7,7 @@ longer by a million rows.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol, Self
@@ -16,26 +17,37 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from failback.analytics.analysis.arrays.columns import Columns
+from failback.analytics.analysis.arrays.intervals import IntervalSet
 from failback.analytics.analysis.causes.business_keys import links_to, produced_by_key, sent_of
 from failback.analytics.analysis.causes.classify import CauseInputs, classify, joined
+from failback.analytics.analysis.causes.send_backs import (
+    SEND_BACKS,
+    send_backs_of,
+    sent_back_table,
+)
 from failback.analytics.analysis.counting import families, tables
+from failback.analytics.analysis.counting.partials.context import Context
 from failback.analytics.analysis.counting.partials.sums import SCHEMA, Key, Partials
 from failback.analytics.analysis.engines import blocks, passes
-from failback.analytics.analysis.engines.candidates import Candidates, Repeated, Sent
+from failback.analytics.analysis.engines.candidates import Candidates, Repeated, Sent, by_lane
 from failback.analytics.analysis.engines.joins import produced_of
 from failback.analytics.run.align import Clocks
 from failback.analytics.run.definitions import BUSINESS_KEY
 
 CANDIDATES: Final = 0
 ATTEMPTS: Final = 1
+SENT_BACK: Final = 2
 """Kinds of blocks in a part."""
 
 
 class Reduce(Protocol):
     """Makes partial rows of a part. Picklable."""
 
-    def attributed(self, classified: pa.Table) -> pa.Table:
-        """The rows of a part (``tables.CLASSIFIED``) as a person may want to see them."""
+    def attributed(self, classified: pa.Table, send_backs: pa.Table) -> pa.Table:
+        """The rows of a part (``tables.CLASSIFIED``) as a person may want to see them.
+
+        ``send_backs`` (``send_backs.SEND_BACKS``) are those of the part's messages.
+        """
 
     def counted(self, attributed: pa.Table) -> pa.Table:
         """Partial rows of them (``sums.SCHEMA``)."""
@@ -100,6 +112,28 @@ class AttemptsByMessage:
 
 
 @dataclass(frozen=True, slots=True)
+class SendBacksByMessage:
+    """Brings what was sent back to the part of its message."""
+
+    lanes: Mapping[int, IntervalSet]
+    """The messages that occur more than once."""
+    context: Context
+    links: pa.Table
+    parts: int
+
+    def __call__(self, chunk: pa.Table) -> pa.Table:
+        found = send_backs_of(chunk, self.context, self.links)
+        c = Columns(found)
+        lane, lseq = c.ints("lane"), c.ints("lseq")
+        again = np.zeros(c.count, bool)
+        for one, where in by_lane(lane):
+            if one in self.lanes:
+                again[where] = self.lanes[one].contains(lseq[where])
+        part = blocks.parts_of(lane[again], lseq[again], self.parts)
+        return blocks.split(found.filter(pa.array(again)), part, SENT_BACK)
+
+
+@dataclass(frozen=True, slots=True)
 class PartReduction:
     """Classifies a part and makes partial rows of it; nothing else leaves it."""
 
@@ -117,12 +151,15 @@ class PartReduction:
         if not candidates:
             return SCHEMA.empty_table()
         attempts = blocks.unpacked(part, ATTEMPTS)
+        back = sent_back_in(part)
         del part
-        classified = classify(candidates, self.inputs, self.clocks)
+        classified = classify(candidates, self.inputs, sent_back_table(back), self.clocks)
         resent = pc.sum(classified.column("resent").cast(pa.int64())).as_py()
         parts = [classified]
         del classified
-        attributed = self.reduce.attributed(joined(parts, partial(self._produced, attempts)))
+        classified = joined(parts, partial(self._produced, attempts))
+        attributed = self.reduce.attributed(classified, back)
+        del classified
         if self.rows is not None:
             self.rows.write(attributed)
         found = self.reduce.counted(attributed)
@@ -138,6 +175,11 @@ class PartReduction:
         if self.key != BUSINESS_KEY:
             return produced
         return produced_by_key(produced, links_to(asked, self.inputs.links))
+
+
+def sent_back_in(part: pa.Table) -> pa.Table:
+    """What was sent back of a part's messages (``send_backs.SEND_BACKS``)."""
+    return pa.concat_tables([SEND_BACKS.empty_table(), *blocks.unpacked(part, SENT_BACK)])
 
 
 def _open(resent: int) -> pa.Table:
