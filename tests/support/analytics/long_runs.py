@@ -10,11 +10,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from failback.client.consumelog.schema import TABLES, arrow_schema
+from failback.client.consumelog.upload.lake_files import lake_rows
+from failback.client.consumelog.upload.layout import day_of, lake_path
 from tests.support.analytics.run_builder import ZERO_MONO_NS, ZERO_WALL_NS, RunBuilder
 
 NS: Final = 1_000_000_000
 QUEUES: Final = 4
 FILE_ROWS: Final = 40_000
+FIRST_INDEX: Final = 1
+"""The builder's own rows of a process are its segment 0."""
 MASTER: Final = "127.0.0.1:10911"
 _COMMON: Final = {"run": "long", "wall_ns": ZERO_WALL_NS, "mono_ns": ZERO_MONO_NS, "host": "h"}
 
@@ -49,8 +53,6 @@ def _write(folder: Path, table: str, proc: int, columns: dict[str, Any]) -> None
     """Rows in files as a process writes them, one behind the other."""
     rows = max((len(value) for value in columns.values() if not isinstance(value, str | int)),
                default=0)  # fmt: skip
-    path = folder / "lake" / f"table={table}" / "run=long"
-    path.mkdir(parents=True, exist_ok=True)
     schema = arrow_schema(table)
     whole = {**_COMMON, "proc": proc.to_bytes(16, "big"), "proc_no": proc, "seq": np.arange(rows)}
     whole |= columns
@@ -58,9 +60,10 @@ def _write(folder: Path, table: str, proc: int, columns: dict[str, Any]) -> None
         size = min(FILE_ROWS, rows - at)
         arrays = [_column(whole.get(c.name), schema.field(c.name).type, at, size)
                   for c in TABLES[table].columns]  # fmt: skip
-        pq.write_table(
-            pa.table(arrays, schema=schema), path / f"part-9{proc:04d}-{number:08d}.parquet"
-        )
+        name = lake_path(table, "long", proc, FIRST_INDEX + number, day_of(ZERO_WALL_NS))
+        path = folder / "lake" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(lake_rows(pa.table(arrays, schema=schema), table), path)
 
 
 def _column(value: Any, kind: pa.DataType, at: int, size: int) -> pa.Array:
