@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import threading
@@ -21,6 +22,7 @@ from failback.analytics.lake.compact import StoredCatalogue, compact_run
 from failback.analytics.lake.fsck import check_run
 from failback.analytics.lake.lake import open_lake
 from failback.analytics.lake.layout import opened_day, run_files, runs
+from failback.analytics.lake.layout import settle as settle_in
 from failback.analytics.lake.migrate import migrate_run
 from failback.analytics.lake.store import LakeStore, open_store
 from failback.client.consumelog.schema import TABLES, lake_schema, unit_of
@@ -277,6 +279,42 @@ def test_a_move_that_is_killed_anywhere_loses_and_doubles_nothing(tmp_path: Path
         if mortal.left > 0:
             break
     assert dies_at > 12
+
+
+class MortalObjects(Mortal):
+    """The same of an object store: a move is a copy and a deletion."""
+
+    def __init__(self, store: LakeStore, dies_at: int) -> None:
+        super().__init__(store, dies_at)
+        self.folder = None
+
+    def move(self, name: str, to: str) -> None:
+        self.fs.create_dir(self.path(to).rpartition("/")[0])
+        self._count(self.fs.copy_file, self.path(name), self.path(to))
+        self._count(self.fs.delete_file, self.path(name))
+
+
+def test_a_move_within_an_object_store_that_is_killed_anywhere_doubles_nothing(
+    tmp_path: Path,
+) -> None:
+    write_log(tmp_path / "hot", deliveries=4)
+    Shipper(tmp_path / "hot", tmp_path / "whole").seal_all()
+    open_run(tmp_path / "whole", RUN, ZERO)
+    wanted = content(open_store(tmp_path / "whole"))
+    dies_at, mortal = 0, None
+    while mortal is None or mortal.left <= 0:
+        dies_at += 1
+        shutil.copytree(tmp_path / "whole", tmp_path / "lake")
+        store = open_store(tmp_path / "lake")
+        mortal = MortalObjects(store, dies_at)
+        with contextlib.suppress(Killed):
+            settle_in(mortal, RUN, DAY)
+        assert content(store) == wanted, dies_at
+        check_run(store, StoredCatalogue(store), RUN, 2)
+        assert content(store) == wanted, dies_at
+        assert {name.split("/")[1] for name in files_of(tmp_path / "lake")} == {f"date={DAY}"}
+        shutil.rmtree(tmp_path / "lake")
+    assert dies_at > 8
 
 
 def test_what_cannot_be_moved_stays_and_is_named(

@@ -131,23 +131,33 @@ class LakeTables:
 
     def groups_table(self) -> pa.Table:
         """The table ``groups``."""
-        rows = [row for run in self.runs for row in self._groups_of(run)]
+        rows, unknown = [], set()
+        for run in self.runs:
+            described = self._document(run, "run.json")
+            if described is None:
+                unknown.add(run)
+                continue
+            rows += [
+                {"run": run, "grp": g.name, "topic": g.topic, "broadcasting": g.broadcasting}
+                for g in groups_of(described)
+            ]
+        if unknown:
+            rows += [row for row in self._assigned() if row["run"] in unknown]
         return pa.Table.from_pylist(rows, GROUPS_SCHEMA)
 
-    def _groups_of(self, run: str) -> list[dict[str, Any]]:
-        described = self._document(run, "run.json")
-        if described is None:
-            lake = open_lake(self.store, run, ["assign"])
-            found = lake.read("assign", ["grp", "ptopic"]).group_by(["grp", "ptopic"]).aggregate([])
-            pairs = {(row["grp"], row["ptopic"]) for row in found.to_pylist()}
-            return [
-                {"run": run, "grp": name, "topic": topic, "broadcasting": False}
-                for name, topic in sorted(pairs)
-                if not topic.startswith("%")
-            ]
+    def _assigned(self) -> list[dict[str, Any]]:
+        """Groups and their topics as consumers were assigned them; retry topics are left out."""
+        keys = ["grp", "ptopic"] if self.run is not None else ["run", "grp", "ptopic"]
+        held = self.dataset("assign").to_table(columns=keys).group_by(keys).aggregate([])
         return [
-            {"run": run, "grp": g.name, "topic": g.topic, "broadcasting": g.broadcasting}
-            for g in groups_of(described)
+            {
+                "run": row.get("run", self.run),
+                "grp": row["grp"],
+                "topic": row["ptopic"],
+                "broadcasting": False,
+            }
+            for row in held.sort_by([(key, "ascending") for key in keys]).to_pylist()
+            if not row["ptopic"].startswith("%")
         ]
 
     def _document(self, run: str, name: str) -> dict[str, Any] | None:
