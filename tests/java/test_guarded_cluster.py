@@ -94,7 +94,7 @@ def run(cluster: GuardedCluster, tmp_path_factory: pytest.TempPathFactory) -> Ru
 def consumed(run: Run) -> Run:
     """The same, after the workload produced and consumed."""
     shared = "--topic orders --run w"
-    code, said = run(*f"workload -v produce {shared} --rate 200 --count {COUNT}".split())
+    code, said = run(*f"workload -v produce {shared} --rate 50 --count {COUNT}".split())
     assert code == 0, said
     assert f"sent {COUNT} of {COUNT}" in said, said
     line = f"workload -v consume {shared} --group billing --seconds {8 * SCALE}"
@@ -156,6 +156,16 @@ def test_exporter(consumed: Run) -> None:
         assert not any(secret in line for secret in SECRETS)
     finally:
         process.dispose()
+
+
+def test_observe(consumed: Run) -> None:
+    code, said = consumed("observe", "--out", "observed", "--for", f"{4 * SCALE:g}s", "--json")
+    assert code == 0, said
+    looks = (consumed.folder / "observed").rglob("*")
+    assert any("billing" in each.read_text(errors="replace") for each in looks if each.is_file())
+    line = "observe --out refused --for 4s"
+    code, said = consumed.bare(*line.split(), "-n", consumed.cluster.namesrv.address)
+    assert (code, "give --tls if it takes TLS alone" in said) == (3, True), said
 
 
 def test_dashboard(consumed: Run) -> None:

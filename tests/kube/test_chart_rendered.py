@@ -434,7 +434,7 @@ def test_alerts_have_what_a_person_needs(tmp_path: Path) -> None:
     found = objects(render(tmp_path, *MODES["everything"]))
     (rule,) = [each for each in found if each["kind"] == "PrometheusRule"]
     alerts = [alert for group in rule["spec"]["groups"] for alert in group["rules"]]
-    assert len(alerts) == 18
+    assert len(alerts) == 19
     assert len({alert["alert"] for alert in alerts}) == len(alerts)
     for alert in alerts:
         assert alert["labels"]["severity"] in ("warning", "critical")
@@ -583,6 +583,19 @@ def test_an_exporter_takes_what_the_chart_gives_it(tmp_path: Path) -> None:
     assert (orders["interval"], orders["timeout"], orders["clients"]) == (10, 3, True)
     assert (billing["interval"], billing["timeout"], billing["clients"]) == (30, 2, False)
     assert list(billing["queue_metrics"]) == ["paid", "%RETRY%billing"]
+
+
+def test_secrets_of_a_guarded_cluster_are_where_the_variables_say(tmp_path: Path) -> None:
+    found = objects(render(tmp_path, *MODES["exporters"]))
+    assert "FAILBACK_ACCESS_KEY_FILE" not in variables_of(found, "failback-exporter-orders")
+    given = variables_of(found, "failback-exporter-billing")
+    assert given["FAILBACK_TLS"] == "true"
+    pod = deployment(found, "failback-exporter-billing")
+    secret = [each for each in pod["volumes"] if "secret" in each]
+    secrets = {each["name"]: each["secret"]["secretName"] for each in secret}
+    places = {each["mountPath"]: each["name"] for each in pod["containers"][0]["volumeMounts"]}
+    file = Path(given["FAILBACK_ACCESS_KEY_FILE"])
+    assert (file.name, secrets[places[str(file.parent)]]) == ("tools.yml", "billing-key")
 
 
 @pytest.mark.parametrize(

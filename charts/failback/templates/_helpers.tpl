@@ -138,6 +138,56 @@ volumeMounts:
   - {name: run, mountPath: /run/failback}
 {{- end }}
 
+{{/* How a guarded cluster is asked: of its access, in the values, three parts of a pod. */}}
+{{- define "failback.accessEnvironment" -}}
+{{- with . }}
+{{- if .keySecret }}
+- {name: FAILBACK_ACCESS_KEY_FILE, value: /etc/failback/access-key/tools.yml}
+{{- end }}
+{{- if .tls }}
+- {name: FAILBACK_TLS, value: "true"}
+{{- end }}
+{{- if .caSecret }}
+- {name: FAILBACK_TLS_CA, value: /etc/failback/cluster-ca/ca.crt}
+{{- end }}
+{{- if .certSecret }}
+- {name: FAILBACK_TLS_CERT, value: /etc/failback/cluster-tls/tls.crt}
+- {name: FAILBACK_TLS_KEY, value: /etc/failback/cluster-tls/tls.key}
+{{- end }}
+{{- if .serverName }}
+- {name: FAILBACK_TLS_SERVER_NAME, value: {{ .serverName | quote }}}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "failback.accessMounts" -}}
+{{- with . }}
+{{- if .keySecret }}
+- {name: access-key, mountPath: /etc/failback/access-key, readOnly: true}
+{{- end }}
+{{- if .caSecret }}
+- {name: cluster-ca, mountPath: /etc/failback/cluster-ca, readOnly: true}
+{{- end }}
+{{- if .certSecret }}
+- {name: cluster-tls, mountPath: /etc/failback/cluster-tls, readOnly: true}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "failback.accessVolumes" -}}
+{{- with . }}
+{{- if .keySecret }}
+- {name: access-key, secret: {secretName: {{ .keySecret }}}}
+{{- end }}
+{{- if .caSecret }}
+- {name: cluster-ca, secret: {secretName: {{ .caSecret }}}}
+{{- end }}
+{{- if .certSecret }}
+- {name: cluster-tls, secret: {secretName: {{ .certSecret }}}}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{- define "failback.uninstallHook" }}
     helm.sh/hook: pre-delete
     helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded

@@ -78,7 +78,11 @@ class GuardedCluster:
             self.namesrv.address,
             java_flags=self._broker_flags,
             home=self._home,
-            settings={"aclEnable": "true", "traceTopicEnable": "true"},
+            settings={
+                "aclEnable": "true",
+                "traceTopicEnable": "true",
+                "waitTimeMillsInSendQueue": 30_000,  # machines of tests are busy
+            },
         )
         self.broker.start()
 

@@ -97,7 +97,7 @@ def cluster_options(
 
         @functools.wraps(command)
         def run(**values: Any) -> Any:
-            said = {name: values.pop(f"cluster_{name}") for name in HELP}
+            said = {name: values.pop(_variable(name, tls_prefix)) for name in HELP}
             given = Given(**said, tls_prefix=tls_prefix)
             options = ClusterOptions(given, values.pop("root") if root else None)
             return command(**{**values, _PARAMETER: options})
@@ -126,13 +126,19 @@ def _parameter(
     name: str, kind: Any, default: Any, prefix: str = "", end: str = "", short: bool = False
 ) -> inspect.Parameter:
     """One setting as an option; a switch has its opposite."""
-    option = f"--{prefix}{name.replace('_', '-')}"
+    variable = _variable(name, prefix)
+    option = f"--{variable.replace('_', '-')}"
     help_ = HELP[name]
     names = [option, *(["-n"] if short else [])]
     if not help_.value:
         names = [f"{option}/--no-{option[2:]}"]
     declared = typer.Option(*names, metavar=help_.value or None, help=help_.text + end)
-    return _keyword(f"cluster_{name}", Annotated[kind, declared], default)
+    return _keyword(variable, Annotated[kind, declared], default)
+
+
+def _variable(name: str, prefix: str) -> str:
+    """The name of a setting's parameter."""
+    return f"{prefix.replace('-', '_')}{name}" if name.startswith("tls") else name
 
 
 def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
