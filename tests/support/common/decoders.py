@@ -133,7 +133,8 @@ class Decoder:
         return max(BUDGET_BYTES, self.times * length)
 
 
-_REGISTRATION: Final = BODY_BYTES[RequestCode.REGISTER_BROKER]
+_REGISTRATION: Final = Decoder(BODY_BYTES[RequestCode.REGISTER_BROKER], times=12)
+"""A list of short texts costs ten times its length, and this body may be the longest."""
 _ANSWER: Final = Decoder(MOST_BODY_BYTES)
 _TABLE: Final = Decoder(MIB, times=24)
 DECODERS: Final[dict[str, Decoder]] = {
@@ -143,7 +144,7 @@ DECODERS: Final[dict[str, Decoder]] = {
     "group": Decoder(),
     "data_version": Decoder(),
     "settings": Decoder(),
-    "registration": Decoder(_REGISTRATION),
+    "registration": _REGISTRATION,
     "compressed_registration": Decoder(MIB, text_and_sizes),
     "json_header": Decoder(MAX_HEADER_BYTES),
     "binary_header": Decoder(MAX_HEADER_BYTES),
