@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from failback.analytics.analysis.engines import engine as engines
-from failback.analytics.analysis.engines.engine import Engine
 from failback.analytics.analysis.engines.local import local_engine
-from failback.analytics.analysis.engines.spark.runner import SparkRunner, spark_engine
+from failback.analytics.analysis.engines.spark.runner import spark_engine
 from failback.analytics.analysis.engines.spark.session import why_not
 from failback.analytics.errors import ReportInputError
-from failback.analytics.lake.lake import Lake
 from failback.analytics.report import make_report
 from failback.analytics.report.make_report import read_report, report, report_many
 from failback.analytics.run.definitions import Definitions
@@ -28,7 +26,6 @@ from tests.support.analytics.cases import CASES
 from tests.support.analytics.histories import random_history
 from tests.support.analytics.oracle import Oracle
 from tests.support.analytics.oracle_check import assert_agrees
-from tests.support.analytics.repeats_pass import InParts
 from tests.support.analytics.run_analysis import Analysed, analysed
 from tests.support.analytics.run_builder import merged
 
@@ -208,21 +205,15 @@ def test_by_business_key_each_repeat_has_its_cause(spark: SparkSession, tmp_path
 
 
 @pytest.mark.parametrize("key", ["lid", "businessKey"])
-def test_what_parts_say_of_repeats_is_what_the_whole_says(
+def test_small_parts_say_what_a_large_one_says(
     key: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     generate(Plan(rows=9_000, dup_shape="scattered", truncations=1, seed=3), tmp_path / "run")
-    (tmp_path / "rows").mkdir()
+    local = analysed(tmp_path / "run", local_engine, Definitions(key))
     monkeypatch.setattr(engines, "PART_ROWS", 300)
-    made: list[InParts] = []
-
-    def make(lake: Lake) -> Engine:
-        made.append(InParts(SparkRunner(lake, spark), lake, tmp_path / "rows"))
-        return made[0]
-
-    analysed(tmp_path / "run", make, Definitions(key))
-    made[0].check()
-    assert made[0].whole.num_rows > 300
+    assert local.rows.num_rows > 600
+    on_spark = analysed(tmp_path / "run", lambda lake: spark_engine(lake, spark), Definitions(key))
+    assert_equal_tables(local, on_spark)
 
 
 def said(document: dict[str, Any]) -> dict[str, Any]:

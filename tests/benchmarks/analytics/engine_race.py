@@ -136,6 +136,19 @@ def spark_partials(folder: Path, spark: SparkSession | None) -> Answer:
     return _partial_rows(folder, _spark_engine(spark))
 
 
+def spark_tables_partials(folder: Path, spark: SparkSession | None) -> Answer:
+    """The same where Spark reads the files, and hands the rows over."""
+    from failback.analytics.analysis.engines.spark.catalog import OF_LAKE, source_in_tables
+    from failback.analytics.analysis.engines.spark.runner import spark_engine
+
+    assert spark is not None
+    run = read_run_folder(folder)
+    lake = source_in_tables(spark, OF_LAKE, run.lake, documents=folder).lake
+    context = prepare(run, lake, spark_engine(lake, spark)).context
+    rows = spark_engine(lake, spark).count(context).values["delivered"].to_pylist()
+    return {row["grp"]: {"delivered": row["value"]} for row in rows}
+
+
 def read(folder: Path, _: SparkSession | None) -> Answer:
     """Every column that the local engine looks at, once, and how many rows were read."""
     lake = _lake(folder)
@@ -166,6 +179,7 @@ ENGINES: Final[dict[str, Callable[[Path, SparkSession | None], Answer]]] = {
     "spark-group-by": spark_group_by,
     "spark-counts": spark_counts,
     "spark-partials": spark_partials,
+    "spark-tables-partials": spark_tables_partials,
     "spark-causes": spark_causes,
 }
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partialmethod
 from pathlib import Path
 from random import Random
 
@@ -18,8 +17,7 @@ from failback.analytics.lake.lake import Lake
 from failback.analytics.run.definitions import DEFAULT, KEYS, Definitions
 from tests.benchmarks.analytics.synthetic import Plan, generate
 from tests.support.analytics.histories import random_history
-from tests.support.analytics.repeats_pass import InParts
-from tests.support.analytics.run_analysis import analysed
+from tests.support.analytics.run_analysis import Analysed, analysed
 from tests.support.analytics.run_builder import merged
 
 NUMBERS = pa.schema([("part", pa.int64()), ("kind", pa.int64()), ("total", pa.int64())])
@@ -60,21 +58,8 @@ def test_parts_are_the_same_in_memory_and_on_disk(
     assert not list(tmp_path.iterdir()), "files of parts are gone at the end"
 
 
-@pytest.mark.parametrize("shape", ["windows", "scattered"])
-def test_a_run_is_the_same_with_its_candidates_on_disk(
-    shape: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plan = Plan(rows=6_000, groups=2, dup_shape=shape, truncations=1, foreign_share=0.05, seed=4)
-    generate(plan, tmp_path / "run")
-    here = analysed(tmp_path / "run", local_engine).rows
-    monkeypatch.setattr(engine, "PART_ROWS", 50)
-    spilled = analysed(tmp_path / "run", spilling).rows
-    assert here.num_rows > 0
-    assert spilled.equals(here)
-
-
 def spilling(lake: Lake) -> Engine:
-    return Engine(LocalRunner(lake, spill_bytes=1), lake)
+    return Engine(LocalRunner(lake, spill_bytes=5_000), lake)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -84,7 +69,14 @@ def test_counts_are_the_same_when_they_are_added_up_on_the_way(
     whole = merged([random_history(Random(10 * seed + n), warmup=False) for n in range(5)])
     folder = whole.write(tmp_path / "run", parts=3, manifest=False)
     wanted = analysed(folder).counts
-    monkeypatch.setattr(Lake, "chunks", partialmethod(Lake.chunks, rows=20))
+    chunks = Lake.chunks
+    monkeypatch.setattr(
+        Lake,
+        "chunks",
+        lambda one, table, columns=None, rows=0, wanted=None: chunks(
+            one, table, columns, min(rows or 20, 20), wanted
+        ),
+    )
     monkeypatch.setattr(local, "MOST_PARTIALS", 30)
     found = analysed(folder).counts
     assert found.runs > wanted.runs  # of more chunks
@@ -96,44 +88,43 @@ def test_counts_are_the_same_when_they_are_added_up_on_the_way(
 
 @pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize("seed", range(3))
-def test_what_parts_say_of_repeats_is_what_the_whole_says(
+def test_small_parts_say_what_a_large_one_says(
     key: str, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = merged([random_history(Random(10 * seed + n), warmup=False) for n in range(8)])
     folder = whole.write(tmp_path / "run", parts=3, manifest=False)
-    monkeypatch.setattr(engine, "PART_ROWS", 20)
-    check_in_parts(folder, tmp_path, Definitions(key))
+    check_in_parts(folder, Definitions(key), 20, monkeypatch)
 
 
 @pytest.mark.parametrize("shape", ["windows", "scattered", "tail"])
-def test_what_parts_say_of_a_generated_run_is_what_the_whole_says(
+def test_small_parts_of_a_generated_run_say_what_a_large_one_says(
     shape: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = Plan(rows=9_000, dup_shape=shape, truncations=2, foreign_share=0.05, seed=3)
     generate(plan, tmp_path / "run")
-    monkeypatch.setattr(engine, "PART_ROWS", 200)
-    check_in_parts(tmp_path / "run", tmp_path, DEFAULT)
+    check_in_parts(tmp_path / "run", DEFAULT, 200, monkeypatch)
 
 
 def test_attempts_are_read_when_a_part_asks_for_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The counts may miss it."""
-    monkeypatch.setattr(engine, "may_be_resent", lambda *_: False)
+    """The counts may not say that some message has several copies."""
     generate(Plan(rows=3_000, dup_shape="scattered", seed=3), tmp_path / "run")
-    found = check_in_parts(tmp_path / "run", tmp_path, DEFAULT)
-    assert "APP_RESEND" in found.column("cause").to_pylist()
+    wanted = analysed(tmp_path / "run")
+    assert "APP_RESEND" in wanted.rows.column("cause").to_pylist()
+    monkeypatch.setattr(engine, "may_be_resent", lambda *_: False)
+    assert_equal_repeats(analysed(tmp_path / "run"), wanted)
 
 
-def check_in_parts(folder: Path, scratch: Path, definitions: Definitions) -> pa.Table:
-    (scratch / "rows").mkdir()
-    made: list[InParts] = []
+def check_in_parts(
+    folder: Path, definitions: Definitions, part_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = analysed(folder, local_engine, definitions)
+    monkeypatch.setattr(engine, "PART_ROWS", part_rows)
+    assert wanted.rows.num_rows > 2 * part_rows
+    assert_equal_repeats(analysed(folder, spilling, definitions), wanted)
 
-    def make(lake: Lake) -> Engine:
-        made.append(InParts(LocalRunner(lake, spill_bytes=5_000), lake, scratch / "rows"))
-        return made[0]
 
-    analysed(folder, make, definitions)
-    made[0].check()
-    assert made[0].whole.num_rows > 0
-    return made[0].whole
+def assert_equal_repeats(found: Analysed, wanted: Analysed) -> None:
+    assert found.rows.equals(wanted.rows)
+    assert found.repeats == wanted.repeats

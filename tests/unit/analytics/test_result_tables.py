@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from failback.analytics.analysis.results import Analysis
-from failback.analytics.jobs.reconsume import result_tables
 from failback.analytics.report.document import build_report
+from failback.analytics.report.results import result_tables
 from tests.support.analytics.bad_input import clean
 from tests.support.analytics.cases import c2
 from tests.support.analytics.run_analysis import analysed

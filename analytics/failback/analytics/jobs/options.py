@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from failback.analytics.errors import ReportInputError
+from failback.analytics.run.definitions import KEYS, LID
 
 
 def parser_of(job: str, description: str) -> argparse.ArgumentParser:
@@ -16,6 +18,31 @@ def parser_of(job: str, description: str) -> argparse.ArgumentParser:
     )
     parser.add_argument("--master", help="Spark's master; under spark-submit its own by default")
     return parser
+
+
+def reconsume_options(argv: Sequence[str] | None) -> argparse.Namespace:
+    """The options of ``jobs.reconsume``."""
+    parser = parser_of("reconsume", "Count what runs delivered twice, and say why.")
+    parser.add_argument("--lake", required=True, help="a folder or s3://bucket/prefix")
+    parser.add_argument("--run", action="append", default=[], help="a run's id; repeatable")
+    parser.add_argument(
+        "--documents", type=Path, action="append", default=[], help="a run folder with run.json"
+    )
+    parser.add_argument("--out", required=True, help="a folder or s3://bucket/prefix")
+    parser.add_argument("--group", help="only the rows of this group in the tables of results")
+    parser.add_argument(
+        "--keep-rows",
+        choices=("candidates", "none"),
+        default="candidates",
+        help="whether the folder class has the repeated deliveries one by one",
+    )
+    parser.add_argument("--key", choices=KEYS, default=LID, help="what messages are the same by")
+    parser.add_argument("--since", metavar="T", help="second after run zero, or an ISO time")
+    parser.add_argument("--until", metavar="T", help="the same; figures are of what begins between")
+    found = parser.parse_args(argv)
+    if not found.run and not found.documents:
+        parser.error("name a run: --run ID, or --documents RUN")
+    return found
 
 
 def guarded(call: Callable[[], int]) -> int:

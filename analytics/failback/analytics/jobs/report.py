@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 
 from failback.analytics.errors import ReportInputError
 from failback.analytics.jobs.options import guarded, parser_of
-from failback.analytics.jobs.reconsume import result_of
 from failback.analytics.lake.store import open_store
 from failback.analytics.report.make_report import write_outputs
+from failback.analytics.report.results import result_of
 from failback.analytics.report.schema import parse_report
 
 

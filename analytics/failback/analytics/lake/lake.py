@@ -301,6 +301,14 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
     return pa.utf8() if pa.types.is_large_string(kind) else kind
 
 
+def fitted(found: pa.Table, table: str, columns: Sequence[str], run: str) -> pa.Table:
+    """Rows of a table that another reader has read, in the types of a lake's files.
+
+    ``run`` is the run of rows whose reader knows it by their place.
+    """
+    return _fitted(found, _chosen(table, columns), run)
+
+
 def _chosen(table: str, columns: Sequence[str] | None) -> pa.Schema:
     schema = arrow_schema(table)
     return schema if columns is None else pa.schema([schema.field(name) for name in columns])

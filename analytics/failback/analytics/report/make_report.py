@@ -30,6 +30,7 @@ from failback.analytics.report.measures.point_rows import points_of
 from failback.analytics.report.observed import with_observation
 from failback.analytics.report.page.tables.over_time import file_tables
 from failback.analytics.report.page.tables.registry import csv_bytes, to_arrow
+from failback.analytics.report.results import ResultsTo
 from failback.analytics.report.schema import (
     SCHEMA,
     check_report,
@@ -108,6 +109,7 @@ def report_many(
     wanted: Wanted | None = None,
     limits: Sequence[Row] = (),
     pages: bool = True,
+    results: ResultsTo | None = None,
 ) -> list[ReportPaths]:
     """Analyse several runs with one Spark session, if Spark it is, and compare them.
 
@@ -125,6 +127,7 @@ def report_many(
             report is made.
         limits: Of the user, on figures of ``run_dirs``, beside those of their experiments.
         pages: Draw the HTML pages, which takes the longest of small runs.
+        results: Where the result tables of ``run_dirs`` go as well; nowhere by default.
 
     Raises:
         ReportInputError: As for :func:`report`; nothing has been written then.
@@ -144,7 +147,8 @@ def report_many(
             made, _ = _built([(opened(path), path / "report")], engine, (), master)[0]
             known = made.json
         against.append(read_report(known))
-    return [paths for paths, _ in _built(targets, engine, against, master, limits, pages=pages)]
+    done = _built(targets, engine, against, master, limits, pages=pages, results=results)
+    return [paths for paths, _ in done]
 
 
 def _target(folder: RunFolder, out: Path | str | None, *, several: bool) -> Path:
@@ -161,12 +165,14 @@ def _built(
     limits: Sequence[Row] = (),
     *,
     pages: bool = True,
+    results: ResultsTo | None = None,
 ) -> list[tuple[ReportPaths, Row]]:
     """Analyse, compare, write. What was analysed before an error is written all the same."""
     built: list[tuple[Row, pa.Table]] = []
     done: list[tuple[ReportPaths, Row]] = []
     try:
-        for made in reports_of([source for source, _ in wanted], engine, master, limits):
+        sources = [source for source, _ in wanted]
+        for made in reports_of(sources, engine, master, limits, results=results):
             built.append(made)  # noqa: PERF402 - what was made before an error is kept
     finally:
         comparison = compare_reports([document for document, _ in built], against)
@@ -184,8 +190,9 @@ def reports_of(
     master: str | None = None,
     limits: Sequence[Row] = (),
     spark: SparkSession | None = None,
+    results: ResultsTo | None = None,
 ) -> Iterator[tuple[Row, pa.Table]]:
-    """Analyse runs one after the other with one engine, and write nothing.
+    """Analyse runs one after the other with one engine; only result tables are written.
 
     Args:
         sources: The runs.
@@ -193,6 +200,7 @@ def reports_of(
         master: As for :func:`report_many`.
         limits: As for :func:`report_many`.
         spark: A session that is there; it is used instead of one of our own, and stays.
+        results: As for :func:`report_many`.
 
     Yields:
         Of each run the report, without a comparison, and the points of its plots.
@@ -201,13 +209,18 @@ def reports_of(
         ReportInputError: As for :func:`report`; also a session that the local engine was given.
     """
     lakes = [source.lake for source in sources]
+    if results is not None:
+        results.check()
     with _engines(_choose(engine, lakes, master, spark), lakes, master, spark) as made:
         for source, each in zip(sources, made, strict=True):
             started = time.monotonic()
-            analysis = analyse(source.folder, source.lake, each)
+            rows = results.rows(source.folder.run_id) if results is not None else None
+            analysis = analyse(source.folder, source.lake, each, rows)
             document, points = build_report(analysis, each.name, limits)
             with_observation(document, source.folder.path, dict(source.folder.run))
             document["timings"]["total"] = round(time.monotonic() - started, 3)
+            if results is not None:
+                results.write(analysis, document, points)
             yield document, points
 
 

@@ -84,7 +84,7 @@ def source_in_lake(
     found = open_lake(store, named)
     if not any(found.parts.values()) and not found.unreadable:
         raise ReportInputError(f"{store} has no rows of run {named}")
-    return RunSource(given or _documents_in(store, found), found)
+    return RunSource(given or documents_in(store, found), found)
 
 
 def stored_documents(store: LakeStore, run: str) -> tuple[dict[str, Any] | None, dict[str, Any]]:
@@ -102,7 +102,8 @@ def stored_documents(store: LakeStore, run: str) -> tuple[dict[str, Any] | None,
     return _document(store, run, "run.json"), closed
 
 
-def _documents_in(store: LakeStore, lake: Lake) -> RunFolder:
+def documents_in(store: LakeStore, lake: Lake) -> RunFolder:
+    """The documents of a run, from the store or else from its rows."""
     run, closed = stored_documents(store, lake.run)
     if run is None:
         run = _run_from_rows(lake)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -99,6 +101,39 @@ def _in_folder(path: Path, scratch: Path) -> list[Path | RunSource]:
     return [made]
 
 
+@contextmanager
+def _read(
+    given: list[Path], lake: str | None, runs: list[str], tables: str | None, engine: Engine,
+    master: str | None,
+) -> Iterator[tuple[list[Path | RunSource], str]]:  # fmt: skip
+    """The runs and the engine; with ``tables`` in a session of Spark that reads them."""
+    if tables is None:
+        with tempfile.TemporaryDirectory(prefix="failback-logs-") as scratch:
+            yield _sources(given, lake, runs, Path(scratch)), engine
+        return
+    from failback.analytics.analysis.engines.spark.catalog import OF_LAKE, source_in_tables
+    from failback.analytics.analysis.engines.spark.session import session, why_not
+    from failback.analytics.errors import EngineUnavailable
+    from failback.analytics.lake.store import open_store
+
+    if engine == Engine.local:
+        raise ConfigError("--tables", "Spark reads them: leave --engine local out")
+    if problem := why_not():
+        raise EngineUnavailable(problem)
+    if runs and lake is None:
+        raise ConfigError("--lake", "name the lake that has the documents of the run")
+    folders = run_folders(given) if given else []
+    named: list[tuple[str, str | None, Path | None]] = [
+        (lake or str(each / "lake"), None, each) for each in folders
+    ]
+    named += [(str(lake), each, None) for each in runs]
+    if not named:
+        raise ConfigError("RUN", "name at least one run folder, or --lake and --run")
+    stores = [open_store(each) for each, *_ in named] if tables == OF_LAKE else []
+    with session(master, stores) as spark:
+        yield [source_in_tables(spark, tables, *each) for each in named], Engine.spark
+
+
 def _write_summary(path: Path, reports: list[Path]) -> None:
     """Write the figures as the status of a ReconsumptionReport has them."""
     from failback.analytics.report.make_report import read_report
@@ -151,6 +186,23 @@ _LakeOption = Annotated[
 ]
 _RunIdOption = Annotated[
     list[str] | None, typer.Option("--run", metavar="ID", help="A run of --lake.")
+]
+_TablesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--tables",
+        metavar="SCHEMA",
+        help="Let Spark read the rows: tables of its catalog named as those of the consume log"
+        " (CATALOG.SCHEMA), or 'lake' for the files of --lake.",
+    ),
+]
+_ResultsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--results",
+        metavar="URI",
+        help="Write the result tables there as well: a folder or s3://bucket/prefix.",
+    ),
 ]
 _MasterOption = Annotated[
     str | None,
@@ -220,6 +272,8 @@ def report(
     textfile: _TextfileOption = None,
     lake: _LakeOption = None,
     run_id: _RunIdOption = None,
+    tables: _TablesOption = None,
+    results: _ResultsOption = None,
     master: _MasterOption = None,
     key: _KeyOption = Key.lid,
     window: _WindowOption = None,
@@ -237,6 +291,7 @@ def report(
     """
     from failback.analytics.report.make_report import report_many, report_schema
     from failback.analytics.report.metric_paths import parse_limits
+    from failback.analytics.report.results import ResultsTo
     from failback.analytics.run.definitions import Wanted
 
     if schema:
@@ -247,11 +302,12 @@ def report(
     compared = run_folders(compare or [])
     wanted = Wanted(key, window, ignore_retry_topics, since, until)
     limits = parse_limits(expect or [])
-    with tempfile.TemporaryDirectory(prefix="failback-logs-") as scratch:
-        sources = _sources(run or [], lake, run_id or [], Path(scratch))
+    to = ResultsTo(results) if results is not None else None
+    with _read(run or [], lake, run_id or [], tables, engine, master) as (sources, chosen):
         done = report_many(
-            sources, engine, out, compare=compared, master=master, wanted=wanted, limits=limits
-        )
+            sources, chosen, out, compare=compared, master=master, wanted=wanted, limits=limits,
+            results=to,
+        )  # fmt: skip
     if summary is not None:
         _write_summary(summary, [each.json for each in done])
     if textfile is not None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol, Self
+from typing import Any, Final, Protocol, Self
 
 import pyarrow as pa
 
@@ -27,6 +27,10 @@ class Forbidden:
     hi: Ints
 
 
+Spans = Sequence[Mapping[str, tuple[Any, Any]]]
+"""Rows that lie in one of several ranges: by column the least and the greatest value."""
+
+
 @dataclass(frozen=True, slots=True)
 class Pass:
     """One table's part of a job: the columns to read, and what to do with a chunk of them.
@@ -40,6 +44,8 @@ class Pass:
     function: Callable[[pa.Table], pa.Table]
     wanted: Wanted | None = None
     """Row groups that are read; all of them if it says nothing."""
+    spans: Spans | None = None
+    """The same for who reads rows: others without a null ``lane`` have nothing in them."""
 
 
 @dataclass(frozen=True, slots=True)

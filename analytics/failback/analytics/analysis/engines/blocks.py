@@ -51,11 +51,6 @@ def split(table: pa.Table, part: Ints, kind: int = 0) -> pa.Table:
     )
 
 
-def whole(table: pa.Table, part: int) -> pa.Table:
-    """A table as the one block of a part."""
-    return pa.table([[part], [0], [packed(table)]], schema=BLOCKS)
-
-
 def packed(table: pa.Table) -> bytes:
     """A table as a block; of dictionaries it has only what its rows name."""
     for at, field in enumerate(table.schema):

@@ -21,12 +21,15 @@ from failback.analytics.analysis.counting import tables
 from failback.analytics.analysis.counting.normalise import Dropped, Ends, normalise
 from failback.analytics.analysis.counting.partials.context import Context
 from failback.analytics.analysis.counting.partials.rows import Rows
+from failback.analytics.analysis.engines.base import Spans
 from failback.analytics.analysis.engines.joins import interval_sets
 from failback.analytics.analysis.engines.passes import attempts_of, lanes_of
 from failback.analytics.lake.row_groups import RowGroup
 from failback.analytics.run.definitions import BUSINESS_KEY, LID, MESSAGE_ID
 
 _MAX_STRETCHES: Final = 1 << 10
+MOST_SPANS: Final = 64
+"""Ranges that a filter names; of more it names what lies around them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,18 @@ class Candidates:
             for key, offsets in self._queues.items()
         )
 
+    def spans(self) -> Spans | None:
+        """Where they are, as far as a few ranges say it."""
+        if self._context.definitions.key != LID:
+            return None
+        names = ("broker", "ptopic", "qid")
+        queues = [
+            dict(zip(names, ((value, value) for value in queue), strict=True))
+            | {"qoff": _span(offsets)}
+            for queue, offsets in self._queues.items()
+        ]
+        return around([*_lane_spans(self._lanes), *queues], MOST_SPANS)
+
     def of(self, chunk: pa.Table) -> pa.Table:
         """Those of a chunk, normalised (``tables.CODED``)."""
         if self._context.definitions.key == LID:
@@ -103,6 +118,26 @@ def _meets(lanes: Mapping[int, IntervalSet], lane: tuple[int, int], lseq: tuple[
     return any(lane[0] <= one <= lane[1] and mine.meets(*lseq) for one, mine in lanes.items())
 
 
+def _lane_spans(lanes: Mapping[int, IntervalSet]) -> Spans:
+    return [{"lane": (lane, lane), "lseq": _span(mine)} for lane, mine in lanes.items()]
+
+
+def _span(values: IntervalSet) -> tuple[int, int]:
+    return int(values.lo[0]), int(values.hi[-1]) - 1
+
+
+def around(spans: Spans, most: int) -> Spans:
+    """At most so many kinds of ranges: if there are more, of each kind the one around all."""
+    if len(spans) <= most:
+        return spans
+    kinds: dict[tuple[str, ...], dict[str, tuple[Any, Any]]] = {}
+    for span in spans:
+        known = kinds.setdefault(tuple(span), dict(span))
+        for name, (least, greatest) in span.items():
+            known[name] = (min(known[name][0], least), max(known[name][1], greatest))
+    return list(kinds.values())
+
+
 class Sent:
     """Finds send attempts of some messages in rows of ``produce``."""
 
@@ -124,6 +159,10 @@ class Sent:
         if self._key == MESSAGE_ID or lane is None or lseq is None:
             return True
         return _meets(self._lanes, lane, lseq)
+
+    def spans(self) -> Spans | None:
+        """Where they are, as far as a few ranges say it."""
+        return None if self._key == MESSAGE_ID else around(_lane_spans(self._lanes), MOST_SPANS)
 
     def among(self, chunk: pa.Table) -> pa.Table:
         """Those of a chunk (``passes.ATTEMPTS``)."""

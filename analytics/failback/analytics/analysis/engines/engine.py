@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from failback.analytics.analysis.arrays.intervals import IntervalSet
-from failback.analytics.analysis.causes.business_keys import joined_links, links_of, produced_by_key
-from failback.analytics.analysis.causes.classify import CauseInputs, classify, joined
-from failback.analytics.analysis.causes.send_backs import SEND_BACK_COLUMNS, sent_back_table
+from failback.analytics.analysis.causes.business_keys import joined_links, links_of
+from failback.analytics.analysis.causes.classify import CauseInputs
+from failback.analytics.analysis.causes.send_backs import SEND_BACK_COLUMNS
 from failback.analytics.analysis.counting import families, tables
 from failback.analytics.analysis.counting.normalise import (
     END_COLUMNS,
@@ -46,8 +46,8 @@ from failback.analytics.analysis.counting.partials.sends import (
 from failback.analytics.analysis.counting.partials.sums import SCHEMA, Key, Partials
 from failback.analytics.analysis.engines import blocks, order, passes
 from failback.analytics.analysis.engines.base import PART_ROWS, Forbidden, Joined, Pass, Runner
-from failback.analytics.analysis.engines.candidates import Candidates, Repeated, Sent
-from failback.analytics.analysis.engines.joins import interval_sets, produced_of
+from failback.analytics.analysis.engines.candidates import Candidates, Repeated
+from failback.analytics.analysis.engines.joins import interval_sets
 from failback.analytics.analysis.engines.repeats import (
     AttemptsByMessage,
     CandidatesByMessage,
@@ -56,11 +56,9 @@ from failback.analytics.analysis.engines.repeats import (
     RowsTo,
     SendBacksByMessage,
     may_be_resent,
-    sent_back_in,
 )
 from failback.analytics.analysis.results import Counts
 from failback.analytics.lake.lake import Lake
-from failback.analytics.run.definitions import BUSINESS_KEY
 
 _COUNTED: Final = (
     ("produce", PRODUCE_COLUMNS, produce_partials),
@@ -187,8 +185,10 @@ class Engine:
         candidates = self._candidates(context, repeated, parts)
         key = context.definitions.key
         sent = AttemptsByMessage.of(repeated, inputs.links, key, parts)
-        attempts = Pass("produce", passes.ATTEMPT_COLUMNS, sent, sent.sent.may_be_in)
         back = _sent_back(context, repeated, inputs.links, parts)
+        attempts = Pass(
+            "produce", passes.ATTEMPT_COLUMNS, sent, sent.sent.may_be_in, sent.sent.spans()
+        )
         for asked in (True,) if may_be_resent(messages, copies) else (False, True):
             chosen = [candidates, back, attempts] if asked else [candidates, back]
             work = PartReduction(inputs, context.clocks, key, reduce, rows, has_attempts=asked)
@@ -197,48 +197,17 @@ class Engine:
                 break
         return found
 
-    def classify(
-        self, context: Context, messages: pa.Table, copies: pa.Table, inputs: CauseInputs
-    ) -> pa.Table:
-        """Classify the candidates.
-
-        Args:
-            context: As in :meth:`count`.
-            messages: Depths of (grp, lane) that occur more than once.
-            copies: Depths of (grp, queue, epoch) that occur more than once.
-            inputs: The small tables.
-
-        Returns:
-            ``tables.CLASSIFIED``, sorted.
-        """
-        repeated = Repeated.of(messages, copies)
-        if not repeated:
-            return tables.CLASSIFIED.empty_table()
-        parts = self._parts(max(map(deliveries_of, (messages, copies))))
-        candidates = self._candidates(context, repeated, parts)
-        classifying = partial(_classified, inputs=inputs, context=context)
-        back = _sent_back(context, repeated, inputs.links, parts)
-        rows = self._runner.mapped([candidates, back], blocks.BLOCKS)
-        found = rows.by_part(classifying, blocks.BLOCKS)
-        produced = partial(self._produced, context.definitions.key, inputs.links)
-        return joined(blocks.unpacked(found.whole()), produced)
-
     def _candidates(self, context: Context, repeated: Repeated, parts: int) -> Pass:
         """The pass that brings candidates to parts that hold all deliveries of a message."""
         found = Candidates(repeated, context, self._late_ends)
         columns = self._deliver_columns(context, full=True)
-        return Pass("deliver", columns, CandidatesByMessage(found, parts), found.may_be_in)
+        return Pass(
+            "deliver", columns, CandidatesByMessage(found, parts), found.may_be_in, found.spans()
+        )
 
     def _deliver_columns(self, context: Context, *, full: bool) -> list[str]:
         foreign = self._lake.has_foreign
         return deliver_columns(context.definitions, foreign=foreign, full=full)
-
-    def _produced(self, key: str, links: pa.Table, asked: pa.Table) -> pa.Table:
-        """Send attempts of some messages, summed up."""
-        sent = Sent.of(asked, links, key)
-        sends = Pass("produce", passes.ATTEMPT_COLUMNS, sent.among, sent.may_be_in)
-        produced = produced_of(self._runner.mapped([sends], passes.ATTEMPTS).whole())
-        return produced_by_key(produced, links) if key == BUSINESS_KEY else produced
 
     def order(self, context: Context, topics: frozenset[str], messages: pa.Table) -> pa.Table:
         """Order inversions per key of ordered topics (``tables.ORDER``).
@@ -246,7 +215,7 @@ class Engine:
         Args:
             context: As in :meth:`count`.
             topics: The ordered ones.
-            messages: As in :meth:`classify`.
+            messages: As in :meth:`repeats`.
         """
         if not topics:
             return tables.ORDER.empty_table()
@@ -258,7 +227,9 @@ class Engine:
         others = Pass("deliver", columns, found.of_others)
         rows = self._runner.mapped([others], blocks.BLOCKS)
         if repeated:
-            again = Pass("deliver", columns, found.of_candidates, candidates.may_be_in)
+            again = Pass(
+                "deliver", columns, found.of_candidates, candidates.may_be_in, candidates.spans()
+            )
             marked = self._runner.mapped([again], blocks.BLOCKS).by_part(
                 found.marked, blocks.BLOCKS
             )
@@ -304,12 +275,3 @@ def _linked(
     chunk: pa.Table, context: Context, ends: Ends, repeated: Mapping[Any, IntervalSet]
 ) -> pa.Table:
     return links_of(normalise(chunk, context, ends, Dropped()), repeated)
-
-
-def _classified(part: pa.Table, inputs: CauseInputs, context: Context) -> pa.Table:
-    """What ``classify`` says of one part's candidates."""
-    candidates = blocks.unpacked(part)
-    if not candidates:
-        return blocks.BLOCKS.empty_table()
-    found = classify(candidates, inputs, sent_back_table(sent_back_in(part)), context.clocks)
-    return blocks.whole(found, part.column("part")[0].as_py())

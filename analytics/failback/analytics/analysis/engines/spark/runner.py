@@ -13,9 +13,11 @@ import pyarrow as pa
 
 from failback.analytics.analysis.engines.base import Joined, Pass
 from failback.analytics.analysis.engines.engine import Engine
+from failback.analytics.analysis.engines.spark.catalog import TablesLake
 from failback.analytics.analysis.engines.spark.joining import joined_depths, joined_values
 from failback.analytics.analysis.engines.spark.shared import shared
-from failback.analytics.analysis.engines.spark.tasks import ddl_of, mapped, take_unreadable
+from failback.analytics.analysis.engines.spark.sources import LakeFiles, Source
+from failback.analytics.analysis.engines.spark.tasks import ddl_of, take_unreadable
 from failback.analytics.lake.lake import Lake
 
 if TYPE_CHECKING:
@@ -24,7 +26,8 @@ if TYPE_CHECKING:
 
 def spark_engine(lake: Lake, spark: SparkSession) -> Engine:
     """An engine that works in a session's executors."""
-    return Engine(SparkRunner(lake, spark), lake)
+    source = lake.tables if isinstance(lake, TablesLake) else None
+    return Engine(SparkRunner(lake, spark, source), lake)
 
 
 class SparkRunner:
@@ -32,13 +35,14 @@ class SparkRunner:
 
     name = "spark"
 
-    def __init__(self, lake: Lake, spark: SparkSession) -> None:
+    def __init__(self, lake: Lake, spark: SparkSession, source: Source | None = None) -> None:
+        """Pass over the files of ``lake``, unless another source is given."""
         self._lake = lake
-        self._spark = spark
+        self._source = source or LakeFiles(spark, lake)
         self.parallelism: int = spark.sparkContext.defaultParallelism
 
     def mapped(self, passes: Sequence[Pass], schema: pa.Schema) -> SparkRows:
-        return SparkRows(mapped(self._spark, self._lake, passes, schema), schema, self._lake)
+        return SparkRows(self._source.mapped(passes, schema), schema, self._lake)
 
 
 class SparkRows:

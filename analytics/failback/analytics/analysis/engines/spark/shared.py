@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 T = TypeVar("T")
+_STORES: Final = "AWS_"
 
 
 def shared(spark: SparkSession, value: T) -> Callable[[], T]:
-    """Broadcast a value, functions and what they hold included; workers call for it."""
+    """Broadcast a value, functions and what they hold included; workers call for it.
+
+    What lets this process into object stores lets them in as well.
+    """
     from pyspark import cloudpickle
 
     # A broadcast of its own would pickle functions by name, also those of the main program, which
     # in a worker is another one.
-    content: bytes = cloudpickle.dumps(value)  # type: ignore[no-untyped-call]
+    ours = {name: text for name, text in os.environ.items() if name.startswith(_STORES)}
+    content: bytes = cloudpickle.dumps((ours, value))  # type: ignore[no-untyped-call]
     handle = spark.sparkContext.broadcast(content)
 
     def found() -> T:
-        read: T = cloudpickle.loads(handle.value)
-        return read
+        read: tuple[dict[str, str], T] = cloudpickle.loads(handle.value)
+        os.environ.update(read[0])
+        return read[1]
 
     return found

@@ -1,0 +1,102 @@
+"""A run whose rows are tables that a Spark session reads: of its catalog, or of an open lake."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from failback.analytics.analysis.engines.spark.sources import Tables, catalog_tables, lake_tables
+from failback.analytics.errors import ReportInputError
+from failback.analytics.lake.lake import CHUNK_ROWS, Lake, Part, fitted
+from failback.analytics.lake.row_groups import Wanted
+from failback.analytics.lake.store import open_store
+from failback.analytics.run.folder_reading import read_run_folder
+from failback.analytics.run.run_source import RunSource, documents_in, source_in_lake
+from failback.client.consumelog.schema import TABLES
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OF_LAKE: Final = "lake"
+"""Instead of a schema: Spark reads the files of the lake itself."""
+
+
+@dataclass(slots=True)
+class TablesLake(Lake):
+    """The tables of one run; small ones come here a few rows at a time."""
+
+    tables: Tables | None = None
+
+    def chunks(
+        self,
+        table: str,
+        columns: Sequence[str] | None = None,
+        rows: int = CHUNK_ROWS,
+        wanted: Wanted | None = None,
+    ) -> Iterator[pa.Table]:
+        if self.tables is None or not self.parts.get(table):
+            return
+        names = columns or [column.name for column in TABLES[table].columns]
+        for piece in self.tables.pieces(table, names):
+            yield fitted(piece, table, names, self.run)
+
+
+def source_in_tables(
+    spark: SparkSession,
+    schema: str,
+    lake: Path | str,
+    run: str | None = None,
+    documents: Path | None = None,
+) -> RunSource:
+    """A run whose rows Spark reads.
+
+    Args:
+        spark: The session.
+        schema: ``CATALOG.SCHEMA`` of tables named as those of the consume log; ``lake`` lets Spark
+            read the files of ``lake``.
+        lake: Where the documents of the run are, unless ``documents`` are given.
+        run: The run's id; that of ``documents`` by default.
+        documents: A run folder with ``run.json``.
+
+    Raises:
+        ReportInputError: There are no rows of the run, or its documents cannot be read.
+    """
+    if schema == OF_LAKE:
+        source = source_in_lake(lake, run, documents)
+        tables = Tables(spark, source.lake.run, lake_tables(spark, source.lake))
+        known = {name: getattr(source.lake, name) for name in Lake.__dataclass_fields__}
+        return replace(source, lake=TablesLake(**known, tables=tables))
+    given = read_run_folder(documents) if documents is not None else None
+    named = run or (given.run_id if given else None)
+    if named is None or (given is not None and given.run_id != named):
+        raise ReportInputError(f"--tables {schema}: name a run: --run ID")
+    tables = Tables(spark, named, catalog_tables(spark, schema))
+    parts = {table: [_part(tables, schema, table)] for table in tables.frames}
+    parts = {table: [part] for table, (part,) in parts.items() if part.rows}
+    if not parts:
+        raise ReportInputError(f"--tables {schema} has no rows of run {named}")
+    store = open_store(lake)
+    found = TablesLake(store, named, parts, tables=tables)
+    for table in parts:
+        present = {name.lower() for name in tables.frames[table].columns}
+        missing = [c.name for c in TABLES[table].columns if c.name not in present and c.nullable]
+        if missing:
+            found.filled[table] = missing
+    return RunSource(given or documents_in(store, found), found)
+
+
+def _part(tables: Tables, schema: str, table: str) -> Part:
+    from pyspark.sql import functions as fn
+
+    frame = tables.frames[table]
+    columns = [c.name for c in TABLES[table].columns if not c.nullable]
+    rows = tables.read(table, columns)
+    lacking = False
+    if table == "deliver":
+        ids = tables.read(table, ["lane", "lseq"])
+        lacking = not ids.where(fn.col("lane").isNull() | fn.col("lseq").isNull()).isEmpty()
+    return Part(f"{schema}.{table}", 0, rows.count(), tuple(frame.columns), (), lacking)

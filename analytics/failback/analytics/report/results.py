@@ -1,0 +1,141 @@
+"""The result of a run: its tables as Parquet, and what a report is made of, in a folder or a store.
+
+``result/run=ID/`` has a file per table (copy_depth, msg_depth, rollback, windows, loss, order, rto,
+counters), a folder ``class`` of files with the repeated deliveries one by one, and ``report.json``
+and ``points.parquet``, from which ``jobs.report`` makes the readable outputs. ``report.json`` is
+written last: with it the result is whole.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from failback.analytics.analysis.counting import families, tables
+from failback.analytics.analysis.results import Analysis
+from failback.analytics.analysis.rows_in_files import RowsInFiles
+from failback.analytics.lake.store import open_store
+from failback.analytics.report.measures.numbers import Row
+from failback.analytics.report.schema import report_bytes
+
+
+def _schema(texts: str, numbers: str, fractions: str = "") -> pa.Schema:
+    kinds = ((texts, pa.utf8()), (numbers, pa.int64()), (fractions, pa.float64()))
+    return pa.schema([(name, kind) for names, kind in kinds for name in names.split()])
+
+
+_WINDOWS: Final = _schema(
+    "grp broker ptopic cause fid", "qid assignment lo hi size from_proc to_proc t"
+)
+_ROLLBACK: Final = _schema(
+    "grp broker topic src explained_by explained_rows fid",
+    "qid t_ns start src_bid src_binc committed confirmed processed d_commit d_proc redelivered",
+    "age_seconds",
+)
+_RTO: Final = _schema(
+    "fid broker consume_ms phases phase_rows",
+    "queues_never",
+    "produce_ms second_stall_ms ttfr_kill_ms ttfr_accept_ms",
+)
+"""What is nested is JSON text: a table has columns, not trees."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResultsTo:
+    """Where the results of runs go."""
+
+    root: str
+    """A folder or the URI of an object store."""
+    group: str | None = None
+    """Only the rows of this group; of all groups by default."""
+    keep_rows: bool = True
+    """With the repeated deliveries one by one."""
+
+    def check(self) -> None:
+        """Raises ``ReportInputError`` where nothing can be written."""
+        open_store(self.root).check()
+
+    def rows(self, run: str) -> RowsInFiles | None:
+        """Where the repeated deliveries of a run go; those of an earlier result are gone."""
+        found = RowsInFiles(self.root, f"{result_of(run)}/class", self.group)
+        found.clear()
+        return found if self.keep_rows else None
+
+    def write(self, analysis: Analysis, document: Row, points: pa.Table) -> None:
+        """Write the tables and then the report."""
+        content = report_bytes(document)
+        store, where = open_store(self.root), result_of(analysis.folder.run_id)
+        found = result_tables(analysis, document, self.group) | {"points": points}
+        for name, table in found.items():
+            sink = pa.BufferOutputStream()
+            pq.write_table(table, sink, compression="zstd")
+            store.write(f"{where}/{name}.parquet", sink.getvalue())
+        store.write(f"{where}/report.json", content)
+
+
+def result_of(run: str) -> str:
+    """Where the result of a run is, below the root of the results."""
+    return f"result/run={run}"
+
+
+def result_tables(
+    analysis: Analysis, document: Mapping[str, Any], group: str | None = None
+) -> dict[str, pa.Table]:
+    """The result tables of an analysed run, as far as they are of ``group``."""
+    values, depths = analysis.counts.values, analysis.counts.depths
+    counters = [values[family] for family in sorted(values)]
+    found = {
+        "copy_depth": depths.get(families.COPY.name, tables.DEPTHS.empty_table()),
+        "msg_depth": depths.get(families.MESSAGE.name, tables.DEPTHS.empty_table()),
+        "order": analysis.order.rename_columns(["grp", *analysis.order.column_names[1:]]),
+        "counters": pa.concat_tables(counters) if counters else tables.VALUES.empty_table(),
+        "windows": _windows(analysis),
+        "rollback": _rows(document["rollbacks"], _ROLLBACK),
+        "loss": _losses(document),
+        "rto": _rows(document["rto"], _RTO),
+    }
+    if group is None:
+        return found
+    return {
+        name: table.filter(pc.equal(table.column("grp"), group))
+        if "grp" in table.column_names
+        else table
+        for name, table in found.items()
+    }
+
+
+def _windows(analysis: Analysis) -> pa.Table:
+    rows = [
+        {name: getattr(window, name, None) for name in _WINDOWS.names} | window.key._asdict()
+        for window in analysis.windows.kept
+    ]
+    return pa.Table.from_pylist(rows, _WINDOWS)
+
+
+def _rows(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
+    """Rows of the report as a table, its ``group`` under the name that the other tables have."""
+    return pa.Table.from_pylist([_flat({"grp": row.get("group"), **row}) for row in rows], schema)
+
+
+def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
+        for key, value in row.items()
+    }
+
+
+def _losses(document: Mapping[str, Any]) -> pa.Table:
+    by_group = document["loss"].get("groups") or {}
+    rows = [
+        {"grp": group, "fate": fate, "messages": count}
+        for group, fates in sorted(by_group.items())
+        for fate, count in sorted(fates.items())
+    ]
+    schema = pa.schema([("grp", pa.utf8()), ("fate", pa.utf8()), ("messages", pa.int64())])
+    return pa.Table.from_pylist(rows, schema)
