@@ -78,8 +78,8 @@ def test_segments_wait_and_join_when_the_run_is_opened(
     assert [send(store, each) for each in uploads[:half]] == [STORED] * half
     assert not list(lake_of(tmp_path).glob("table=*"))
     check_lake(lake_of(tmp_path), uploads[:half])
-    assert store.open_run(RUN, ZERO) == DAY
-    assert store.open_run(RUN, ZERO + 10**15) == DAY, "the first who says it decides"
+    assert store.opener.open(RUN, ZERO) == DAY
+    assert store.opener.open(RUN, ZERO + 10**15) == DAY, "the first who says it decides"
     assert not waits(tmp_path)
     check_lake(lake_of(tmp_path), uploads[:half])
     assert [send(store, each) for each in uploads] == [KNOWN] * half + [STORED] * (
@@ -89,7 +89,7 @@ def test_segments_wait_and_join_when_the_run_is_opened(
     again = store_at(tmp_path)
     assert [send(again, each) for each in uploads] == [KNOWN] * len(uploads)
     with pytest.raises(Problem, match="no time"):
-        again.open_run("other", 1 << 80)
+        again.opener.open("other", 1 << 80)
 
 
 def test_a_close_opens_a_run_by_its_first_row(tmp_path: Path, uploads: list[Upload]) -> None:
@@ -110,18 +110,18 @@ def test_a_run_is_opened_by_its_document_or_after_a_while(
     clock = Clock()
     store = store_at(tmp_path, clock)
     send(store, uploads[0])
-    assert store.open_waiting() == []
+    assert store.open_due() == []
     clock.now_ms += 599 * SECOND
-    assert store.open_waiting() == []
+    assert store.open_due() == []
     clock.now_ms += SECOND
-    assert store.open_waiting() == [RUN]
+    assert store.open_due() == [RUN]
     assert not waits(tmp_path)
     write_log(tmp_path / "hot2", deliveries=4, run="second")
     (first, *_) = uploads_of(tmp_path / "hot2")
     send(store, first)
     document = f'{{"run": "second", "zero": {{"wall_ns": {ZERO}}}}}'
     store.lake.write("_runs/run=second/run.json", document.encode())
-    assert store.open_waiting() == ["second"]
+    assert store.open_due() == ["second"]
     assert files_of(lake_of(tmp_path), "second") == {
         f"table={first.id.split('/')[3]}/date={DAY}/run=second/{Path(first.path).name}"
     }
@@ -154,7 +154,7 @@ def test_an_opening_that_is_killed_anywhere_is_ended_by_the_next_start(
         left = at
         monkeypatch.setattr(LakeStore, "move", dies)
         with pytest.raises(Killed) if at <= len(some) else nullcontext():
-            store.open_run(RUN, ZERO)
+            store.opener.open(RUN, ZERO)
         monkeypatch.setattr(LakeStore, "move", moves)
         assert sum(open_lake(lake_of(folder), RUN).rows(t) for t in ("deliver", "life")) > 0
         again = store_at(folder)
@@ -189,7 +189,7 @@ def test_writers_and_an_opening_at_the_same_time(tmp_path: Path) -> None:
     threads = [threading.Thread(target=write, args=(uploads[n::3] + uploads,)) for n in range(3)]
     for each in threads:
         each.start()
-    store.open_run(RUN, ZERO)
+    store.opener.open(RUN, ZERO)
     for each in threads:
         each.join()
     assert answers.count(STORED) == len(uploads)
@@ -201,7 +201,7 @@ def test_a_collector_goes_on_with_a_lake_of_before(tmp_path: Path, uploads: list
     store = store_at(tmp_path)
     for each in uploads[:4]:
         send(store, each)
-    store.open_run(RUN, ZERO)
+    store.opener.open(RUN, ZERO)
     hashes = {entry.id: entry.sha256 for entry in store.catalogue.entries(RUN)}
     make_older(lake_of(tmp_path))
     Catalogue(lake_of(tmp_path)).mark(RUN, OPENED).unlink(missing_ok=True)
@@ -218,11 +218,11 @@ def test_a_run_that_expired_is_gone_from_everywhere(tmp_path: Path, uploads: lis
     store = store_at(tmp_path, clock)
     for each in uploads[:4]:
         send(store, each)
-    store.open_run(RUN, ZERO)
+    store.opener.open(RUN, ZERO)
     write_log(tmp_path / "hot2", deliveries=4, run="second")
     for each in uploads_of(tmp_path / "hot2"):
         send(store, each)
     assert set(store.expire(1 << 62)) == {RUN, "second"}
     assert files_of(lake_of(tmp_path)) == files_of(lake_of(tmp_path), "second") == set()
-    assert store.open_waiting() == []
+    assert store.open_due() == []
     assert not Catalogue(lake_of(tmp_path)).mark(RUN, OPENED).exists()

@@ -8,13 +8,15 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
 from failback.analytics.errors import ReportInputError
 from failback.analytics.jobs.lake import main
 from failback.analytics.run.query_paths import lake_paths, query_paths
 from tests.support.analytics.run_builder import RunBuilder
-from tests.support.docs.query_run import FOLDER, report_totals, run_query, totals_of_run
+from tests.support.docs.pages import blocks
+from tests.support.docs.query_run import FOLDER, PAGE, report_totals, run_query, totals_of_run
 
 
 @pytest.fixture
@@ -56,6 +58,24 @@ def test_retries_are_what_the_page_says_of_them(
     totals = report_totals(monkeypatch)
     assert (totals["delivered"], totals["distinct"], totals["retry"], totals["dup"]) == (7, 5, 1, 1)
     assert figures_of(section, capsys) >= {7, 5, 2, 0.4}
+
+
+def test_tables_of_your_own_open_as_the_page_says(totals: dict[str, Any]) -> None:
+    before = PAGE.read_text().split("\n## As tables of your own\n")[0].count("\n")
+    after = PAGE.read_text().split("\n## A lake with many runs\n")[0].count("\n")
+    found = [block for block in blocks(PAGE) if before < block.line < after]
+    arrow, frame, statement, *_ = [b.text for b in found if b.language in {"python", "sql"}]
+    names: dict[str, Any] = {}
+    exec(arrow, names)
+    rows = names["deliver"].count_rows()
+    assert rows >= totals["delivered"]
+    exec(frame.replace("2026-01-01", "2000-01-01"), names)
+    assert len(names["deliver"]) == rows
+    with duckdb.connect(":memory:") as db:
+        db.execute(statement.replace("'lake/", f"'{FOLDER}/lake/"))
+        assert db.execute("SELECT count(*) FROM deliver").fetchall() == [(rows,)]
+        shown = db.execute("SELECT * FROM deliver LIMIT 0").description or ()
+        assert {"date", "run"} <= {column[0] for column in shown}
 
 
 def test_a_lake_knows_the_warm_up_where_it_has_the_documents(

@@ -162,6 +162,7 @@ def create_app(collector: Collector) -> FastAPI:
     _refusals(app, collector.metrics)
     _segment_routes(app, collector)
     _run_routes(app, collector)
+    _begin_and_end_routes(app, collector)
     _own_routes(app, collector)
     app.openapi = partial(document_of, app)  # type: ignore[method-assign]
     return app
@@ -240,6 +241,10 @@ def _run_routes(app: FastAPI, collector: Collector) -> None:
         found = await collector.blocking(store.stored_of, run, proc, from_index)
         return ProcessDocument(**found)
 
+
+def _begin_and_end_routes(app: FastAPI, collector: Collector) -> None:
+    store = collector.store
+
     @app.post(
         "/v1/runs/{run}/open",
         responses=problems(*_OPEN_PROBLEMS),
@@ -253,7 +258,7 @@ def _run_routes(app: FastAPI, collector: Collector) -> None:
             zero = msgspec.json.decode(body, type=_OpenRequest).zero_wall_ns
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise Problem("bad-request", f"body: {error}") from error
-        return Opened(run=run, date=await collector.blocking(store.open_run, run, zero))
+        return Opened(run=run, date=await collector.blocking(store.opener.open, run, zero))
 
     @app.post(
         "/v1/runs/{run}/close",

@@ -13,17 +13,14 @@ its shipper sends it again and receives the answer that it is known.
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import logging
-import os
 import shutil
 import threading
 import uuid
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any, Final
 
 import msgspec
@@ -33,6 +30,7 @@ import pyarrow.parquet as pq
 from failback.analytics.collector.decode import Decoded, decode, unpacked_bytes
 from failback.analytics.collector.listing import Listing
 from failback.analytics.collector.memory_gate import MemoryGate
+from failback.analytics.collector.opening import Opener, disk_problems
 from failback.analytics.collector.run_documents import ProcessPage, RunDocument, RunPage
 from failback.analytics.collector.settings import CollectorSettings
 from failback.analytics.lake.catalogue import (
@@ -46,12 +44,9 @@ from failback.analytics.lake.catalogue import (
 )
 from failback.analytics.lake.fsck import check_run, entry_of
 from failback.analytics.lake.layout import (
-    documented_zero,
-    first_row_ns,
     put_guard,
     run_partitions,
     runs,
-    settle,
     settled_name,
 )
 from failback.analytics.lake.segment_ids import UPLOAD_KEY, SegmentId
@@ -61,18 +56,15 @@ from failback.client.consumelog.upload.lake_files import lake_rows, parquet_byte
 from failback.client.consumelog.upload.layout import (
     DOCUMENTS,
     OPENED,
-    day_of,
     mark_name,
     older_folder_of,
 )
-from failback.client.consumelog.upload.run_days import opened_note
 from failback.client.files import place, sync_folder
 
 logger = logging.getLogger(__name__)
 
 STORED: Final = "stored"
 KNOWN: Final = "known"
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _LOCKS: Final = 64
 _RUNS_IN_MEMORY: Final = 1024
 _LISTED_SEGMENTS: Final = 5_000
@@ -98,8 +90,9 @@ class Store:
         self._run_locks = [threading.RLock() for _ in range(_LOCKS)]
         self._memory = MemoryGate(settings.limits.decoded_bytes)
         self._bytes = 0
-        self._waiting: dict[str, int] = {}
-        """Runs that are not open, and when that was noticed, Unix ms."""
+        self.opener = Opener(
+            self.lake, self.catalogue, self.incoming, self._state, self._run_lock, self._publish
+        )
 
     def recover(self) -> None:
         """Put right what a kill left behind. Call once, before the first request."""
@@ -117,7 +110,7 @@ class Store:
             state = self._state(run)
             self._bytes += state.bytes
             if state.waits:
-                self._waiting[run] = self._wall_ms()
+                self.opener.note(run, self._wall_ms())
 
     @property
     def stored_bytes(self) -> int:
@@ -154,7 +147,7 @@ class Store:
             if self._is_known(named, body, sha256):
                 return KNOWN
             with (
-                _disk_problems(),
+                disk_problems(),
                 self._memory.holding(unpacked_bytes(body, kind) + 2 * len(body)),
             ):
                 decoded = decode(named, body, kind, sha256, self._settings.limits)
@@ -231,7 +224,7 @@ class Store:
         Raises:
             Problem: Nothing is known of the run, or the disk failed.
         """
-        with self._run_lock(run), _disk_problems():
+        with self._run_lock(run), disk_problems():
             state = self._state(run)
             if state.expired:
                 raise Problem("run-expired", f"run {run} was deleted by retention")
@@ -240,7 +233,7 @@ class Store:
             gaps = self.catalogue.missing(run, last_seqs)
             if not gaps and not state.closed:
                 if state.waits:
-                    self._open_by_rows(run)
+                    self.opener.open_by_rows(run)
                 note = {"procs": {str(number): seq for number, seq in sorted(last_seqs.items())}}
                 mark = self.catalogue.mark(run, CLOSED)
                 self._publish(run)
@@ -249,55 +242,10 @@ class Store:
                 state.closed = True
             return gaps
 
-    def open_run(self, run: str, zero_wall_ns: int) -> str:
-        """Say when a run began, unless that is known; returns its date.
-
-        Raises:
-            Problem: No calendar has the instant, the run was deleted, or the disk failed.
-        """
-        if day_of(zero_wall_ns) is None:
-            raise Problem("bad-request", f"zero_wall_ns: {zero_wall_ns} is no time, ns since 1970")
-        with self._run_lock(run), _disk_problems():
-            state = self._state(run)
-            if state.expired:
-                raise Problem("run-expired", f"run {run} was deleted by retention")
-            if state.day is None:
-                mark = self.catalogue.mark(run, OPENED)
-                place(opened_note(zero_wall_ns), self.incoming / uuid.uuid4().hex, mark)
-                self._publish(run, OPENED)
-                state.day = self.catalogue.day(run)
-            assert state.day is not None
-            if state.waits:
-                self._publish(run, OPENED)  # again, after a kill right before the first time
-                settle(self.lake, run, state.day)
-                moved = [
-                    msgspec.structs.replace(entry, path=settled_name(entry.path, state.day))
-                    for entry in self.catalogue.entries(run)
-                ]
-                self.catalogue.replace(run, moved)
-                state.waits = False
-            self._waiting.pop(run, None)
-            return state.day
-
-    def open_waiting(self) -> list[str]:
-        """Open the runs of which ``run.json`` is there by now, or that waited for long enough."""
-        opened = []
+    def open_due(self) -> list[str]:
+        """Open the runs of which ``run.json`` is there, or that waited for long enough."""
         long_ago = self._wall_ms() - round(self._settings.open_after_seconds * 1000)
-        for run, since_ms in list(self._waiting.items()):
-            zero = documented_zero(self.lake, run)
-            if zero is not None:
-                self.open_run(run, zero)
-            elif since_ms <= long_ago:
-                self._open_by_rows(run)
-            else:
-                continue
-            opened.append(run)
-        return opened
-
-    def _open_by_rows(self, run: str) -> None:
-        names = [entry.path for entry in self.catalogue.entries(run)]
-        first = first_row_ns(self.lake, names)
-        self.open_run(run, first if day_of(first) is not None and first is not None else 0)
+        return self.opener.open_due(long_ago)
 
     def expire(self, before_ms: int) -> list[str]:
         """Delete the runs that nothing was added to since ``before_ms``; returns their names."""
@@ -386,7 +334,7 @@ class Store:
             state.add(entry)
             self._bytes += entry.bytes
             if state.waits:
-                self._waiting.setdefault(named.run, self._wall_ms())
+                self.opener.note(named.run, self._wall_ms())
 
     def _claim(self, named: SegmentId, number: int) -> None:
         """Make the number the process's: it identifies deliveries of a run."""
@@ -404,7 +352,7 @@ class Store:
         """Keep what contradicts a stored segment, and mark the run."""
         folder = self.quarantine / f"run={named.run}"
         path = folder / f"{named.proc}-{named.index:08d}-{named.table}-{sha256[:16]}"
-        with self._run_lock(named.run), _disk_problems():
+        with self._run_lock(named.run), disk_problems():
             state = self._state(named.run)
             if path.exists():
                 return
@@ -441,7 +389,7 @@ class Store:
 
     def _delete_files(self, run: str) -> None:
         """Delete a run that is marked as expired; begun again by the next start if killed."""
-        self._waiting.pop(run, None)
+        self.opener.forget(run)
         for each in run_partitions(self.lake, run):
             self.lake.delete_folder(each.folder)
         self.lake.delete_folder(f"{DOCUMENTS}/run={run}")
@@ -477,16 +425,3 @@ class Store:
 def sha256_of(body: bytes) -> str:
     """Hash of a whole body, hex."""
     return hashlib.sha256(body).hexdigest()
-
-
-@contextmanager
-def _disk_problems() -> Iterator[None]:
-    """What the disk raises, as an answer."""
-    try:
-        yield
-    except OSError as error:
-        what = os.strerror(error.errno) if error.errno else str(error)
-        if error.errno in _FULL:
-            raise Problem("store-full", what, retry_after_seconds=30) from error
-        logger.exception("the disk failed")
-        raise Problem("store-failed", what, retry_after_seconds=30) from error

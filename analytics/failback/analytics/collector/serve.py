@@ -93,7 +93,7 @@ def _upkeep(
         expire_at = loop.time()
         while True:
             try:
-                await loop.run_in_executor(pool, store.open_waiting)
+                await loop.run_in_executor(pool, store.open_due)
                 if keep is not None and loop.time() >= expire_at:
                     gone = await loop.run_in_executor(
                         pool, store.expire, _wall_ms() - round(keep * 1000)
