@@ -178,7 +178,10 @@ async def test_an_offset_is_stored_and_explained(
         words = command.partition("To set it: failback ")[2]
         assert (await asyncio.to_thread(tell, cluster, words, capsys))[0] == 0
         _, out, _ = await asyncio.to_thread(explained)
-        assert "beyond" not in out
+        # The file may still hold 5000, as long as nothing else was written.
+        now = [line for line in out.splitlines() if " master table " in line or " answer " in line]
+        assert len(now) == 2
+        assert "beyond" not in "".join(now)
         for text in ("1714564800", "4102444800000", "-5"):
             line = f"admin resetOffset -g g1 -t {TOPIC} --time {text}"
             code, _, err = await asyncio.to_thread(tell, cluster, line, capsys)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.support.common.polling import SCALE
 from tests.support.dashboard.dashboard_lab import RUN, Answer, DashboardLab, running_dashboard
 
 
@@ -107,6 +109,14 @@ def test_a_foreign_name_for_loopback_is_refused(open_lab: DashboardLab) -> None:
     ):  # fmt: skip
         answer = open_lab.ask("GET", "/api/v1/runs", headers={"Host": host})
         assert answer.status == status, host
+
+
+def test_two_names_in_one_request_are_refused(open_lab: DashboardLab) -> None:
+    """A proxy that looks at the other one would let it through."""
+    head = f"GET /api/v1/runs HTTP/1.1\r\nHost: localhost:{open_lab.port}\r\n"
+    with socket.create_connection(("127.0.0.1", open_lab.port), 30 * SCALE) as peer:
+        peer.sendall(f"{head}Host: evil.example\r\nConnection: close\r\n\r\n".encode())
+        assert peer.makefile("rb").readline().startswith(b"HTTP/1.1 421 ")
 
 
 def test_no_page_may_run_or_fetch_what_is_not_ours(open_lab: DashboardLab) -> None:

@@ -73,7 +73,10 @@ class Access:
 
     def check_host(self, connection: HTTPConnection) -> None:
         """Refuse names that are not this dashboard's. Raises ``DashboardProblem``."""
-        host = _host_of(connection.headers.get("host", ""))
+        hosts = connection.headers.getlist("host")
+        if len(hosts) > 1:  # a proxy before it may have looked at another one
+            raise DashboardProblem("wrong-host", f"there are {len(hosts)} Host headers")
+        host = _host_of(hosts[0] if hosts else "")
         if is_loopback(host) or host in self._settings.public_hosts:
             return
         if not self._settings.is_open and not self._settings.public_hosts:
