@@ -17,6 +17,7 @@ from failback.analytics.run.lake_query import Answer, asked
 from failback.analytics.run.lake_statements import DIALECTS, statements
 from failback.analytics.run.lake_tables import LakeTables, lake_tables
 from failback.protocol.words import numbers
+from failback.protocol.words.typed import typed
 
 _LAKE: Final = "A folder, s3://bucket/prefix, or a run folder."
 _TABLE_ROWS: Final = 1000
@@ -100,11 +101,10 @@ def _statements(options: argparse.Namespace) -> int:
 
 def _warn_of_unseen(tables: LakeTables) -> None:
     if tables.unseen:
-        print(
-            f"{numbers.counted(len(tables.unseen), 'run')} not seen, of the older layout or not"
-            f" open: failback lake migrate {tables.store}",
-            file=sys.stderr,
-        )
+        unseen = numbers.counted(len(tables.unseen), "run")
+        command = typed("failback", "lake", "migrate", tables.store)
+        told = f"{unseen} not seen, of the older layout or not open: {command}"
+        print(told, file=sys.stderr)
 
 
 def _print(answer: Answer, form: str) -> None:
