@@ -211,12 +211,21 @@ class History:
     """Rows whose ``table.column`` says something that this version does not know."""
     _ends: dict[Queue, tuple[int, int]] = field(init=False, default_factory=dict)
     """When each queue was looked at last, and the furthest end that was seen."""
+    _copies: dict[GroupQueue, dict[tuple[str, int], list[OffsetSample]]] = field(
+        init=False, default_factory=dict
+    )
 
     def __post_init__(self) -> None:
+        for (key, source, bid), found in self.samples.items():
+            self._copies.setdefault(key, {})[source, bid] = found
         for row in self.queue_samples:
             queue = Queue(row["broker"], row["ptopic"], row["qid"])
             last, end = self._ends.get(queue, (row["t"], row["max"]))
             self._ends[queue] = (max(last, row["t"]), max(end, row["max"]))
+
+    def copies_of(self, key: GroupQueue) -> Mapping[tuple[str, int], Sequence[OffsetSample]]:
+        """The samples of a queue's offset, by (source, broker id)."""
+        return self._copies.get(key, {})
 
     def end_of(self, queue: Queue, t: int) -> int | None:
         """The furthest end of a queue, if it was looked at since ``t``: no offset of then is

@@ -7,7 +7,6 @@ kill at that instant would have redelivered. Per queue that is the rate times th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -16,12 +15,10 @@ from failback.analytics.analysis.arrays.intervals import Ints
 from failback.analytics.analysis.counting import families
 from failback.analytics.report.measures.lookups import Figures, group_names
 from failback.analytics.report.measures.numbers import NS, Row
-from failback.analytics.run.history import GroupQueue, Held, Series
+from failback.analytics.run.history import GroupQueue, Held, History, Series
 from failback.protocol.message import RETRY_PREFIX
 
 MAX_INSTANTS: Final = 2_000
-COPIES: Final = (("file", 0), ("code43", 1))
-"""What would answer: consumerOffset.json of the master, the table of a slave."""
 
 
 def exposure_figures(figures: Figures) -> dict[str, Row]:
@@ -68,17 +65,15 @@ def exposure_curves(figures: Figures, instants: Ints) -> dict[tuple[str, str], I
     found: dict[tuple[str, str], Ints] = {}
     if not instants.size:
         return found
-    looks = figures.analysis.history.looks.held_at(instants)
+    history = figures.analysis.history
+    looks = history.looks.held_at(instants)
     for key, ends in figures.curves(families.DELIVERED_END).items():
         if key.ptopic.startswith(RETRY_PREFIX):
             continue
         delivered = ends.highest(instants // NS - 1)  # by the end of the second before
         gap: Ints | None = None
-        for source, bid in COPIES:
-            mine = _copies(looks, key, source, bid)
-            if mine is None:
-                continue
-            held, known = _at(mine, instants)
+        for copy in _copies(history, key):
+            held, known = _at(looks[copy], instants)
             lost = np.where(known, np.maximum(0, delivered - held), 0)
             gap = lost if gap is None else np.maximum(gap, lost)
         if gap is not None:
@@ -87,11 +82,12 @@ def exposure_curves(figures: Figures, instants: Ints) -> dict[tuple[str, str], I
     return found
 
 
-def _copies(looks: Mapping[Series, Held], key: GroupQueue, source: str, bid: int) -> Held | None:
-    if bid == 0:
-        return looks.get((key, source, 0))
-    slaves = [number for (queue, of, number) in looks if queue == key and of == source and number]
-    return looks[key, source, min(slaves)] if slaves else None
+def _copies(history: History, key: GroupQueue) -> list[Series]:
+    """What would answer, if it was sampled: consumerOffset.json of the master, a slave's table."""
+    known = history.copies_of(key)
+    slaves = sorted(bid for source, bid in known if source == "code43" and bid)
+    wanted = [("file", 0), *(("code43", bid) for bid in slaves[:1])]
+    return [(key, source, bid) for source, bid in wanted if (source, bid) in known]
 
 
 def _at(looks: Held, instants: Ints) -> tuple[Ints, Any]:

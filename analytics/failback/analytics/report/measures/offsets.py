@@ -66,8 +66,8 @@ def _confirmed(figures: Figures, a: Assignment) -> int | None:
     """The highest offset that a broker was seen to hold before the assignment."""
     found = [
         sample.off
-        for (key, source, _), samples in figures.analysis.history.samples.items()
-        if key == a.key and source == "code43"
+        for (source, _), samples in figures.analysis.history.copies_of(a.key).items()
+        if source == "code43"
         for sample in samples
         if sample.t <= a.t
     ]

@@ -71,8 +71,8 @@ def _offsets_now(figures: Figures, key: GroupQueue) -> Row:
     """What the brokers' tables hold at the end, and an offset that loses and repeats nothing."""
     history = figures.analysis.history
     master, slave, at = None, None, 0
-    for (queue, source, bid), found in history.samples.items():
-        if queue == key and source == "code43" and found:
+    for (source, bid), found in history.copies_of(key).items():
+        if source == "code43" and found:
             at = max(at, found[-1].t)
             if bid == 0:
                 master = found[-1].off
