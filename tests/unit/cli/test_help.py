@@ -43,7 +43,7 @@ def test_an_option_says_what_it_is_and_what_its_value_is(option: Option) -> None
     words = name.replace(",", "").split(" ")
     values = [word for word in words if not word.startswith("-")]
     for value in values:
-        assert re.fullmatch(r"[A-Z0-9_|=./-]+(\.\.\.)?|[\w|]+", value), "FILE, N or a|b"
+        assert re.fullmatch(r"[A-Z0-9_|=./%-]+(\.\.\.)?|[\w|]+", value), "FILE, N or a|b"
     assert not re.search(r"[<\[](bool|str|int|float|list|path|Path)", name + text)
 
 
