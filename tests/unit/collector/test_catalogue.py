@@ -79,6 +79,16 @@ def test_a_file_that_is_gone_is_named_and_its_records_are_missing(
     assert main(["fsck", str(tmp_path / "lake")]) == 0
 
 
+@pytest.mark.foreign
+@pytest.mark.parametrize("command", ["fsck", "compact"])
+def test_a_folder_that_is_no_lake_is_said(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([command, str(tmp_path)]) == 0
+    told = capsys.readouterr()
+    assert (told.out, told.err) == ("", f"{tmp_path} holds no run: is it a lake?\n")
+
+
 def test_a_run_and_the_mark_of_another_have_different_names(tmp_path: Path) -> None:
     catalogue = Catalogue(tmp_path)
     catalogue.mark_changed("a", "a/b/0/life", "00", None)

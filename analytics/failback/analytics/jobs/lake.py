@@ -21,7 +21,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -38,6 +38,7 @@ from failback.analytics.run.query_paths import lake_paths, query_paths
 from failback.analytics.run.run_source import put_documents
 from failback.client.program.command_line import CommandParser
 from failback.protocol.words import numbers
+from failback.protocol.words.visible import visible
 
 LAKE: Final = "A folder, or s3://bucket/prefix."
 
@@ -233,7 +234,9 @@ def _fsck(options: argparse.Namespace) -> int:
     store = _existing(options.lake)
     catalogue = StoredCatalogue(store)
     code = 0
-    for run in sorted({*runs(store), *catalogue.runs()}):
+    named = sorted({*runs(store), *catalogue.runs()})
+    _say_if_empty(store, named)
+    for run in named:
         found = check_run(store, catalogue, run, _now_ms())
         print(
             f"{run}: {found.segments} segments, {len(found.added)} added, "
@@ -245,9 +248,16 @@ def _fsck(options: argparse.Namespace) -> int:
     return code
 
 
+def _say_if_empty(store: object, found: Collection[str]) -> None:
+    """Nothing to do is no answer to whoever named another folder than a lake."""
+    if not found:
+        print(f"{visible(str(store))} holds no run: is it a lake?", file=sys.stderr)
+
+
 def _compact(options: argparse.Namespace) -> int:
     store = _existing(options.lake)
     named = options.run or runs(store)
+    _say_if_empty(store, named)
     code = 0
     for run in named:
         try:
