@@ -17,6 +17,7 @@ from failback.analytics.analysis.engines.local import local_engine
 from failback.analytics.analysis.results import Analysis
 from failback.analytics.analysis.rows_in_files import RowsInFiles
 from failback.analytics.lake.lake import Lake, open_lake
+from failback.analytics.lake.store import StoreAddress
 from failback.analytics.run.definitions import DEFAULT, Definitions
 from failback.analytics.run.folder_reading import read_run_folder
 
@@ -38,7 +39,7 @@ def analysed(
     run = replace(read_run_folder(folder), definitions=definitions)
     lake = open_lake(run.lake, run.run_id)
     with TemporaryDirectory(dir=_MEMORY) as kept:
-        analysis = analyse(run, lake, make(lake), RowsInFiles(kept, "class"))
+        analysis = analyse(run, lake, make(lake), RowsInFiles(StoreAddress(kept, ()), "class"))
         parts = [pq.read_table(part) for part in Path(kept, "class").glob("*.parquet")]
         rows = pa.concat_tables([tables.ATTRIBUTED.empty_table(), *parts])
     known = {each.name: getattr(analysis, each.name) for each in fields(analysis)}

@@ -8,23 +8,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from failback.analytics.lake.store import open_store
+from failback.analytics.lake.store import StoreAddress
 
 
 @dataclass(frozen=True, slots=True)
 class RowsInFiles:
     """A folder of Parquet files, one per part of the rows: an ``engines.repeats.RowsTo``."""
 
-    root: str
-    """A folder or the URI of an object store."""
+    store: StoreAddress
     folder: str
-    """Below the root."""
+    """Below the store's root."""
     group: str | None = None
     """Only the rows of this group; of all groups by default."""
 
     def clear(self) -> None:
         """Remove what an earlier analysis has left there."""
-        open_store(self.root).delete_folder(self.folder)
+        self.store.open().delete_folder(self.folder)
 
     def write(self, part: pa.Table) -> None:
         """Write the rows of a part (``tables.ATTRIBUTED``), which no other part has.
@@ -39,4 +38,4 @@ class RowsInFiles:
         pq.write_table(part, sink, compression="zstd")
         first = pc.min(part.column("did")).as_py()
         name = f"{self.folder}/part-{first & (1 << 64) - 1:016x}.parquet"
-        open_store(self.root).write(name, sink.getvalue())
+        self.store.open().write(name, sink.getvalue())

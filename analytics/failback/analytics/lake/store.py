@@ -16,8 +16,9 @@ import contextlib
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
-from typing import Any, Final
+from typing import Any, Final, Self
 from urllib.parse import parse_qs, urlsplit
 
 import pyarrow as pa
@@ -301,3 +302,33 @@ def open_store(root: Path | str, *, scratch: Path | None = None) -> LakeStore:
 
 def _local(folder: Path, scratch: Path | None) -> LakeStore:
     return LakeStore(fs.LocalFileSystem(), str(folder.absolute()), folder=folder, scratch=scratch)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreAddress:
+    """Where another process finds a store, and what it needs to be let in."""
+
+    root: str
+    environment: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def of(cls, store: LakeStore) -> Self:
+        """A folder, or an object store with the credentials of this process."""
+        if store.folder is not None:
+            return cls(str(store.folder.absolute()), ())
+        found = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+        if store.s3 is not None and store.s3.endpoint:
+            found["AWS_ENDPOINT_URL_S3"] = store.s3.endpoint
+        if store.s3 is not None and store.s3.region:
+            found["AWS_REGION"] = store.s3.region
+        return cls(str(store), tuple(sorted(found.items())))
+
+    def open(self) -> LakeStore:
+        """The store; opened once in a process."""
+        return _opened(self)
+
+
+@lru_cache(maxsize=4)
+def _opened(address: StoreAddress) -> LakeStore:
+    os.environ.update(dict(address.environment))
+    return open_store(address.root)

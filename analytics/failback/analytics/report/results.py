@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from failback.analytics.analysis.counting import families, tables
 from failback.analytics.analysis.results import Analysis
 from failback.analytics.analysis.rows_in_files import RowsInFiles
-from failback.analytics.lake.store import open_store
+from failback.analytics.lake.store import StoreAddress, open_store
 from failback.analytics.report.measures.numbers import Row
 from failback.analytics.report.schema import report_bytes
 
@@ -63,7 +63,8 @@ class ResultsTo:
 
     def rows(self, run: str) -> RowsInFiles | None:
         """Where the repeated deliveries of a run go; those of an earlier result are gone."""
-        found = RowsInFiles(self.root, f"{result_of(run)}/class", self.group)
+        address = StoreAddress.of(open_store(self.root))
+        found = RowsInFiles(address, f"{result_of(run)}/class", self.group)
         found.clear()
         return found if self.keep_rows else None
 

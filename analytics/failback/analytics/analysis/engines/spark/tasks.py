@@ -9,10 +9,8 @@ row groups, so tasks of several files of about equal size keep all executors at 
 from __future__ import annotations
 
 import heapq
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -24,7 +22,7 @@ from failback.analytics.analysis.counting.partials.sums import SCHEMA, Key, Part
 from failback.analytics.analysis.engines.base import Pass
 from failback.analytics.analysis.engines.spark.shared import shared
 from failback.analytics.lake.lake import Lake, Part
-from failback.analytics.lake.store import LakeStore, open_store
+from failback.analytics.lake.store import StoreAddress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,14 +37,6 @@ _SPARK_TYPES: Final = {
     pa.bool_(): "boolean",
     pa.binary(): "binary",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class _Address:
-    """Where a worker finds the lake, and what it needs to be let in."""
-
-    root: str
-    environment: tuple[tuple[str, str], ...]
 
 
 def ddl_of(schema: pa.Schema) -> str:
@@ -67,7 +57,7 @@ def mapped(spark: SparkSession, lake: Lake, passes: Sequence[Pass], schema: pa.S
         for at, part in enumerate(slim[each.table])
     ]
     tasks = _spread(files, spark.sparkContext.defaultParallelism)
-    work = _Work(_address_of(lake.store), lake.run, passes, slim, tasks, schema == SCHEMA)
+    work = _Work(StoreAddress.of(lake.store), lake.run, passes, slim, tasks, schema == SCHEMA)
     worker = shared(spark, work)
 
     def numbered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -84,7 +74,7 @@ def mapped(spark: SparkSession, lake: Lake, passes: Sequence[Pass], schema: pa.S
 class _Work:
     """Everything that workers need to know of one job."""
 
-    address: _Address
+    address: StoreAddress
     run: str
     passes: Sequence[Pass]
     files: Mapping[str, Sequence[Part]]
@@ -94,7 +84,7 @@ class _Work:
 
     def of(self, task: int) -> Iterator[pa.RecordBatch]:
         """What the passes make of one task's files."""
-        store = _opened(self.address)
+        store = self.address.open()
         for number, each in enumerate(self.passes):
             # Together: small files become one chunk.
             files = [self.files[each.table][at] for of, at in self.tasks[task] if of == number]
@@ -120,24 +110,6 @@ def _spread(files: Sequence[tuple[int, int, int]], parallelism: int) -> list[lis
         tasks[task].append((number, at))
         heapq.heappush(busy, (load + count, task))
     return tasks
-
-
-def _address_of(store: LakeStore) -> _Address:
-    """A folder, or an object store with the driver's credentials."""
-    if store.folder is not None:
-        return _Address(str(store.folder.absolute()), ())
-    found = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
-    if store.s3 is not None and store.s3.endpoint:
-        found["AWS_ENDPOINT_URL_S3"] = store.s3.endpoint
-    if store.s3 is not None and store.s3.region:
-        found["AWS_REGION"] = store.s3.region
-    return _Address(str(store), tuple(sorted(found.items())))
-
-
-@lru_cache(maxsize=4)
-def _opened(address: _Address) -> LakeStore:
-    os.environ.update(dict(address.environment))
-    return open_store(address.root)
 
 
 def _named(unreadable: Sequence[str]) -> pa.Table:
