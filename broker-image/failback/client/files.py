@@ -80,7 +80,7 @@ def rewrite_file(path: Path, content: bytes) -> None:
             beside.unlink(missing_ok=True)
         if error.errno not in _STAYS_WHERE_IT_IS:
             raise
-        _write_over(path, previous, content)
+        write_over(path, previous, content)
 
 
 def _write_synced(path: Path, content: bytes) -> None:
@@ -90,7 +90,12 @@ def _write_synced(path: Path, content: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def _write_over(path: Path, previous: bytes, content: bytes) -> None:
+def write_over(path: Path, previous: bytes, content: bytes) -> None:
+    """Give a file that can't be replaced a new content, by one write.
+
+    Raises:
+        OSError: It can't be written; it has its ``previous`` content again.
+    """
     # Nothing of the old content is left behind the new one before the end is cut.
     with path.open("r+b", buffering=0) as file:
         try:

@@ -10,7 +10,7 @@ import logging
 from pathlib import Path
 from typing import Final
 
-from failback.client.files import replace_file
+from failback.client.files import rewrite_file
 from failback.protocol.body import Body
 from failback.protocol.errors import ConfigError, ProtocolError
 from failback.protocol.names import check_room
@@ -90,5 +90,5 @@ class KVConfigManager:
         return None if table is None else dict(table)
 
     def _replace(self, table: dict[str, dict[str, str]]) -> None:
-        replace_file(self._path, _KVConfigFile(table).to_json(pretty=True))
+        rewrite_file(self._path, _KVConfigFile(table).to_json(pretty=True))
         self._table = table

@@ -1,4 +1,4 @@
-"""broker.conf as containers mount it: a file that cannot be replaced, or cannot be written."""
+"""Files as containers mount them: one that cannot be replaced, or cannot be written."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from failback.client.admin.admin import AdminClient
 from failback.protocol.errors import BrokerError
 from failback.protocol.properties import properties_of
-from failback.protocol.route import TopicConfig
+from failback.protocol.route import SubscriptionGroupConfig, TopicConfig
 from tests.support.java.apache import Broker, NameServer
 from tests.support.processes.child_process import failback_command
 
@@ -67,3 +67,48 @@ async def test_a_change_holds_as_a_whole_or_not_at_all(
         stored = properties_of((broker.folder / "broker.conf").read_bytes()).values
         assert stored.get("brokerPermission", "6") == wanted
         assert not (broker.folder / "broker.conf.tmp").exists()
+
+
+TABLES = ("topics", "subscriptionGroup", "consumerOffset", "delayOffset")
+
+
+async def fill(admin: AdminClient, address: str, name: str) -> None:
+    """Change each of the tables; a group has the offset 7 on the topic of its name."""
+    await admin.create_topic(address, TopicConfig(name, 1, 1))
+    await admin.create_group(address, SubscriptionGroupConfig(name))
+    await admin.update_offset(address, name, name, 0, 7)
+
+
+@pytest.mark.parametrize("rules", ["compat", "guarded"])
+async def test_tables_that_are_mounted_alone_are_written_all_the_same(
+    tmp_path: Path, name_server: NameServer, rules: str
+) -> None:
+    settings: dict[str, object] = {"failbackRules": rules}
+    node = Broker("failback", tmp_path / "broker", name_server.address, settings=settings)
+    own = node.launcher
+    mounts = [
+        f'mount --bind "{file}" "{file}"'
+        for file in (node.store / "config" / f"{table}.json" for table in TABLES)
+    ]
+    script = " && ".join([*mounts, 'exec "$@"'])
+    names = ("before", "mounted", "after")
+    try:
+        for name in names:
+            node.launcher = own
+            if name == "mounted":
+                node.launcher = ["unshare", "--mount", "sh", "-c", script, "sh", *own]
+            node.start()
+            async with AdminClient([]) as admin:
+                await fill(admin, node.address, name)
+            assert node.stop() == 0
+            assert " ERROR " not in node.process.errors()
+        node.start()
+        async with AdminClient([]) as admin:
+            topics = (await admin.all_topic_config(node.address)).topic_config_table
+            groups = (await admin.all_groups(node.address)).subscription_group_table
+            assert set(names) <= topics.keys() & groups.keys()
+            offsets = [await admin.query_offset(node.address, name, name, 0) for name in names]
+        assert offsets == [7, 7, 7]
+        assert not list((node.store / "config").glob("*.tmp"))
+    finally:
+        node.process.dispose()

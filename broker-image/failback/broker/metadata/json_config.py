@@ -7,6 +7,8 @@ hold no byte belong to what a failover costs, so they are kept as they are.
 :func:`persist_json_config_atomically` is the guarded way: at every instant, power loss included,
 ``X`` is whole and is one of the last two contents. Both ways leave the same files.
 
+A file that is mounted alone can't be replaced: it is written over.
+
 What is there and is no table is refused under all rules, a file without a byte or with ``{}`` under
 the guarded ones: whoever takes it for an empty table writes that over what could still be mended.
 Source: MixAll.string2File and ConfigManager, apache/rocketmq 4.9.8.
@@ -15,16 +17,18 @@ Source: MixAll.string2File and ConfigManager, apache/rocketmq 4.9.8.
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
 from msgspec.structs import astuple
 
 from failback.broker.disk_errors import is_fatal
+from failback.client.files import write_over
 from failback.protocol import fastjson
 from failback.protocol.body import Body
 from failback.protocol.errors import CorruptStore, ProtocolError, StoreError
@@ -68,6 +72,10 @@ class ConfigFiles:
         """Give ``source`` the name ``target``; what had it is gone."""
         source.rename(target)
 
+    def write_over(self, path: Path, previous: bytes, content: bytes) -> None:
+        """As :func:`failback.client.files.write_over`."""
+        write_over(path, previous, content)
+
     def sync_folder(self, path: Path) -> None:
         """Wait until a folder's names are on the disk."""
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -101,8 +109,9 @@ def persist_json_config(path: Path, text: str, files: ConfigFiles = _FILES) -> N
     previous = files.read(path)
     if previous is not None:  # an empty one too: that is how a .bak becomes empty
         files.write(backup_of(path), previous)
-    files.delete(path)
-    files.rename(new, path)
+    with _mounted_alone(path, previous, text, files):
+        files.delete(path)
+        files.rename(new, path)
 
 
 def persist_json_config_atomically(path: Path, text: str, files: ConfigFiles = _FILES) -> None:
@@ -116,8 +125,32 @@ def persist_json_config_atomically(path: Path, text: str, files: ConfigFiles = _
     previous = files.read(path)
     if previous:
         files.write(backup_of(path), previous)
-    files.rename(new, path)
+    with _mounted_alone(path, previous, text, files):
+        files.rename(new, path)
     files.sync_folder(path.parent)
+
+
+@contextlib.contextmanager
+def _mounted_alone(
+    path: Path, previous: bytes | None, text: str, files: ConfigFiles
+) -> Iterator[None]:
+    """Write over ``path`` where it is a mount of its own, which nothing can take the place of.
+
+    One that is read-only stays as it is, and the table waits: it is not the disk that is broken.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.EBUSY or previous is None:
+            raise
+        try:
+            files.write_over(path, previous, text.encode())
+        except OSError as other:
+            if other.errno == errno.EROFS:
+                raise error from other
+            raise
+        finally:
+            files.delete(temporary_of(path))
 
 
 def _write_new(new: Path, text: str, files: ConfigFiles, *, sync: bool) -> None:
