@@ -19,7 +19,7 @@ from tests.support.processes.child_process import ROOT
 PLAIN = frozenset(
     {"[", "cat", "cd", "code", "cp", "curl", "df", "docker", "done", "exit", "export", "grep"}
     | {"jq", "kill", "kind", "kubectl", "helm", "ls", "mqadmin", "pip", "python3", "sed", "source"}
-    | {"tee", "wait", "xargs"}
+    | {"spark-submit", "tee", "wait", "xargs"}
 )
 """Commands that are not ours."""
 KUBECTL = frozenset(

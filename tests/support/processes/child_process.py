@@ -111,6 +111,13 @@ class TestProcess:
         self._close_input()
         return code
 
+    def wait(self, seconds: float = 60) -> int:
+        """Wait for its end; return the exit code."""
+        assert self._process is not None
+        code = self._process.wait(seconds * SCALE)
+        self._close_input()
+        return code
+
     def end_input(self, seconds: float = 60) -> int:
         """Close its standard input, which our Java programs take as the end; return the code."""
         assert self._process is not None
