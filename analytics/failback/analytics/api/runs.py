@@ -267,6 +267,25 @@ class Lake:
         """The same for pandas."""
         return to_frame(self.listing())
 
+    def query(self, sql: str) -> pa.Table:
+        """Answer SQL over all runs, with DuckDB, as ``failback lake query`` does.
+
+        Args:
+            sql: One query. It sees every table with ``run`` and ``date``, ``runs``, ``groups`` and
+                the views that give a report's figures, such as ``totals``.
+
+        Raises:
+            ReportInputError: DuckDB is not installed or refuses the query; an unknown name is told
+                with the nearest ones.
+        """
+        from failback.analytics.run.lake_query import asked
+        from failback.analytics.run.lake_tables import lake_tables
+
+        with asked(lake_tables(_address(self._store)), sql) as answer:
+            rows = list(answer.rows)
+            columns = [pa.array([row[at] for row in rows]) for at in range(len(answer.columns))]
+            return pa.table(columns, names=answer.columns)
+
     def _opened(self, run: str) -> Run:
         documents, closed = stored_documents(self._store, run)
         return Run(run, documents or {}, bool(closed), None, _address(self._store))

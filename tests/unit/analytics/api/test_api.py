@@ -201,6 +201,16 @@ def test_a_lake_lists_its_runs(lake: Lake) -> None:
     assert len(lake.frame()) == 6
 
 
+def test_a_lake_answers_sql(lake: Lake) -> None:
+    found = lake.query("select run, grp, duplicates from totals order by run")
+    assert found.column_names == ["run", "grp", "duplicates"]
+    reports = [analyse(run, "local").report.totals.dup for run in lake]
+    assert found.column("duplicates").to_pylist() == reports
+    assert lake.query("select run from runs where false").num_rows == 0
+    with pytest.raises(ReportInputError, match="totals"):
+        lake.query("select * from total")
+
+
 def test_a_run_without_documents_is_listed(folder: Path) -> None:
     (run,) = open_lake(folder / "lake")
     assert (run.started, run.experiment, run.arm, run.repetition) == (None,) * 4
