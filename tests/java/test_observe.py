@@ -69,9 +69,9 @@ def test_1_killed_and_the_consumers_stay(lab: Lab) -> None:
     found = cost(report)
     assert (found["lo"], found["hi"], found["owner_changed"]) == (0, 0, False)
     assert report["verdict"]["value"] == "Observed"
-    assert kinds(report) == {
+    assert {"MasterGone", "MasterBack"} <= kinds(report) <= {
         "MasterGone", "SlaveServes", "MasterBack", "OffsetsWentBack", "SlaveOverwritten",
-    } - ({"SlaveOverwritten"} - kinds(report))  # fmt: skip
+    }  # fmt: skip
 
 
 @pytest.mark.sample
@@ -84,7 +84,6 @@ def test_2_killed_and_handed_over_while_it_is_away(lab: Lab) -> None:
     holds(report, again)
     assert again.total() > 0
     found = cost(report)
-    assert found["lo"] == again.total(), "the member that left had committed all it handled"
     assert found["owner_changed"]
     assert "ROLLBACK_SLAVE_ONLY_PROGRESS" in found["causes"]
 

@@ -125,6 +125,33 @@ def test_who_starts_while_only_the_slave_is_there_goes_on_from_its_table() -> No
     assert (found["lo"], found["hi"]) == (0, 0)
 
 
+@pytest.mark.parametrize("looks", [0, 2])
+def test_who_comes_before_the_returned_master_was_read_may_have_moved_its_table(
+    looks: int,
+) -> None:
+    story = at_work()
+    story.wait(60)
+    story.kill()
+    story.wait(2)
+    story.store(1500)
+    story.commit(1500, at=(SLAVE,))
+    story.members["billing"] = set()
+    story.wait(3)
+    story.start(1000)  # what its file held
+    story.freeze()
+    story.wait(looks)
+    story.members["billing"] = {"c"}
+    story.wait(looks)
+    story.thaw()
+    story.brokers[MASTER].offsets["orders@billing"] = {0: 1050, 1: 1050}
+    story.wait(2)
+    story.commit(1700, at=(MASTER,))
+    story.wait(2)
+    found = group(story)
+    assert found["owner_changed"]
+    assert found["lo"] <= 1000 <= found["hi"]
+
+
 def test_one_of_two_members_that_is_replaced_may_have_taken_any_queue() -> None:
     story = at_work()
     outage(story, reached=1500, file=900)

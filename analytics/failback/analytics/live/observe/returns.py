@@ -15,7 +15,7 @@ that was committed anywhere before:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Container, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -137,6 +137,7 @@ class Return:
     groups: list[GroupReturn] = field(default_factory=list)
     is_read: bool = False
     """Whether the returned master's table was read."""
+    read_at: float = 0.0
     gap: str | None = None
     """What hides the table that it began with."""
 
@@ -163,9 +164,11 @@ class Returns:
         """As each broker told them last."""
         self._boots: dict[str, int] = {}
         self._lives: dict[str, int | None] = {}
+        """By pair the life of the master whose table was read last."""
         self._older: dict[str, list[tuple[float, Offsets]]] = {}
         """By pair tables of the master that are a while apart, the last few."""
-        """By pair the life of the master whose table was read last."""
+        self._early: dict[str, set[str]] = {}
+        """By pair groups that got members while its master was listed and not read yet."""
         self._absent: dict[str, float] = {}
         """Pairs that no name server lists, since when."""
         self._longest_absence: dict[str, float] = {}
@@ -184,6 +187,7 @@ class Returns:
             if broker.broker_id == 0 and broker.state == ANSWERED:
                 self._master(broker)
         now = dict(self._finder.members.known)
+        self._note_early(listed, now)
         for each in self.returns:
             self._follow(each, look, now, was_listed=self._listed.get(each.outage.pair, False))
         self._members = now
@@ -193,6 +197,14 @@ class Returns:
             if broker.offsets is not None:
                 self._raise(broker)
                 self._tables[broker.place] = broker.offsets
+
+    def _note_early(self, listed: Container[Place], now: Mapping[str, frozenset[str]]) -> None:
+        """Note who may have asked a returned master before it was read."""
+        for pair, outage in self._finder.outages.items():
+            is_listed = Place(pair, 0) in listed or self._listed.get(pair, False)
+            if outage.back is None and is_listed:
+                changed = {group for group in now if now[group] != self._members.get(group)}
+                self._early.setdefault(pair, set()).update(changed)
 
     def _notes(self, broker: BrokerLook) -> None:
         for topic, queues in (broker.spans or {}).items():
@@ -267,7 +279,7 @@ class Returns:
 
     def _read(self, returned: Return, broker: BrokerLook) -> None:
         """The first table of a master that is back."""
-        returned.is_read = True
+        returned.is_read, returned.read_at = True, broker.until
         back = returned.outage.back or returned.outage.gone
         if broker.until - back[0] > _LATE_SECONDS:
             returned.gap = (
@@ -275,7 +287,9 @@ class Returns:
                 " it was back: it may have begun with smaller ones"
             )
         had_of, before_of = broker.offsets or {}, self._tables.get(broker.place, {})
-        least_of = self._least(broker.pair, returned) if returned.gap else had_of
+        oldest_of = self._least(broker.pair, returned)
+        least_of = oldest_of if returned.gap else had_of
+        early = self._early.pop(broker.pair, set())
         ends = self._ends.get(broker.pair, {})
         lost = self._longest_absence.pop(broker.pair, 0.0) > ROUTE_FORGOTTEN_SECONDS
         for key, reached_of in sorted(self._reached.get(broker.pair, {}).items()):
@@ -300,7 +314,17 @@ class Returns:
                 max(0, offset - first.get(queue, offset)) for queue, offset in reached_of.items()
             )
             found.members_before = group in self._finder.members.known
+            if group in early:
+                found.owner_changed = True
+                self._taken_before(found, oldest_of.get(key, {}))
             returned.groups.append(found)
+
+    @staticmethod
+    def _taken_before(group: GroupReturn, oldest: Mapping[int, int]) -> None:
+        """Somebody may have taken the queues, and moved them, before their offsets were read."""
+        for number, queue in group.queues.items():
+            queue.least = max(0, min(queue.least, oldest.get(number, 0)))
+            queue.taken(queue.least, queue.had, surely=False)
 
     def _least(self, pair: str, returned: Return) -> Offsets:
         """The newest table that the master surely had in its file when it went, or the first."""
@@ -324,7 +348,9 @@ class Returns:
         back = returned.outage.back[1]
         is_listed = Place(pair, 0) in look.listed()
         table = (master.offsets if master is not None else None) or {}
-        last = self._tables.get(Place(pair, 0), {})
+        is_new = master is not None and master.until == returned.read_at
+        last = {} if is_new else self._tables.get(Place(pair, 0), {})
+        oldest = self._least(pair, returned)
         for group in returned.groups:
             before = self._members.get(group.group)
             now = members.get(group.group)
@@ -333,7 +359,9 @@ class Returns:
             group.members_after |= self._finder.members.asked.get(group.group, -1.0) > back
             key = f"{group.topic}@{group.group}"
             has_changed = bool(joined or left)
-            surely = bool(joined) and not before and was_listed and is_listed
+            surely = bool(joined) and not before and was_listed and is_listed and not is_new
+            if has_changed and is_new and (is_listed or was_listed):
+                self._taken_before(group, oldest.get(key, {}))
             for number, queue in group.queues.items():
                 stood = max(0, last.get(key, {}).get(number, queue.had))
                 stands = max(0, table.get(key, {}).get(number, queue.stands))
