@@ -45,6 +45,17 @@ def test_a_master_goes_the_slave_serves_the_master_is_back() -> None:
     assert (returned["gone_from"], returned["back_until"]) == (2.1, 8.1)
 
 
+def test_a_name_server_that_began_anew_and_lists_nobody_yet_is_no_event() -> None:
+    story = quiet()
+    story.listed.clear()
+    story.wait(3)
+    story.commit(150)
+    story.wait(3)
+    story.listed |= {MASTER, SLAVE}
+    story.wait(3)
+    assert kinds(story) == []
+
+
 def test_a_slave_whose_last_copy_comes_as_the_master_goes_does_not_serve_yet() -> None:
     story = quiet()
     story.kill()

@@ -254,7 +254,9 @@ class Finder:
             what = f"{broker.place.text}: {group} on {topic}: {_steps(fell)}"
             self._add(SLAVE_OVERWRITTEN, broker.place, since, broker.until, what)
         lost_at = self._without_master.get(broker.pair)
-        if lost_at is None:
+        master = self._brokers.get(Place(broker.pair, 0))
+        lives = master is not None and master.last_answer is not None and master.first_miss is None
+        if lost_at is None or lives:  # name servers that began anew list nobody at first
             self._serving.discard(broker.pair)
         # What rose since a look before the route was lost may be a copy of the master's.
         elif raised and since >= lost_at and broker.pair not in self._serving:
