@@ -4,7 +4,7 @@ VENV ?= .venv
 BENCH_VENV ?= .venv-bench
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
-SRC := operator broker-image chaos analytics tests tools
+SRC := operator broker-image chaos analytics tests tools examples
 ARGS ?=
 
 .PHONY: help demo test test-all test-foreign soak lint format map bench images dist clean docs docs-pages docs-pictures \

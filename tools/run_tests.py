@@ -45,8 +45,8 @@ from tools import setup_kube  # noqa: E402 - a script sees tools/ only
 Command = list[str]
 
 LINT: list[Command] = [
-    [str(BIN / "ruff"), "check", *SOURCES],
-    [str(BIN / "ruff"), "format", "--check", *SOURCES],
+    [str(BIN / "ruff"), "check", *SOURCES, "examples"],
+    [str(BIN / "ruff"), "format", "--check", *SOURCES, "examples"],
     [sys.executable, "-m", "mypy", "--num-workers=2"],
     [str(BIN / "lint-imports")],
     [sys.executable, "tools/build_docs.py"],
