@@ -106,6 +106,44 @@ class RunFolder:
         return {int(proc): int(end["t_ns"]) for proc, end in exits.items() if "t_ns" in end}
 
 
+def unplanned_run(
+    run_id: str, source: str, *, wall_ns: int, mono_ns: int, **known: Any
+) -> dict[str, Any]:
+    """``run.json`` of a run that no experiment planned.
+
+    Args:
+        run_id: Its id.
+        source: Where its rows come from.
+        wall_ns: Run zero, ns since 1970.
+        mono_ns: Run zero on the clock of the rows' times.
+        known: Further fields, or values of fields that are empty otherwise.
+    """
+    return {
+        "schema": RUN_SCHEMA,
+        "run": run_id,
+        "source": source,
+        "experiment": None,
+        "arm": None,
+        "repetition": None,
+        "seed": None,
+        "rule_set": None,
+        "engine": None,
+        "time_scale": 1.0,
+        "log_mode": "full",
+        "zero": {"wall_ns": wall_ns, "mono_ns": mono_ns},
+        "warmup_end_ns": None,
+        "switches": {},
+        "topology": {"pairs": []},
+        "system": {},
+        "topics": [],
+        "groups": [],
+        "faults": [],
+        "procs": [],
+        "expect": [],
+        **known,
+    }
+
+
 def groups_of(run: Mapping[str, Any]) -> tuple[Group, ...]:
     """The groups that ``run.json`` declares."""
     return tuple(

@@ -19,7 +19,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from failback.analytics.run.run_folder import CLOSED_SCHEMA, RUN_SCHEMA
+from failback.analytics.run.run_folder import CLOSED_SCHEMA, unplanned_run
 from failback.analytics.run.trace_source import SOURCE
 from failback.analytics.trace import tables
 from failback.analytics.trace.clocks import ClientClock, client_clocks
@@ -209,39 +209,26 @@ def _run_document(
         if topic != tables.UNKNOWN or all(other != group or t == topic for other, t in seen)
     ]
     topics = sorted({topic for _, topic in seen if topic != tables.UNKNOWN})
-    return {
-        "schema": RUN_SCHEMA,
-        "run": wanted.run,
-        "source": SOURCE,
-        "experiment": None,
-        "arm": None,
-        "repetition": None,
-        "seed": None,
-        "rule_set": None,
-        "engine": None,
-        "time_scale": 1.0,
-        "log_mode": "full",
-        "zero": {"wall_ns": zero_ns, "mono_ns": zero_ns},
-        "warmup_end_ns": None,
-        "switches": {},
-        "topology": {"pairs": []},
-        "system": {},
-        "topics": [{"name": topic, "queues": None, "ordered": False} for topic in topics],
-        "groups": groups,
-        "faults": [],
-        "procs": [
-            {
-                "proc_no": number[name],
-                "proc": processes.key(name).hex(),
-                "role": role,
-                "host": name.rpartition("/")[0],
-                "group": group,
-                "client_id": client_id,
-            }
-            for name, (role, group, client_id) in sorted(processes.roles.items())
-        ],
-        "expect": [],
-    }
+    procs = [
+        {
+            "proc_no": number[name],
+            "proc": processes.key(name).hex(),
+            "role": role,
+            "host": name.rpartition("/")[0],
+            "group": group,
+            "client_id": client_id,
+        }
+        for name, (role, group, client_id) in sorted(processes.roles.items())
+    ]
+    return unplanned_run(
+        wanted.run,
+        SOURCE,
+        wall_ns=zero_ns,
+        mono_ns=zero_ns,
+        topics=[{"name": topic, "queues": None, "ordered": False} for topic in topics],
+        groups=groups,
+        procs=procs,
+    )
 
 
 def _members(deliver: pa.Table) -> Counter[str]:

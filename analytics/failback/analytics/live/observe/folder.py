@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from failback.analytics.errors import ReportInputError
 from failback.analytics.live.observe.looks import Look, Writer, looks_of
-from failback.analytics.run.run_folder import RUN_SCHEMA
+from failback.analytics.run.run_folder import unplanned_run
 from failback.client.files import replace_file
 from failback.client.remoting.guarded.access import ClusterAccess
 from failback.init.lines import append_line
@@ -140,35 +140,15 @@ def _about(wanted: Wanted) -> dict[str, list[str]]:
 
 
 def _document(wanted: Wanted) -> dict[str, Any]:
-    return {
-        "schema": RUN_SCHEMA,
-        "run": wanted.run,
-        "source": SOURCE,
-        "experiment": None,
-        "arm": None,
-        "repetition": None,
-        "seed": None,
-        "rule_set": None,
-        "engine": None,
-        "time_scale": 1.0,
-        "log_mode": "full",
-        "zero": {"wall_ns": time.time_ns(), "mono_ns": 0},
-        "warmup_end_ns": None,
-        "switches": {},
-        "topology": {"pairs": []},
-        "system": {},
-        "topics": [],
-        "groups": [],
-        "faults": [],
-        "procs": [],
-        "expect": [],
-        _SETTINGS: {
-            "name_servers": list(wanted.name_servers),
-            "every": wanted.every,
-            "limits": dict(wanted.limits),
-        }
-        | _about(wanted),
+    settings = {
+        "name_servers": list(wanted.name_servers),
+        "every": wanted.every,
+        "limits": dict(wanted.limits),
+        **_about(wanted),
     }
+    return unplanned_run(
+        wanted.run, SOURCE, wall_ns=time.time_ns(), mono_ns=0, **{_SETTINGS: settings}
+    )
 
 
 def _read(path: Path) -> dict[str, Any]:
