@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,11 +20,12 @@ import pytest
 from failback.client.model import Message
 from failback.client.producer.producer import Producer
 from tests.support.common.polling import SCALE as PATIENCE
+from tests.support.common.polling import wait_until
 from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.control_plane import ControlPlane
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
-from tests.support.operator.operator_process import condition_of
+from tests.support.operator.operator_process import OperatorProcess, condition_of
 from tests.support.operator.quick_pair import QuickPair, hasty_operator
 from tests.support.operator.resources import resource
 
@@ -45,13 +47,27 @@ MANIFEST: Object = resource(
 """A user's file; its overrides name no master."""
 
 
+class RememberedPair(QuickPair):
+    """A pair whose operator is asked what it has seen."""
+
+    def __init__(self, namespace: Namespace, operator: OperatorProcess) -> None:
+        super().__init__(namespace)
+        self._operator = operator
+
+    def is_behind(self, member: int) -> bool:
+        """Whether the operator has seen the master's log grow beyond a slave's."""
+        lag = rf'slave_lag_bytes{{.*member="{member}".*}} (\S+)'
+        found = re.search(lag, self._operator.get("/metrics"))
+        return found is not None and float(found[1]) > 0
+
+
 @pytest.fixture(scope="module")
-def pair(control_plane: ControlPlane, node: NodeProcess) -> Iterator[QuickPair]:
+def pair(control_plane: ControlPlane, node: NodeProcess) -> Iterator[RememberedPair]:
     """The pair, switched to member 1."""
     namespace = Namespace(control_plane)
     try:
-        with hasty_operator(namespace):
-            found = QuickPair(namespace)
+        with hasty_operator(namespace) as running:
+            found = RememberedPair(namespace, running)
             scale = {"failbackTimeScale": "0.1"}
             found.api.create(resource("NameServer", "main", replicas=1, config=scale))
             apply(found)
@@ -201,8 +217,11 @@ async def test_deleted_and_applied_again_it_serves_what_was_acknowledged(pair: Q
     assert claim(pair, 1)["metadata"]["annotations"][EPOCH] == "2", "nothing was switched"
 
 
-async def test_with_both_members_held_the_last_master_is_not_forgotten(pair: QuickPair) -> None:
+async def test_with_both_members_held_the_last_master_is_not_forgotten(
+    pair: RememberedPair,
+) -> None:
     end = await only_the_master_has_more(pair)
+    await asyncio.to_thread(wait_until, lambda: pair.is_behind(0), "a look at the master's log")
     pair.annotate(hold_member="orders-0-0,orders-0-1")
     await asyncio.to_thread(pair.api.wait_gone, "Pod", pair.pod(1), seconds=120)
     seen = int(claim(pair, 1)["metadata"]["annotations"]["failback.dev/log-end"])

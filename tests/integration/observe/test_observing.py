@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import subprocess
+import time
 from pathlib import Path
 
+from failback.analytics.live.observe.asking import Asker
+from failback.analytics.live.observe.looks import ANSWERED, REFUSED
 from failback.client.admin.admin import AdminClient
+from failback.client.remoting.connection import RemotingClient
 from failback.protocol.route import SubscriptionGroupConfig, TopicConfig
 from tests.support.brokers.cluster_processes import ClusterProcesses
 from tests.support.common.polling import SCALE, wait_until
@@ -77,6 +82,22 @@ async def test_a_kill_and_a_return_are_seen_and_nothing_is_written(tmp_path: Pat
         assert after["topics.json"] == before["topics.json"]
         assert after["consumerOffset.json"] == before["consumerOffset.json"]
     assert watching.errors() == ""
+
+
+async def test_a_broker_that_is_back_ends_the_wait_for_the_next_look(tmp_path: Path) -> None:
+    with ClusterProcesses(tmp_path / "cluster") as cluster:
+        await prepared(cluster)
+        async with RemotingClient() as client:
+            asker = Asker([cluster.namesrv_addr], client, zero=time.monotonic())
+            (broker,) = (await asker.look(closely=False)).brokers
+            assert broker.state == ANSWERED
+            cluster.broker.kill()
+            (broker,) = (await asker.look(closely=False)).brokers
+            assert broker.state == REFUSED
+            cluster.start_broker()
+            await asyncio.wait_for(asker.wait(3600), 60 * SCALE)
+            (broker,) = (await asker.look(closely=False)).brokers
+            assert broker.state == ANSWERED
 
 
 def looks(run: Path) -> list[bytes]:

@@ -32,6 +32,8 @@ public final class PushConsumer {
         consumer.setConsumeThreadMin(4);
         consumer.setConsumeThreadMax(4);
         consumer.setMaxReconsumeTimes(options.number("maxReconsume", -1));
+        // What was printed is handled and committed before the process ends.
+        consumer.setAwaitTerminationMillisWhenShutdown(10_000);
         int handler = options.number("handler", 0);
         int fail = options.number("fail", 0);
         consumer.subscribe(options.text("topic", "JavaTopic"), options.text("sub", "*"));

@@ -126,8 +126,9 @@ def test_who_starts_while_only_the_slave_is_there_goes_on_from_its_table() -> No
 
 
 @pytest.mark.parametrize("looks", [0, 2])
+@pytest.mark.parametrize("moved", [1050, 1600])
 def test_who_comes_before_the_returned_master_was_read_may_have_moved_its_table(
-    looks: int,
+    looks: int, moved: int
 ) -> None:
     story = at_work()
     story.wait(60)
@@ -143,13 +144,31 @@ def test_who_comes_before_the_returned_master_was_read_may_have_moved_its_table(
     story.members["billing"] = {"c"}
     story.wait(looks)
     story.thaw()
-    story.brokers[MASTER].offsets["orders@billing"] = {0: 1050, 1: 1050}
+    story.brokers[MASTER].offsets["orders@billing"] = {0: moved, 1: moved}
     story.wait(2)
     story.commit(1700, at=(MASTER,))
     story.wait(2)
     found = group(story)
     assert found["owner_changed"]
     assert found["lo"] <= 1000 <= found["hi"]
+    assert "ROLLBACK_SLAVE_ONLY_PROGRESS" in found["causes"]
+
+
+def test_what_nobody_committed_comes_again_by_how_its_holder_ended() -> None:
+    story = at_work()
+    story.store(1300)
+    story.members["billing"] = set()
+    story.kill()
+    story.wait(3)
+    story.start(1000)
+    story.wait(2)
+    story.members["billing"] = {"c"}
+    story.wait(2)
+    story.commit(1300, at=(MASTER,))
+    story.wait(2)
+    found = group(story)
+    assert (found["lo"], found["hi"]) == (0, 600)
+    assert found["causes"] == ["TAIL_CRASH", "TAIL_REBALANCE", "TAIL_SHUTDOWN"]
 
 
 def test_one_of_two_members_that_is_replaced_may_have_taken_any_queue() -> None:

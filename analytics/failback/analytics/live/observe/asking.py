@@ -4,6 +4,9 @@ Each look asks every name server for its list (106), and every broker for its ta
 What changes seldom is asked less often: when a broker began (28) after its connection ended and
 twice a minute, the ends of queues (202) and the members of groups (203) every few seconds, and each
 time while a master is away or a group in danger.
+
+Clients find a master that is back, and move its table, within a second. So a broker that refuses
+connections is tried ten times a second, and is looked at as soon as it answers.
 """
 
 from __future__ import annotations
@@ -30,6 +33,8 @@ SELDOM_SECONDS: Final = 5.0
 BOOT_SECONDS: Final = 30.0
 FORGET_SECONDS: Final = 6 * 3600.0
 """For so long a broker that no name server lists any more is asked at its last address."""
+RETRY_SECONDS: Final = 0.1
+"""How often a broker that refuses connections is tried."""
 _AT_ONCE: Final = 32
 """Questions under way to one broker."""
 
@@ -44,6 +49,8 @@ class _Asked:
         self.boot_at = -BOOT_SECONDS
         self.seldom_at = -SELDOM_SECONDS
         self.listed_at = 0.0
+        self.is_refused = False
+        """Whether nobody listened there at the last look."""
         self.turn = asyncio.Semaphore(_AT_ONCE)
 
 
@@ -80,6 +87,29 @@ class Asker:
         for asked in self._asked.values():
             if asked.address == address:
                 asked.boot_at = -BOOT_SECONDS
+
+    async def wait(self, seconds: float) -> None:
+        """Wait, but no longer than until a broker that was not there answers."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            gone = [asked for asked in self._asked.values() if asked.is_refused]
+            if any(await asyncio.gather(*map(self._is_back, gone))):
+                return
+            await asyncio.sleep(min(left, RETRY_SECONDS) if gone else left)
+
+    async def _is_back(self, asked: _Asked) -> bool:
+        try:
+            await self._boot(asked)
+        except (FailbackError, OSError):
+            return False
+        return True
+
+    async def _boot(self, asked: _Asked) -> None:
+        """Ask when the broker began."""
+        began = self._now()
+        text = (await self._admin.runtime_info(asked.address)).get("bootTimestamp", "")
+        asked.boot_ms = int(text) if text.isascii() and text.isdigit() else None
+        asked.boot_at = began
 
     async def look(self, *, closely: bool) -> Look:
         """Ask everybody. ``closely``: what is asked seldom too."""
@@ -136,15 +166,14 @@ class Asker:
 
         try:
             if began - asked.boot_at >= BOOT_SECONDS:
-                runtime = await self._admin.runtime_info(asked.address)
-                text = runtime.get("bootTimestamp", "")
-                asked.boot_ms = int(text) if text.isascii() and text.isdigit() else None
-                asked.boot_at = began
+                await self._boot(asked)
             offsets = await self._admin.all_offsets(asked.address)
         except RemotingConnectError as error:
+            asked.is_refused = error.is_refused
             return look(REFUSED if error.is_refused else SILENT, str(error))
         except (FailbackError, OSError) as error:
             return look(SILENT, str(error))
+        asked.is_refused = False
         spans, members = None, None
         if closely or began - asked.seldom_at >= SELDOM_SECONDS:
             asked.seldom_at = began

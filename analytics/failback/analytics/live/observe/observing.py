@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 from failback.analytics.live.observe.asking import Asker
 from failback.analytics.live.observe.events import Event
@@ -46,6 +46,17 @@ async def observe(
         folder.close()
 
 
+async def _until_first(*waits: Coroutine[Any, Any, object]) -> None:
+    """Wait for one of them; the others are given up."""
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
 async def _look_until(
     stop: asyncio.Event,
     deadline: float | None,
@@ -80,5 +91,4 @@ async def _look_until(
             observation.look(look)
             await loop.run_in_executor(None, folder.add, look)
             told(look, observation.finder.events[known:], observation)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), max(0.0, due - time.monotonic()))
+            await _until_first(stop.wait(), asker.wait(due - time.monotonic()))

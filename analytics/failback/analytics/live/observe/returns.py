@@ -27,6 +27,7 @@ from failback.protocol.route import split_offset_key
 
 SLAVE_ONLY: Final = "ROLLBACK_SLAVE_ONLY_PROGRESS"
 RESTART: Final = "ROLLBACK_RESTART"
+TAILS: Final = ("TAIL_CRASH", "TAIL_REBALANCE", "TAIL_SHUTDOWN")
 _LATE_SECONDS: Final = 10.0
 """A table that was read later may have grown since the return."""
 _APART_SECONDS: Final = 30.0
@@ -58,6 +59,11 @@ class QueueReturn:
     def is_open(self) -> bool:
         """Whether who takes the queue now consumes some of it again."""
         return self.stands < self.reached
+
+    @property
+    def may_repeat(self) -> bool:
+        """Whether who takes the queue now may be handed what a holder before had handled."""
+        return self.is_open or self.stands == self.reached < self.furthest
 
     def taken(self, least: int, most: int, *, surely: bool) -> None:
         """Somebody took the queue from an offset between ``least`` and ``most``."""
@@ -113,15 +119,19 @@ class GroupReturn:
 
     @property
     def causes(self) -> list[str]:
-        """Why the master's table was behind, where something may have been consumed again."""
+        """Why the master's table was behind, where something may have been consumed again.
+
+        Where it was not, what its holders had not committed may have come again, however they
+        ended.
+        """
         if not self.hi:
             return []
         found = []
-        if any(each.before > each.had for each in self.queues.values()):
+        if any(each.before > each.least for each in self.queues.values()):
             found.append(RESTART)
-        if any(each.reached > max(each.before, each.had) for each in self.queues.values()):
+        if any(each.reached > max(each.before, each.least) for each in self.queues.values()):
             found.append(SLAVE_ONLY)
-        return found
+        return found or list(TAILS)
 
     @property
     def safe_offsets(self) -> dict[int, int]:
@@ -169,6 +179,8 @@ class Returns:
         """By pair tables of the master that are a while apart, the last few."""
         self._early: dict[str, set[str]] = {}
         """By pair groups that got members while its master was listed and not read yet."""
+        self._away: set[str] = set()
+        """Pairs whose master was away at the last look."""
         self._absent: dict[str, float] = {}
         """Pairs that no name server lists, since when."""
         self._longest_absence: dict[str, float] = {}
@@ -200,11 +212,12 @@ class Returns:
 
     def _note_early(self, listed: Container[Place], now: Mapping[str, frozenset[str]]) -> None:
         """Note who may have asked a returned master before it was read."""
-        for pair, outage in self._finder.outages.items():
-            is_listed = Place(pair, 0) in listed or self._listed.get(pair, False)
-            if outage.back is None and is_listed:
+        away = {pair for pair, each in self._finder.outages.items() if each.back is None}
+        for pair in away & self._away:  # who changed as it went had none to ask
+            if Place(pair, 0) in listed or self._listed.get(pair, False):
                 changed = {group for group in now if now[group] != self._members.get(group)}
                 self._early.setdefault(pair, set()).update(changed)
+        self._away = away
 
     def _notes(self, broker: BrokerLook) -> None:
         for topic, queues in (broker.spans or {}).items():
@@ -366,7 +379,7 @@ class Returns:
                 stood = max(0, last.get(key, {}).get(number, queue.had))
                 stands = max(0, table.get(key, {}).get(number, queue.stands))
                 least, most = min(stood, stands, queue.stands), max(stood, queue.stands)
-                if has_changed and queue.is_open and (is_listed or was_listed):
+                if has_changed and queue.may_repeat and (is_listed or was_listed):
                     queue.taken(least, most, surely=surely)
                 if group.was_lost and queue.is_open:
                     queue.taken(least, most, surely=False)
