@@ -16,7 +16,7 @@ KEY = "orders@billing"
 class Told:
     """What one broker holds, and whether it says so."""
 
-    boot_ms: int
+    boot_ms: int | None
     state: str = ANSWERED
     offsets: dict[str, dict[int, int]] = field(default_factory=dict)
 

@@ -171,6 +171,26 @@ def test_what_nobody_committed_comes_again_by_how_its_holder_ended() -> None:
     assert found["causes"] == ["TAIL_CRASH", "TAIL_REBALANCE", "TAIL_SHUTDOWN"]
 
 
+def test_a_master_that_can_not_tell_yet_when_it_began_is_read_at_once_and_is_back_once() -> None:
+    story = at_work()
+    story.kill()
+    story.wait(2)
+    story.store(1500)
+    story.commit(1500, at=(SLAVE,))
+    story.members["billing"] = set()
+    story.wait(3)
+    story.start(900)
+    began, story.brokers[MASTER].boot_ms = story.brokers[MASTER].boot_ms, None
+    story.wait(1)
+    story.members["billing"] = {"c"}
+    story.brokers[MASTER].boot_ms = began
+    story.commit(1500, at=(MASTER,))
+    story.wait(3)
+    found = group(story)
+    assert (found["lo"], found["hi"]) == (1200, 1200)
+    assert [queue["had"] for queue in found["queues"]] == [900, 900]
+
+
 def test_one_of_two_members_that_is_replaced_may_have_taken_any_queue() -> None:
     story = at_work()
     outage(story, reached=1500, file=900)

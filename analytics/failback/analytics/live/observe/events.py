@@ -158,10 +158,12 @@ class Finder:
         if broker.state != ANSWERED:
             self._missed(broker, known)
             return
-        is_new_life = None not in (known.boot_ms, broker.boot_ms) and (
-            known.boot_ms != broker.boot_ms
-        )
+        if broker.boot_ms is None:  # a process that is young can't tell
+            is_new_life = known.is_gone
+        else:
+            is_new_life = known.boot_ms not in (None, broker.boot_ms)
         if is_new_life:
+            known.boot_ms = None
             self._back(broker, known)
         elif known.first_miss is not None and known.last_answer is not None:
             self.gaps.append(

@@ -172,9 +172,8 @@ class Returns:
         self._ends: dict[str, dict[tuple[str, int], int]] = {}
         self._tables: dict[Place, Offsets] = {}
         """As each broker told them last."""
-        self._boots: dict[str, int] = {}
-        self._lives: dict[str, int | None] = {}
-        """By pair the life of the master whose table was read last."""
+        self._lives: dict[str, int] = {}
+        """By pair how often its master had come back when its table was read last."""
         self._older: dict[str, list[tuple[float, Offsets]]] = {}
         """By pair tables of the master that are a while apart, the last few."""
         self._early: dict[str, set[str]] = {}
@@ -232,9 +231,8 @@ class Returns:
         """
         reached = self._reached.setdefault(broker.pair, {})
         before = self._tables.get(broker.place, {})
-        same_life = broker.broker_id == 0 and self._lives.get(broker.pair) == self._boots.get(
-            broker.pair
-        )
+        life = sum(each.outage.pair == broker.pair for each in self.returns)
+        same_life = broker.broker_id == 0 and self._lives.get(broker.pair) == life
         for key, queues in (broker.offsets or {}).items():
             old = before.get(key, {})
             if old == queues or not self._is_wanted(key):
@@ -249,7 +247,7 @@ class Returns:
                 elif offset < was and same_life:
                     mine[queue] = offset
         if broker.broker_id == 0:
-            self._lives[broker.pair] = self._boots.get(broker.pair)
+            self._lives[broker.pair] = life
             older = self._older.setdefault(broker.pair, [])
             if broker.offsets is not None and (
                 not older or broker.until - older[-1][0] >= _APART_SECONDS
@@ -281,10 +279,8 @@ class Returns:
 
     def _master(self, broker: BrokerLook) -> None:
         outage = self._finder.outages.get(broker.pair)
-        boot = broker.boot_ms or self._finder.boot_of(broker.place) or 0
-        known = self._boots.setdefault(broker.pair, boot)
-        if boot != known and outage is not None and outage.back is not None:
-            self._boots[broker.pair] = boot
+        known = {each.outage for each in self.returns}
+        if outage is not None and outage.back is not None and outage not in known:
             self.returns.append(Return(outage))
         mine = [each for each in self.returns if each.outage.pair == broker.pair]
         if mine and not mine[-1].is_read and broker.offsets is not None:
