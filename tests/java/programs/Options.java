@@ -1,5 +1,6 @@
 import java.util.HashMap;
 import java.util.Map;
+import org.apache.rocketmq.remoting.RPCHook;
 
 /** What the programs share: "-name value" arguments and lines on standard output. */
 final class Options {
@@ -17,6 +18,18 @@ final class Options {
 
     int number(String name, int fallback) {
         return values.containsKey(name) ? Integer.parseInt(values.get(name)) : fallback;
+    }
+
+    /** What signs requests by -accessKey and -secretKey, or null; needs Apache's ACL classes. */
+    RPCHook signer() throws ReflectiveOperationException {
+        if (!values.containsKey("accessKey")) {
+            return null;
+        }
+        Class<?> credentials = Class.forName("org.apache.rocketmq.acl.common.SessionCredentials");
+        Object keys = credentials.getConstructor(String.class, String.class)
+            .newInstance(values.get("accessKey"), values.get("secretKey"));
+        return (RPCHook) Class.forName("org.apache.rocketmq.acl.common.AclClientRPCHook")
+            .getConstructor(credentials).newInstance(keys);
     }
 
     static synchronized void say(String format, Object... parts) {

@@ -2,6 +2,7 @@ import java.nio.charset.StandardCharsets;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
 
@@ -15,14 +16,16 @@ import org.apache.rocketmq.common.message.MessageExt;
  * </pre>
  *
  * Options: -namesrv A -topic T -group G -sub EXPRESSION -handler MS -fail N (the first N deliveries
- * of each message ask for a retry) -poll MS -heartbeat MS -persist MS -threshold N. Stops cleanly
- * when standard input ends.
+ * of each message ask for a retry) -poll MS -heartbeat MS -persist MS -threshold N -accessKey K
+ * -secretKey S. Stops cleanly when standard input ends.
  */
 public final class PushConsumer {
     public static void main(String[] args) throws Exception {
         Options options = new Options(args);
-        DefaultMQPushConsumer consumer =
-            new DefaultMQPushConsumer(options.text("group", "java-consumer"));
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(
+            options.text("group", "java-consumer"),
+            options.signer(),
+            new AllocateMessageQueueAveragely());
         consumer.setNamesrvAddr(options.text("namesrv", null));
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setPollNameServerInterval(options.number("poll", 1000));

@@ -220,12 +220,16 @@ def mqadmin(folder: Path, *arguments: str) -> Answer:
 def java_program(
     folder: Path, program: str, *, properties: dict[str, str] | None = None, **options: object
 ) -> TestProcess:
-    """Return one of tests/java/programs, not started; ``options`` become ``-name value``."""
+    """Return one of tests/java/programs, not started; ``options`` become ``-name value``.
+
+    One that signs runs with the libraries of the server: the client's lack Apache's ACL classes.
+    """
     home = client_home()
     command = [java(), "-Xms32m", "-Xmx256m", *_FRUGAL, f"-Duser.home={folder}"]
     command += ["-Drocketmq.client.logLevel=WARN"]
     command += [f"-D{key}={value}" for key, value in (properties or {}).items()]
-    command += ["-cp", f"{home}/classes:{home}/lib/*", program]
+    libraries = server_home() / "lib" if "accessKey" in options else home / "lib"
+    command += ["-cp", f"{home}/classes:{libraries}/*", program]
     for name, value in options.items():
         command += [f"-{name}", str(value)]
     return TestProcess(program, command, folder)

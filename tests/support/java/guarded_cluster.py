@@ -65,9 +65,11 @@ class GuardedCluster:
         home = folder / "home"
         shutil.copytree(server_home() / "home", home)
         (home / "conf" / "plain_acl.yml").write_text(_ACL)
-        flags = (*_FLAGS, *self._tls_flags())
-        self.namesrv = NameServer("apache", folder / "ns", java_flags=flags, home=home)
-        self._home, self._broker_flags = home, flags
+        self.home = home
+        self.tls = self._tls()
+        """Properties of every JVM that takes part."""
+        self.flags = (*_FLAGS, *(f"-D{name}={value}" for name, value in self.tls.items()))
+        self.namesrv = NameServer("apache", folder / "ns", java_flags=self.flags, home=home)
 
     def start(self) -> None:
         """Return when both serve; the broker is registered a little later."""
@@ -76,8 +78,8 @@ class GuardedCluster:
             "apache",
             self.folder / "broker",
             self.namesrv.address,
-            java_flags=self._broker_flags,
-            home=self._home,
+            java_flags=self.flags,
+            home=self.home,
             settings={
                 "aclEnable": "true",
                 "traceTopicEnable": "true",
@@ -122,7 +124,7 @@ class GuardedCluster:
         file.write_text("\n".join(lines) + "\n")
         return file
 
-    def _tls_flags(self) -> tuple[str, ...]:
+    def _tls(self) -> dict[str, str]:
         self._served = (self.folder / "served.pem", self.folder / "served.key")
         self.serve_with(self.server)
         settings = {
@@ -138,4 +140,8 @@ class GuardedCluster:
         }
         file = self.folder / "tls.properties"
         file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-        return ("-Dtls.server.mode=enforcing", "-Dtls.enable=true", f"-Dtls.config.file={file}")
+        return {
+            "tls.server.mode": "enforcing",
+            "tls.enable": "true",
+            "tls.config.file": str(file),
+        }

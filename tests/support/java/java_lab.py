@@ -44,6 +44,10 @@ class Lab:
         process.start()
         return process
 
+    def cluster_options(self, namesrv: NameServer) -> list[str]:
+        """Return the options by which a command of ours finds the cluster."""
+        return ["--namesrv", namesrv.address]
+
     def dispose(self) -> None:
         for process in self._programs:
             process.dispose()

@@ -42,10 +42,12 @@ class Observed:
         self.out: Path = lab.folder / "run"
         self.observer = self._observer()
 
-    def begin(self) -> None:
-        """Start everything, and return when offsets are on the master's disk and observed."""
+    def start_brokers(self) -> None:
         self.master.start()
         self.slave.start()
+
+    def begin(self) -> None:
+        """Start clients, and return when offsets are on the master's disk and observed."""
         first = self.lab.program("Producer", self.namesrv, topic=TOPIC, count=4)
         first.wait_for("done")
         for group in self.members:
@@ -107,6 +109,6 @@ class Observed:
 
     def _observer(self) -> TestProcess:
         command = failback_command(
-            "cli", "observe", "-n", self.namesrv.address, "--out", str(self.out)
+            "cli", "observe", *self.lab.cluster_options(self.namesrv), "--out", str(self.out)
         )
         return TestProcess("observer", command, self.lab.folder, environment=failback_environment())

@@ -15,6 +15,7 @@ from failback.client.remoting.guarded.tls import Tls, TlsFiles
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import ConfigError, RemotingConnectError, RemotingError
 from tests.support.net.certificates import Authority, Certificate
+from tests.support.net.ports import free_port
 from tests.support.net.remoting_peer import RemotingPeer
 
 
@@ -148,3 +149,11 @@ def test_files_that_are_none_are_refused_by_their_option(world: World, tmp_path:
     ):
         with pytest.raises(ConfigError, match=words):
             Tls(files)
+
+
+async def test_a_port_at_which_nobody_listens_is_refused_as_without_tls(world: World) -> None:
+    settings = RemotingSettings(access=ClusterAccess(tls=Tls(world.files)))
+    async with RemotingClient(settings=settings) as client:
+        with pytest.raises(RemotingConnectError) as refused:
+            await client.invoke(f"127.0.0.1:{free_port()}", RemotingCommand.request(105))
+    assert refused.value.is_refused

@@ -51,6 +51,8 @@ class _Asked:
         self.listed_at = 0.0
         self.is_refused = False
         """Whether nobody listened there at the last look."""
+        self.is_young = False
+        """Whether nobody listened there until its process began, which it has yet to tell."""
         self.turn = asyncio.Semaphore(_AT_ONCE)
 
 
@@ -108,16 +110,19 @@ class Asker:
         """Ask when the broker began.
 
         Apache's broker has no answer in its first second: its figures of that time are missing.
-        Source: 4.9.7, StoreStatsService.getPutTps, a list that is empty until it is sampled.
+        Where nobody listened before, it is known to be another process nevertheless. Source:
+        4.9.7, StoreStatsService.getPutTps, a list that is empty until it is sampled.
         """
         began = self._now()
         try:
             told = await self._admin.runtime_info(asked.address)
-        except BrokerError:
+        except BrokerError as error:
+            if error.code == ResponseCode.SYSTEM_ERROR and not asked.is_young:
+                raise
             return
         text = told.get("bootTimestamp", "")
         asked.boot_ms = int(text) if text.isascii() and text.isdigit() else None
-        asked.boot_at = began
+        asked.boot_at, asked.is_young = began, False
 
     async def look(self, *, closely: bool) -> Look:
         """Ask everybody. ``closely``: what is asked seldom too."""
@@ -178,6 +183,7 @@ class Asker:
             offsets = await self._admin.all_offsets(asked.address)
         except RemotingConnectError as error:
             asked.is_refused = error.is_refused
+            asked.is_young |= error.is_refused
             return look(REFUSED if error.is_refused else SILENT, str(error))
         except (FailbackError, OSError) as error:
             return look(SILENT, str(error))

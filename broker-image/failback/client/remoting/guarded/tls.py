@@ -65,12 +65,14 @@ class Tls:
         return host if self.files.server_name in ("", ANY_NAME) else self.files.server_name
 
     def why_not(self, error: Exception, host: str) -> str:
-        """Return why a handshake failed, and what to do."""
+        """Return why a connection or its handshake failed, and what to do."""
         if isinstance(error, ssl.SSLCertVerificationError):
             return self._why_not_verified(error, host)
         if isinstance(error, ssl.SSLError) and "ALERT" in str(error.reason):
             return self._why_refused(str(error.reason))
-        if isinstance(error, (ssl.SSLError, ConnectionError)):
+        if isinstance(error, (ssl.SSLError, ConnectionError)) and not isinstance(
+            error, ConnectionRefusedError
+        ):
             return "it ended the TLS handshake: leave out --tls if it does not speak TLS"
         return why(error)
 
