@@ -279,6 +279,20 @@ def test_12_access_keys_and_tls(guarded: GuardedLab) -> None:
     assert cost(report)["basis"] == ["E1", "E2", "E3"]
 
 
+def test_a_trace_makes_counts_exact(lab: Lab) -> None:
+    observed = begun(lab, is_traced=True)
+    observed.outage(AWAY_SECONDS, during=observed.leave)
+    observed.join()
+    report = settled(observed)
+    again = observed.again()
+    assert again.total() > 0
+    found = cost(report)
+    counted = {queue["qid"]: (queue["lo"], queue["hi"]) for queue in found["queues"]}
+    assert counted == {queue: (again[queue], again[queue]) for queue in counted}, found
+    assert (found["exact"], found["lo"]) == (True, again.total())
+    assert found["basis"] == ["E1", "E2", "E3", "E4"]
+
+
 async def test_nothing_is_written_to_the_cluster(lab: Lab) -> None:
     observed = begun(lab)
     async with AdminClient([observed.namesrv.address], timeout_ms=10_000) as admin:

@@ -17,15 +17,18 @@ import org.apache.rocketmq.common.message.MessageExt;
  *
  * Options: -namesrv A -topic T -group G -sub EXPRESSION -handler MS -fail N (the first N deliveries
  * of each message ask for a retry) -poll MS -heartbeat MS -persist MS -threshold N -accessKey K
- * -secretKey S. Stops cleanly when standard input ends.
+ * -secretKey S -trace TOPIC (message trace on). Stops cleanly when standard input ends.
  */
 public final class PushConsumer {
     public static void main(String[] args) throws Exception {
         Options options = new Options(args);
+        String trace = options.text("trace", null);
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(
             options.text("group", "java-consumer"),
             options.signer(),
-            new AllocateMessageQueueAveragely());
+            new AllocateMessageQueueAveragely(),
+            trace != null,
+            trace);
         consumer.setNamesrvAddr(options.text("namesrv", null));
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setPollNameServerInterval(options.number("poll", 1000));

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from failback.analytics.report.make_report import report
+from failback.analytics.trace.ingest import TRACE_TOPIC
 from tests.support.common.polling import wait_until
 from tests.support.java.apache import Broker, Engine, NameServer, got_by
 from tests.support.java.java_lab import Lab
@@ -33,8 +34,17 @@ Copy = tuple[str, int, int]
 class Observed:
     """A pair of one engine under load, with a consumer of group ``billing``."""
 
-    def __init__(self, lab: Lab, engine: Engine, *, groups: tuple[str, ...] = ("billing",)) -> None:
+    def __init__(
+        self,
+        lab: Lab,
+        engine: Engine,
+        *,
+        groups: tuple[str, ...] = ("billing",),
+        is_traced: bool = False,
+    ) -> None:
+        """``is_traced``: consumers trace, to a broker that stays, and the observer reads it."""
         self.lab = lab
+        self.is_traced = is_traced
         self.namesrv: NameServer = lab.namesrv(engine)
         self.master: Broker = lab.broker(engine, self.namesrv)
         self.slave: Broker = lab.broker(engine, self.namesrv, broker_id=1, role="SLAVE")
@@ -43,6 +53,12 @@ class Observed:
         self.observer = self._observer()
 
     def start_brokers(self) -> None:
+        if self.is_traced:
+            settings = {"traceTopicEnable": "true", "autoCreateTopicEnable": "false"}
+            keeper = self.lab.broker(
+                self.master.engine, self.namesrv, name="keeper", settings=settings
+            )
+            keeper.start()
         self.master.start()
         self.slave.start()
 
@@ -60,7 +76,8 @@ class Observed:
         time.sleep(3)
 
     def join(self, group: str = "billing", *, topic: str = TOPIC) -> TestProcess:
-        member = self.lab.program("PushConsumer", self.namesrv, topic=topic, group=group)
+        options = {"trace": TRACE_TOPIC} if self.is_traced else {}
+        member = self.lab.program("PushConsumer", self.namesrv, topic=topic, group=group, **options)
         self.members[group].append(member)
         member.wait_for("started")
         wait_until(lambda: got_by(member), f"a delivery to {group}", 60)
@@ -108,7 +125,13 @@ class Observed:
         return path.exists() and f"{TOPIC}@billing" in path.read_text()
 
     def _observer(self) -> TestProcess:
+        trace = ["--trace"] if self.is_traced else []
         command = failback_command(
-            "cli", "observe", *self.lab.cluster_options(self.namesrv), "--out", str(self.out)
+            "cli",
+            "observe",
+            *self.lab.cluster_options(self.namesrv),
+            "--out",
+            str(self.out),
+            *trace,
         )
         return TestProcess("observer", command, self.lab.folder, environment=failback_environment())

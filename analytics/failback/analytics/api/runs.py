@@ -19,10 +19,10 @@ from failback.analytics.errors import ReportInputError
 from failback.analytics.lake.lake import Lake as Rows
 from failback.analytics.lake.layout import runs
 from failback.analytics.lake.store import LakeStore, open_store
+from failback.analytics.live.observe.lake import run_at
 from failback.analytics.run.folder_reading import read_run_folder
 from failback.analytics.run.run_source import (
     RunSource,
-    source_at,
     source_in_lake,
     stored_documents,
 )
@@ -96,7 +96,7 @@ class Run:
     @cached_property
     def source(self) -> RunSource:
         """What the analysis reads. Raises ``ReportInputError`` as :meth:`table`."""
-        return source_at(self.folder) if self.folder else source_in_lake(self.lake, self.id)
+        return run_at(self.folder) if self.folder else source_in_lake(self.lake, self.id)
 
     @property
     def figures_from(self) -> int:

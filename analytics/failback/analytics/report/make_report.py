@@ -22,6 +22,7 @@ from failback.analytics.analysis.analysis import analyse
 from failback.analytics.analysis.engines.engine import Engine
 from failback.analytics.errors import EngineUnavailable, ReportInputError
 from failback.analytics.lake.lake import Lake
+from failback.analytics.live.observe.lake import run_at
 from failback.analytics.report import checks, summary
 from failback.analytics.report.compare import compare_reports
 from failback.analytics.report.document import build_report
@@ -40,7 +41,7 @@ from failback.analytics.report.schema import (
 )
 from failback.analytics.run.definitions import Wanted
 from failback.analytics.run.run_folder import RunFolder
-from failback.analytics.run.run_source import RunSource, source_at
+from failback.analytics.run.run_source import RunSource
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -134,7 +135,7 @@ def report_many(
     """
 
     def opened(each: Path | str | RunSource) -> RunSource:
-        source = each if isinstance(each, RunSource) else source_at(each)
+        source = each if isinstance(each, RunSource) else run_at(each)
         return source if wanted is None else source.counted_as(wanted)
 
     sources = [opened(each) for each in run_dirs]
@@ -217,7 +218,7 @@ def reports_of(
             rows = results.rows(source.folder.run_id) if results is not None else None
             analysis = analyse(source.folder, source.lake, each, rows)
             document, points = build_report(analysis, each.name, limits)
-            with_observation(document, source.folder.path, dict(source.folder.run))
+            with_observation(document, source)
             document["timings"]["total"] = round(time.monotonic() - started, 3)
             if results is not None:
                 results.write(analysis, document, points)

@@ -7,20 +7,41 @@ Nobody injected a fault, so nothing of it is judged unless the user set a limit:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
-from failback.analytics.live.observe.folder import is_observed, limits_of, looks_in, settings_of
+from failback.analytics.lake.lake import Lake
+from failback.analytics.live.observe.folder import (
+    is_observed,
+    limits_of,
+    looks_in,
+    settings_of,
+    trace_of,
+)
 from failback.analytics.live.observe.observation import Observation, hidden, sentences
+from failback.analytics.live.observe.traced import (
+    DELIVER_COLUMNS,
+    NOTHING_TRACED,
+    SCAN_COLUMNS,
+    Deliveries,
+    deliveries_of,
+)
 from failback.analytics.report.checks import FAIL, INCONCLUSIVE, OBSERVED, PASS
 from failback.analytics.report.measures.numbers import Row
 from failback.analytics.report.outcome import NO_LIMIT
+from failback.analytics.run.align import clocks_of
+from failback.analytics.run.run_source import RunSource
 
 
-def with_observation(document: Row, folder: Path, run: Row) -> None:
+def with_observation(document: Row, source: RunSource) -> None:
     """Add what was observed to the report of an observed run, and judge it as such."""
+    run, path = dict(source.folder.run), source.folder.path
     if not is_observed(run):
         return
-    found = Observation.of(looks_in(folder), *settings_of(run)).document()
+    observation = Observation.of(looks_in(path), *settings_of(run))
+    found = observation.document(_traced(source.lake))
+    if trace_of(run) and not source.lake.rows("deliver"):
+        ended, topics = round(observation.ended or 0.0, 3), ", ".join(trace_of(run))
+        what = f"no delivery was traced in {topics}: switch message trace on in the clients"
+        found["gaps"].append({"from": 0.0, "until": ended, "what": what})
     document["observation"] = found
     problems = hidden(found)
     judged = [each for each in (_duplicates(found, run), _outages(found, run)) if each is not None]
@@ -38,6 +59,15 @@ def with_observation(document: Row, folder: Path, run: Row) -> None:
             *({"code": "RECORDER_GAP", "detail": each} for each in problems),
         ],
     }
+
+
+def _traced(lake: Lake) -> Deliveries:
+    if not lake.rows("deliver"):
+        return NOTHING_TRACED
+    clocks = clocks_of(lake.records("clock"), 0)
+    return deliveries_of(
+        lake.chunks("deliver", DELIVER_COLUMNS), lake.chunks("scan", SCAN_COLUMNS), clocks
+    )
 
 
 def _verdict(problems: Sequence[str], values: Sequence[str]) -> str:

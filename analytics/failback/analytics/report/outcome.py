@@ -110,9 +110,14 @@ def _observed_evidence(report: Report) -> Badge:
     if observation["gaps"]:
         gaps = many(len(observation["gaps"]), "gap")
         return Badge("doubt", f"Evidence: with {gaps}", observation["gaps"][0]["what"])
-    basis = {each for back in observation["returns"] for g in back["groups"] for each in g["basis"]}
+    groups = [group for back in observation["returns"] for group in back["groups"]]
+    basis = {each for group in groups for each in group["basis"]}
     if "E4" in basis:
-        return Badge("plain", "Evidence: message trace")
+        traced = [group for group in groups if "E4" in group["basis"]]
+        if len(traced) == len(groups):
+            return Badge("plain", "Evidence: trace, complete")
+        rows = many(len(groups), "row")
+        return Badge("plain", "Evidence: trace, in part", f"complete for {len(traced)} of {rows}")
     return Badge(
         "plain", "Evidence: members and offsets" if "E3" in basis else "Evidence: offsets only"
     )

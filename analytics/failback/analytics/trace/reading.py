@@ -8,7 +8,7 @@ answer, its slaves. What was read lies on disk in :class:`Pages` before more is 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -70,8 +70,18 @@ class TopicReader:
         self._progress = progress
         self._slots = asyncio.Semaphore(QUEUES_AT_ONCE)
 
-    async def read(self, table: str, topic: str, take: Take, span: Span = Span()) -> list[str]:
-        """Read all queues of ``topic``; return what could not be read, in words."""
+    async def read(
+        self,
+        table: str,
+        topic: str,
+        take: Take,
+        span: Span = Span(),
+        begins: Mapping[Place, int] = {},
+    ) -> list[str]:
+        """Read all queues of ``topic``; return what could not be read, in words.
+
+        ``begins`` has offsets below which a queue is not read.
+        """
         try:
             route = await self._admin.route(topic)
         except BrokerError as error:
@@ -83,7 +93,7 @@ class TopicReader:
         }
         found = await asyncio.gather(
             *(
-                self._read_broker(table, topic, name, members, take, span)
+                self._read_broker(table, topic, name, members, take, span, begins)
                 for name, members in sorted(brokers.items())
             )
         )
@@ -97,22 +107,30 @@ class TopicReader:
         members: Sequence[tuple[int, str]],
         take: Take,
         span: Span,
+        begins: Mapping[Place, int],
     ) -> list[str]:
         """Read from the first member that gives everything; a slave only after its master."""
         problems = []
         for bid, addr in members:
             try:
                 stats = await self._admin.topic_stats(addr, topic)
+                limits = {
+                    (place := Place(name, topic, queue.queue_id)): (
+                        max(found.min_offset, begins.get(place, 0)),
+                        found.max_offset,
+                    )
+                    for queue, found in stats.offset_table.items()
+                }
                 jobs = [
                     self._read_queue(
                         table,
-                        Place(name, topic, queue.queue_id),
+                        place,
                         (bid, addr),
-                        (limits.min_offset, limits.max_offset),
+                        (max(low, begins.get(place, 0)), high),
                         take,
                         span,
                     )
-                    for queue, limits in stats.offset_table.items()
+                    for place, (low, high) in limits.items()
                 ]
                 # All of them end before another member is asked: two must not write one queue.
                 for outcome in await asyncio.gather(*jobs, return_exceptions=True):

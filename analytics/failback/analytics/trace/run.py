@@ -59,6 +59,20 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
+class Rows:
+    """What a trace gives of the lake's tables, and what the joining came across."""
+
+    by_table: Mapping[str, pa.Table]
+    """Rows by table. Times are wall clocks, ns since 1970."""
+    processes: tables.Processes
+    clocks: Sequence[ClientClock]
+    records: int
+    damaged: pa.Table
+    groups: tuple[str, ...]
+    counts: Counts
+
+
+@dataclass(frozen=True, slots=True)
 class Written:
     """What a run folder was made of."""
 
@@ -86,56 +100,76 @@ def write_run(
         brokers: Broker names by address.
         problems: What could not be read this time, in words.
     """
+    made = rows_of(pages, wanted, brokers)
+    deliver, produce, counts = made.by_table["deliver"], made.by_table["produce"], made.counts
+    gaps = _gaps(pages, made.damaged, counts, problems, scanned=wanted.scanned)
+    for name in ("manifest.json", "closed.json"):
+        (run_dir / name).unlink(missing_ok=True)
+    shutil.rmtree(run_dir / "lake", ignore_errors=True)
+    first, last = _ends(deliver, produce, made.clocks)
+    write_tables(run_dir, wanted.run, made.by_table, first)
+    _write(run_dir / "run.json", _run_document(wanted, deliver, made.processes, first))
+    closed = {
+        "scan": wanted.scanned and not problems,
+        "counts": {name: table.num_rows for name, table in made.by_table.items()},
+        "recorder_gaps": gaps,
+        "clock": {"steps": counts.clock_steps, "hosts": [asdict(clock) for clock in made.clocks]},
+        "phases": {"end_ns": last - first},
+        "trace": {"records": made.records, "damaged": made.damaged.num_rows, **asdict(counts)},
+    }
+    _write(run_dir / "closed.json", _CLOSED | closed)
+    _write_manifest(run_dir)
+    return Written(
+        run_dir,
+        made.records,
+        made.damaged.num_rows,
+        deliver.num_rows,
+        produce.num_rows,
+        made.groups,
+        counts,
+        tuple(gaps),
+    )
+
+
+def rows_of(pages: Pages, wanted: Wanted, brokers: Mapping[str, str]) -> Rows:
+    """Rows of everything that lies in ``pages``; ``brokers`` as for :func:`write_run`."""
     records = _of_groups(pages.read("records"), wanted.groups)
     copies = pages.read("copies")
-    damaged = records.filter(pc.equal(records.column("kind"), DAMAGED))
     placed = place(handlings_of(records), copies)
     sends = sends_of(records)
     processes = tables.Processes.of(
         [*_names(placed.handlings.process), *_names(_sender_processes(sends))]
     )
     deliver = tables.deliver_table(wanted.run, placed, processes)
-    produce = tables.produce_table(wanted.run, sends, processes, brokers, deliver.num_rows)
     clocks = client_clocks(records)
-    gaps = _gaps(pages, damaged, placed.handlings.counts, problems, scanned=wanted.scanned)
-    for name in ("manifest.json", "closed.json"):
-        (run_dir / name).unlink(missing_ok=True)
-    shutil.rmtree(run_dir / "lake", ignore_errors=True)
-    rows = {
-        "deliver": deliver,
-        "produce": produce,
-        "scan": tables.scan_table(wanted.run, copies),
-        "clock": tables.clock_table(wanted.run, clocks),
-    }
-    first, last = _ends(deliver, produce, clocks)
-    day = day_of(first) or day_of(0)
+    return Rows(
+        by_table={
+            "deliver": deliver,
+            "produce": tables.produce_table(
+                wanted.run, sends, processes, brokers, deliver.num_rows
+            ),
+            "scan": tables.scan_table(wanted.run, copies),
+            "clock": tables.clock_table(wanted.run, clocks),
+        },
+        processes=processes,
+        clocks=clocks,
+        records=records.num_rows,
+        damaged=records.filter(pc.equal(records.column("kind"), DAMAGED)),
+        groups=tuple(sorted(set(_names(placed.handlings.group)))),
+        counts=placed.handlings.counts,
+    )
+
+
+def write_tables(run_dir: Path, run: str, rows: Mapping[str, pa.Table], wall_ns: int) -> None:
+    """Write rows into the lake of a run folder, a file of each table that has some.
+
+    ``wall_ns`` says the day of the run, ns since 1970.
+    """
+    day = day_of(wall_ns) or day_of(0)
     for name, table in rows.items():
         if table.num_rows:
-            path = run_dir / "lake" / lake_path(name, wanted.run, 0, 0, day)
+            path = run_dir / "lake" / lake_path(name, run, 0, 0, day)
             write_parquet(lake_rows(table, name), path)
-    _write(run_dir / "run.json", _run_document(wanted, deliver, processes, first))
-    counts = placed.handlings.counts
-    closed = {
-        "scan": wanted.scanned and not problems,
-        "counts": {name: table.num_rows for name, table in rows.items()},
-        "recorder_gaps": gaps,
-        "clock": {"steps": counts.clock_steps, "hosts": [asdict(clock) for clock in clocks]},
-        "phases": {"end_ns": last - first},
-        "trace": {"records": records.num_rows, "damaged": damaged.num_rows, **asdict(counts)},
-    }
-    _write(run_dir / "closed.json", _CLOSED | closed)
-    _write_manifest(run_dir)
-    groups = tuple(sorted(set(_names(placed.handlings.group))))
-    return Written(
-        run_dir,
-        records.num_rows,
-        damaged.num_rows,
-        deliver.num_rows,
-        produce.num_rows,
-        groups,
-        counts,
-        tuple(gaps),
-    )
 
 
 def traced_groups(records: pa.Table) -> list[str]:

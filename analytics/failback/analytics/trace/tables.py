@@ -104,7 +104,7 @@ def deliver_table(run: str, placed: Placed, processes: Processes) -> pa.Table:
         "remove_result": pa.nulls(count, pa.int64()),
     }
     _remember(processes, found.process, "consumer", found.group, found.client_id)
-    return _fitted("deliver", columns)
+    return fitted("deliver", columns)
 
 
 def produce_table(
@@ -149,7 +149,7 @@ def produce_table(
         "kseq": pa.nulls(count, pa.int64()),
     }
     _remember(processes, process, "producer", rows.column("group").combine_chunks(), client_id)
-    return _fitted("produce", columns)
+    return fitted("produce", columns)
 
 
 def scan_table(run: str, copies: pa.Table) -> pa.Table:
@@ -157,20 +157,20 @@ def scan_table(run: str, copies: pa.Table) -> pa.Table:
     names = ("broker", "bid", "ptopic", "qid", "qoff", "omid", "ukey", "lane", "lseq", "rt",
              "store_ms")  # fmt: skip
     columns = {name: copies.column(name) for name in names}
-    return _fitted("scan", {**_reader(run, copies.num_rows), **columns})
+    return fitted("scan", {**reader_columns(run, copies.num_rows), **columns})
 
 
 def clock_table(run: str, clocks: Sequence[ClientClock]) -> pa.Table:
     """Table ``clock``: one row per client address."""
     columns: dict[str, Any] = {
-        **_reader(run, len(clocks)),
+        **reader_columns(run, len(clocks)),
         "host": [clock.host for clock in clocks],
         "boot_id": ["trace"] * len(clocks),
         "source": ["trace"] * len(clocks),
         "offset_ns": [clock.offset_ns for clock in clocks],
         "error_ns": [clock.error_ns for clock in clocks],
     }
-    return _fitted("clock", columns)
+    return fitted("clock", columns)
 
 
 def _common(
@@ -189,20 +189,23 @@ def _common(
     }
 
 
-def _reader(run: str, count: int) -> dict[str, Any]:
-    """The common columns of rows that the reader of the trace made, process 0."""
+def reader_columns(run: str, count: int, name: str = "reader", after: int = 0) -> dict[str, Any]:
+    """The common columns of rows that the reader of the trace made, process 0.
+
+    ``after`` is the seq that they go on from.
+    """
     return {
         "run": [run] * count,
-        "proc": pa.array([Processes.key("reader")] * count, pa.binary(16)),
+        "proc": pa.array([Processes.key(name)] * count, pa.binary(16)),
         "proc_no": [0] * count,
-        "seq": np.arange(1, count + 1),
+        "seq": np.arange(after + 1, after + count + 1),
         "wall_ns": [0] * count,
         "mono_ns": [0] * count,
-        "host": ["reader"] * count,
+        "host": [name] * count,
     }
 
 
-def _fitted(table: str, columns: Mapping[str, Any]) -> pa.Table:
+def fitted(table: str, columns: Mapping[str, Any]) -> pa.Table:
     """The columns in the types of the lake."""
     schema = arrow_schema(table)
     arrays = []

@@ -121,10 +121,11 @@ def explain_offset(
 
 def _source(run: str, lake: str) -> RunSource:
     """The run of a folder, with its rows in ``lake`` if that is given; or a run of the lake."""
-    from failback.analytics.run.run_source import source_at, source_in_lake
+    from failback.analytics.live.observe.lake import run_at
+    from failback.analytics.run.run_source import source_in_lake
 
     if not lake:
-        return source_at(one_run(Path(run)))
+        return run_at(one_run(Path(run)))
     if (Path(run) / "run.json").exists():
         return source_in_lake(lake, documents=Path(run))
     return source_in_lake(lake, run)

@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +16,7 @@ import typer
 from failback.cli.shared.checks import check_folder, run_id
 from failback.cli.shared.clusters import NO_CLUSTER, ClusterOptions, cluster_options
 from failback.cli.shared.commands import MEASURE, add
-from failback.cli.shared.errors import guarded
+from failback.cli.shared.errors import fail, guarded
 from failback.cli.shared.options import JsonOption
 from failback.cli.shared.output import console, print_json, say
 from failback.cli.shared.verdicts import row_of, say_answers
@@ -58,6 +59,17 @@ _TopicOption = Annotated[
     list[str] | None,
     typer.Option("--topic", metavar="TOPIC", help="Only this topic (default: all)."),
 ]
+_TraceOption = Annotated[
+    bool, typer.Option("--trace", help="Read the clients' message trace too: exact counts.")
+]
+_TraceTopicOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--trace-topic",
+        metavar="TOPIC",
+        help="Where the clients' trace is (default: RMQ_SYS_TRACE_TOPIC).",
+    ),
+]
 _EveryOption = Annotated[
     str, typer.Option("--every", metavar="TIME", help="Time between two looks, such as 1s.")
 ]
@@ -92,6 +104,8 @@ def observe(
     topic: _TopicOption = None,
     every: _EveryOption = "1s",
     for_: _ForOption = "",
+    trace: _TraceOption = False,
+    trace_topic: _TraceTopicOption = None,
     max_duplicates: _MaxDuplicatesOption = "",
     max_rto: _MaxRtoOption = "",
     json: JsonOption = False,
@@ -99,7 +113,9 @@ def observe(
     """Watch a cluster, read-only: what did each group consume again when a master came back?"""
     from failback.analytics.live.observe.folder import Wanted
     from failback.analytics.live.observe.observing import observe as run
+    from failback.analytics.report.make_report import read_report
     from failback.analytics.report.make_report import report as make_report
+    from failback.analytics.trace.ingest import TRACE_TOPIC
 
     check_folder("--out", out)
     period = _duration("--every", every)
@@ -112,15 +128,17 @@ def observe(
         groups=tuple(group or ()),
         topics=tuple(topic or ()),
         limits=_limits(max_duplicates, max_rto),
+        trace=tuple(trace_topic or ([TRACE_TOPIC] if trace else [])),
     )
     seconds = _duration("--for", for_) if for_ else None
     with ExitStack() as stack:
         told = _quiet if json else _shown(stack)
-        observation = asyncio.run(_until_told(run, out, wanted, told, seconds))
+        note = fail if json else say
+        asyncio.run(_until_told(partial(run, note=note), out, wanted, told, seconds))
     made = make_report(out)
     row = {**row_of(made.json), "report": str(made.json)}
     if json:
-        print_json({**row, "observation": observation.document()})
+        print_json({**row, "observation": read_report(made.json)["observation"]})
     else:
         say_answers(row)
         say(f"report: {made.html or made.summary}")
@@ -157,15 +175,14 @@ def _duration(option: str, text: str) -> float:
     return found
 
 
-async def _until_told(run: Callable[..., Any], *args: Any) -> Observation:
+async def _until_told(run: Callable[..., Any], *args: Any) -> None:
     """Observe until Ctrl-C, SIGTERM or the end of the time."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     *rest, seconds = args
-    found: Observation = await run(*rest, stop, seconds=seconds)
-    return found
+    await run(*rest, stop, seconds=seconds)
 
 
 def _quiet(_: Look, __: list[Event], ___: Observation) -> None:

@@ -70,13 +70,13 @@ class Asker:
         topics: Set[str] = frozenset(),
     ) -> None:
         """``groups`` and ``topics``: only these, where there are any."""
-        self._servers = tuple(name_servers)
+        self.name_servers = tuple(name_servers)
         self._client = client
         self._admin = AdminClient(
             name_servers, client=client, timeout_ms=max(500.0, every * 1000.0)
         )
         self._zero = zero
-        self._every = every
+        self.every = every
         self._groups = groups
         self._topics = topics
         self._asked: dict[Place, _Asked] = {}
@@ -127,13 +127,13 @@ class Asker:
     async def look(self, *, closely: bool) -> Look:
         """Ask everybody. ``closely``: what is asked seldom too."""
         began = self._now()
-        answers = await asyncio.gather(*map(self._listing, self._servers))
-        listings = dict(zip(self._servers, answers, strict=True))
-        self._meet(Look(began, began, self._every, listings))
+        answers = await asyncio.gather(*map(self._listing, self.name_servers))
+        listings = dict(zip(self.name_servers, answers, strict=True))
+        self._meet(Look(began, began, self.every, listings))
         brokers = await asyncio.gather(
             *(self._broker(asked, closely=closely) for asked in self._asked.values())
         )
-        return Look(began, self._now(), self._every, listings, tuple(brokers))
+        return Look(began, self._now(), self.every, listings, tuple(brokers))
 
     def _meet(self, look: Look) -> None:
         """Know the brokers that are listed, and forget those that were not for long."""

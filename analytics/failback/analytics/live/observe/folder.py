@@ -42,6 +42,8 @@ class Wanted:
     """``max_duplicates`` (``N`` or ``P%``) and ``max_rto`` (seconds), where there are any."""
     access: ClusterAccess | None = None
     """Of a guarded cluster."""
+    trace: tuple[str, ...] = ()
+    """Topics with the clients' message trace that are read beside the looks."""
 
 
 def is_observed(run: dict[str, Any]) -> bool:
@@ -104,8 +106,10 @@ class Folder:
                     f"--{name.replace('_', '-').rstrip('s')}",
                     f"{path} was about {told}: name the same, or a new folder in --out",
                 )
-        if wanted.limits and run[_SETTINGS].get("limits") != wanted.limits:
-            run[_SETTINGS]["limits"] = dict(wanted.limits)
+        settings = {"limits": dict(wanted.limits), "trace": list(wanted.trace)}
+        changed = {name: now for name, now in settings.items() if now != run[_SETTINGS].get(name)}
+        if any(changed.values()):
+            run[_SETTINGS].update({name: now for name, now in changed.items() if now})
             replace_file(document, json.dumps(run, indent=1).encode() + b"\n")
         last = max((look.ended for look in looks_in(path)), default=0.0)
         return cls(path, run, last)
@@ -144,10 +148,16 @@ def _document(wanted: Wanted) -> dict[str, Any]:
         "name_servers": list(wanted.name_servers),
         "every": wanted.every,
         "limits": dict(wanted.limits),
+        "trace": list(wanted.trace),
         **_about(wanted),
     }
     return unplanned_run(
-        wanted.run, SOURCE, wall_ns=time.time_ns(), mono_ns=0, **{_SETTINGS: settings}
+        wanted.run,
+        SOURCE,
+        wall_ns=time.time_ns(),
+        mono_ns=0,
+        warmup_end_ns=0,  # what was traced before is in no figure
+        **{_SETTINGS: settings},
     )
 
 
@@ -164,6 +174,11 @@ def _read(path: Path) -> dict[str, Any]:
 def limits_of(run: dict[str, Any]) -> dict[str, str]:
     """Return the limits that an observation was given."""
     return dict((run.get(_SETTINGS) or {}).get("limits") or {})
+
+
+def trace_of(run: dict[str, Any]) -> tuple[str, ...]:
+    """Return the trace topics that an observation reads."""
+    return tuple((run.get(_SETTINGS) or {}).get("trace") or ())
 
 
 def settings_of(run: dict[str, Any]) -> tuple[frozenset[str], frozenset[str]]:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any, Final
 
 from failback.analytics.analysis.causes.labels import cause_words
-from failback.analytics.live.observe.events import Finder
+from failback.analytics.live.observe.events import Finder, Outage
 from failback.analytics.live.observe.looks import Look
 from failback.analytics.live.observe.returns import GroupReturn, Return, Returns
+from failback.analytics.live.observe.traced import NOTHING_TRACED, Deliveries
 
 Row = dict[str, Any]
 ROUTES: Final = "E1"
 TABLES: Final = "E2"
 MEMBERS: Final = "E3"
+TRACE: Final = "E4"
 
 
 class Observation:
@@ -58,13 +60,31 @@ class Observation:
         return self._returns.returns
 
     @property
+    def outages(self) -> list[Outage]:
+        """Absences of masters, those that last at the end."""
+        over = [each.outage for each in self.returns]
+        return over + [each for each in self.finder.outages.values() if each.back is None]
+
+    @property
+    def first_offsets(self) -> Mapping[str, Mapping[str, Mapping[int, int]]]:
+        """By ``cluster/broker``, ``topic@group`` and queue id the offset that was seen first."""
+        return self._returns.first
+
+    def is_wanted(self, key: str) -> bool:
+        """Whether conclusions are about ``topic@group``."""
+        return self._returns.is_wanted(key)
+
+    @property
     def is_watchful(self) -> bool:
         """Whether a master is away or a group in danger: then all is asked each time."""
         away = any(outage.back is None for outage in self.finder.outages.values())
         return away or any(True for _ in in_danger(self.returns))
 
-    def document(self) -> Row:
-        """``observation``: times are seconds after run zero."""
+    def document(self, deliveries: Deliveries = NOTHING_TRACED) -> Row:
+        """``observation``: times are seconds after run zero.
+
+        ``deliveries`` are those that clients traced; they make counts exact.
+        """
         return {
             "events": [
                 {
@@ -81,7 +101,7 @@ class Observation:
                 {"from": _seconds(gap.since), "until": _seconds(gap.until), "what": gap.what}
                 for gap in self.finder.gaps
             ],
-            "returns": [_return_row(each) for each in self.returns],
+            "returns": [_return_row(each, deliveries) for each in self.returns],
         }
 
 
@@ -131,7 +151,7 @@ def _span(least: float, most: float) -> str:
     return f"{high:.0f} s" if round(low) == round(high) else f"{low:.0f} to {high:.0f} s"
 
 
-def _return_row(each: Return) -> Row:
+def _return_row(each: Return, deliveries: Deliveries) -> Row:
     back = each.outage.back or each.outage.gone
     return {
         "broker": each.broker,
@@ -140,21 +160,25 @@ def _return_row(each: Return) -> Row:
         "back_from": _seconds(back[0]),
         "back_until": _seconds(back[1]),
         "read": each.is_read and each.gap is None,
-        "groups": [_group_row(group) for group in each.groups],
+        "groups": [_group_row(group, deliveries.counts(each, group)) for group in each.groups],
     }
 
 
-def _group_row(group: GroupReturn) -> Row:
+def _group_row(group: GroupReturn, counts: Mapping[int, int]) -> Row:
+    """``counts``: of queues whose number is exact, that."""
     spans = {queue: group.of_queue(queue) for queue in group.queues}
+    spans |= {queue: (count, count) for queue, count in counts.items()}
+    is_exact = bool(counts) and spans.keys() == counts.keys()
+    lo, hi = (sum(span[end] for span in spans.values()) for end in (0, 1))
     basis = [ROUTES, TABLES] + ([MEMBERS] if group.has_members else [])
     return {
         "group": group.group,
         "topic": group.topic,
-        "lo": group.lo,
-        "hi": group.hi,
-        "exact": False,
-        "basis": basis,
-        "causes": group.causes,
+        "lo": lo,
+        "hi": hi,
+        "exact": is_exact,
+        "basis": basis + ([TRACE] if is_exact else []),
+        "causes": group.causes if hi else [],
         "owner_changed": group.owner_changed,
         "consumed": group.consumed,
         "queues": [

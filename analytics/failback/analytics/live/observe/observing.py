@@ -11,6 +11,8 @@ from typing import Any
 from failback.analytics.live.observe.asking import Asker
 from failback.analytics.live.observe.events import Event
 from failback.analytics.live.observe.folder import Folder, Wanted, looks_in
+from failback.analytics.live.observe.following import following
+from failback.analytics.live.observe.lake import bring_up
 from failback.analytics.live.observe.looks import Look
 from failback.analytics.live.observe.observation import Observation
 from failback.client.remoting.connection import RemotingClient, RemotingSettings
@@ -26,9 +28,17 @@ class NobodyAnswers(FailbackError):
 
 
 async def observe(
-    path: Path, wanted: Wanted, told: Listener, stop: asyncio.Event, *, seconds: float | None = None
+    path: Path,
+    wanted: Wanted,
+    told: Listener,
+    stop: asyncio.Event,
+    *,
+    seconds: float | None = None,
+    note: Callable[[str], None] = lambda line: None,
 ) -> Observation:
     """Observe into a run folder until ``stop`` is set, or for ``seconds``.
+
+    ``note`` receives what cannot be read of a trace, a sentence at a time.
 
     Raises:
         NobodyAnswers: At the first look no name server did.
@@ -40,7 +50,21 @@ async def observe(
         about = frozenset(wanted.groups), frozenset(wanted.topics)
         observation = Observation.of(looks_in(path), *about)
         deadline = None if seconds is None else time.monotonic() + seconds
-        await _look_until(stop, deadline, folder, observation, wanted, told)
+        async with RemotingClient(
+            settings=RemotingSettings(access=wanted.access),
+            on_close=lambda address, _: asker.connection_ended(address),
+        ) as client:
+            asker = Asker(
+                wanted.name_servers,
+                client,
+                zero=folder.zero,
+                every=wanted.every,
+                groups=frozenset(wanted.groups),
+                topics=frozenset(wanted.topics),
+            )
+            async with following(client, wanted, path, folder.run, observation, note):
+                await _look_until(stop, deadline, folder, observation, asker, told, client)
+        await asyncio.to_thread(bring_up, path)
         return observation
     finally:
         folder.close()
@@ -62,33 +86,22 @@ async def _look_until(
     deadline: float | None,
     folder: Folder,
     observation: Observation,
-    wanted: Wanted,
+    asker: Asker,
     told: Listener,
+    client: RemotingClient,
 ) -> None:
     loop = asyncio.get_running_loop()
-    async with RemotingClient(
-        settings=RemotingSettings(access=wanted.access),
-        on_close=lambda address, _: asker.connection_ended(address),
-    ) as client:
-        asker = Asker(
-            wanted.name_servers,
-            client,
-            zero=folder.zero,
-            every=wanted.every,
-            groups=frozenset(wanted.groups),
-            topics=frozenset(wanted.topics),
-        )
-        is_first = True
-        while not stop.is_set() and (deadline is None or time.monotonic() < deadline):
-            due = time.monotonic() + wanted.every
-            look = await asker.look(closely=observation.is_watchful)
-            if is_first and not any(each is not None for each in look.listings.values()):
-                where = ", ".join(wanted.name_servers)
-                why = client.problem or "name one that does in --namesrv"
-                raise NobodyAnswers(f"no name server answers at {where}: {why}")
-            is_first = False
-            known = len(observation.finder.events)
-            observation.look(look)
-            await loop.run_in_executor(None, folder.add, look)
-            told(look, observation.finder.events[known:], observation)
-            await _until_first(stop.wait(), asker.wait(due - time.monotonic()))
+    is_first = True
+    while not stop.is_set() and (deadline is None or time.monotonic() < deadline):
+        due = time.monotonic() + asker.every
+        look = await asker.look(closely=observation.is_watchful)
+        if is_first and not any(each is not None for each in look.listings.values()):
+            where = ", ".join(asker.name_servers)
+            why = client.problem or "name one that does in --namesrv"
+            raise NobodyAnswers(f"no name server answers at {where}: {why}")
+        is_first = False
+        known = len(observation.finder.events)
+        observation.look(look)
+        await loop.run_in_executor(None, folder.add, look)
+        told(look, observation.finder.events[known:], observation)
+        await _until_first(stop.wait(), asker.wait(due - time.monotonic()))

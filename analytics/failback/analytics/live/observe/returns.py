@@ -54,6 +54,8 @@ class QueueReturn:
     hi: int = 0
     stands: int = 0
     """The master's table at the last look."""
+    stood: set[int] = field(default_factory=set)
+    """What the master's table held at looks until it had caught up."""
 
     @property
     def is_open(self) -> bool:
@@ -168,7 +170,8 @@ class Returns:
         self._groups = groups
         self._topics = topics
         self._reached: dict[str, dict[str, dict[int, int]]] = {}
-        self._first: dict[str, dict[str, dict[int, int]]] = {}
+        self.first: dict[str, dict[str, dict[int, int]]] = {}
+        """By pair and key of offset tables the offset of each queue that was seen first."""
         self._ends: dict[str, dict[tuple[str, int], int]] = {}
         self._tables: dict[Place, Offsets] = {}
         """As each broker told them last."""
@@ -235,10 +238,10 @@ class Returns:
         same_life = broker.broker_id == 0 and self._lives.get(broker.pair) == life
         for key, queues in (broker.offsets or {}).items():
             old = before.get(key, {})
-            if old == queues or not self._is_wanted(key):
+            if old == queues or not self.is_wanted(key):
                 continue
             mine = reached.setdefault(key, {})
-            first = self._first.setdefault(broker.pair, {}).setdefault(key, {})
+            first = self.first.setdefault(broker.pair, {}).setdefault(key, {})
             for queue, offset in queues.items():
                 first.setdefault(queue, max(0, offset))
                 was = old.get(queue, -1)
@@ -255,7 +258,8 @@ class Returns:
                 older.append((broker.until, broker.offsets))
                 del older[:-_KEPT]
 
-    def _is_wanted(self, key: str) -> bool:
+    def is_wanted(self, key: str) -> bool:
+        """Whether ``topic@group`` is a group's own, and among those that were named."""
         topic, group = split_offset_key(key)
         if is_system(group) or topic.startswith(DLQ_PREFIX):
             return False
@@ -318,7 +322,7 @@ class Returns:
                 for queue, reached in sorted(reached_of.items())
             }
             found = GroupReturn(group, topic, queues, was_lost=lost)
-            first = self._first.get(broker.pair, {}).get(key, {})
+            first = self.first.get(broker.pair, {}).get(key, {})
             found.consumed = sum(
                 max(0, offset - first.get(queue, offset)) for queue, offset in reached_of.items()
             )
@@ -379,6 +383,8 @@ class Returns:
                     queue.taken(least, most, surely=surely)
                 if group.was_lost and queue.is_open:
                     queue.taken(least, most, surely=False)
+                if queue.is_open:
+                    queue.stood.add(stands)
                 queue.stands = stands
             if joined and (is_listed or was_listed):
                 group.owner_changed = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -131,9 +132,14 @@ def _duplicates(figures: Figures) -> Iterator[Point]:
 
 
 def _staircases(figures: Figures) -> Iterator[pa.Table]:
-    """Every copy of an offset over time, for the queues with most duplicates."""
+    """Every copy of an offset over time, for the queues with most duplicates.
+
+    Where no delivery was recorded it is those whose offset fell furthest.
+    """
     dups = figures.dups_of_queues
-    shown = set(sorted(figures.rates, key=lambda key: (-dups[key], key))[:MAX_QUEUES])
+    fell = {} if figures.rates else _furthest_falls(figures)
+    ranked = sorted(figures.rates or fell, key=lambda key: (-dups[key], -fell.get(key, 0), key))
+    shown = set(ranked[:MAX_QUEUES])
     near = _near_faults(figures)
     for family, kind in (
         (families.DELIVERED_END, "delivered"),
@@ -150,6 +156,16 @@ def _staircases(figures: Figures) -> Iterator[pa.Table]:
             changed = np.diff(off) != 0
             ends = np.append(True, changed) | np.append(changed, True)
             yield _stairs(name, key, t[ends], off[ends], near)
+
+
+def _furthest_falls(figures: Figures) -> dict[GroupQueue, int]:
+    """Of each queue that was sampled how far its offset fell at most."""
+    found: dict[GroupQueue, int] = {}
+    for (key, source, _), samples in figures.analysis.history.samples.items():
+        if source == "code43":
+            falls = (old.off - new.off for old, new in pairwise(samples))
+            found[key] = max(found.get(key, 0), *falls, 0)
+    return found
 
 
 def _near_faults(figures: Figures) -> list[tuple[int, int]]:

@@ -102,7 +102,7 @@ def findings(report: Report, titles: Mapping[str, str]) -> dict[str, str]:
         "harm": f"{seconds(report['totals']['wasted_seconds'])} of work was done twice",
         "loss": _loss(report),
         "checks": _checks(report),
-        "run-card": f"{report['system']['engine']} {report['system']['version'] or ''}".strip(),
+        "run-card": " ".join(filter(None, map(report["system"].get, ("engine", "version")))),
         "words": "what the terms mean, and where the documents say more",
     }
 

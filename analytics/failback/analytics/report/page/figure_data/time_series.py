@@ -107,7 +107,10 @@ def _window(report: Report) -> tuple[int, int] | None:
 
 
 def staircases(report: Report, points: Sequence[Point]) -> list[StaircaseData]:
-    """One staircase per queue, those with most duplicates first, at most ``MAX_STAIRCASES``."""
+    """One staircase per queue, at most ``MAX_STAIRCASES``.
+
+    Those with most duplicates come first, of equal ones that whose offset fell furthest.
+    """
     curves: dict[QueueKey, dict[str, list[Point]]] = defaultdict(lambda: defaultdict(list))
     for point in points:
         if point.kind in OFFSET_SERIES and point.qid is not None:
@@ -125,7 +128,11 @@ def staircases(report: Report, points: Sequence[Point]) -> list[StaircaseData]:
             same = (known.group, *known[2:]) == (key.group, *key[2:])
             if same and key.broker in ("", known.broker) and text not in _texts(drops[known]):
                 drops[known].append((drop["t_ns"], float(drop["to"]), text))
-    ordered = sorted(curves, key=lambda key: (-duplicates.get(key, 0), key))
+    fell: dict[QueueKey, int] = defaultdict(int)
+    for drop in report.get("offset_drops", []):
+        key = QueueKey(drop["group"], drop.get("broker", ""), drop["topic"], drop["qid"])
+        fell[key] = max(fell[key], drop["from"] - drop["to"])
+    ordered = sorted(curves, key=lambda key: (-duplicates.get(key, 0), -fell.get(key, 0), key))
     return [
         StaircaseData(
             group=key.group,

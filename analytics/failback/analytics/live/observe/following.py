@@ -1,0 +1,165 @@
+"""Reads the trace topic of an observed cluster beside the looks, and writes nothing to brokers.
+
+Traces are read every few seconds, since the broker that has them may be the next to go. Positions
+of the traced messages, which lie in the topics themselves, are read less often and at the end. A
+queue is read from where its groups stood at the first look.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from failback.analytics.live.observe.folder import Wanted
+from failback.analytics.live.observe.observation import Observation
+from failback.analytics.trace.pages import Pages, Place
+from failback.analytics.trace.reading import Span, TopicReader, copy_rows, record_rows
+from failback.analytics.trace.run import traced_groups
+from failback.client.admin.admin import AdminClient
+from failback.client.files import replace_file
+from failback.client.remoting.connection import RemotingClient
+from failback.protocol.errors import FailbackError
+from failback.protocol.message import MessageExt
+from failback.protocol.route import split_offset_key
+
+RECORDS_SECONDS: Final = 10.0
+COPIES_SECONDS: Final = 60.0
+SETTLE_SECONDS: Final = 3.0
+"""What clients send behind the last look, their traces twice a second, is read too."""
+BEFORE_MS: Final = 10 * 60 * 1000
+"""Traces that were stored so long before the observation began are read."""
+CLOCK: Final = "clock.json"
+
+Begins = Mapping[str, Mapping[str, Mapping[int, int]]]
+"""``cluster/broker`` to ``topic@group`` to queue id to the offset of the first look."""
+
+
+class Follower:
+    """Reads traces, and positions of what they name, into the run folder's pages."""
+
+    def __init__(
+        self,
+        client: RemotingClient,
+        wanted: Wanted,
+        folder: Path,
+        zero_wall_ns: int,
+        say: Callable[[str], None],
+    ) -> None:
+        self._wanted = wanted
+        self._say = say
+        self._said: set[str] = set()
+        self._pages = Pages(folder)
+        source: dict[str, Any] = {
+            "run": wanted.run,
+            "trace_topics": list(wanted.trace),
+            "since_ms": zero_wall_ns // 1_000_000 - BEFORE_MS,
+        }
+        self._pages.open(source)
+        self._span = Span(since_ms=source["since_ms"])
+        self._admin = AdminClient(wanted.name_servers, client=client, timeout_ms=5000)
+        self._reader = TopicReader(client, self._admin, self._pages)
+        self._groups: set[str] = set(traced_groups(self._pages.read("records")))
+        self._ahead_ms = ahead_ms(folder)
+
+    async def run(self, stop: asyncio.Event, begins: Callable[[], Begins]) -> None:
+        """Read until ``stop`` is set, then once more to the end."""
+        copies_at = time.monotonic() + COPIES_SECONDS
+        while not stop.is_set():
+            await self._records()
+            if time.monotonic() >= copies_at:
+                await self._copies(begins())
+                copies_at = time.monotonic() + COPIES_SECONDS
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), RECORDS_SECONDS)
+        await asyncio.sleep(SETTLE_SECONDS)
+        await self._records()
+        await self._copies(begins())
+
+    async def _records(self) -> None:
+        for topic in self._wanted.trace:
+            await self._read("records", topic, self._record_rows, self._span, {})
+        note = {"observer_ahead_ms": self._ahead_ms}
+        replace_file(self._pages.folder / CLOCK, json.dumps(note).encode())
+
+    async def _copies(self, begins: Begins) -> None:
+        for topic, places in begins_of(begins, self._groups, self._wanted.groups).items():
+            await self._read("copies", topic, copy_rows, Span(), places)
+
+    async def _read(
+        self, table: str, topic: str, take: Any, span: Span, places: Mapping[Place, int]
+    ) -> None:
+        try:
+            problems = await self._reader.read(table, topic, take, span, places)
+        except (FailbackError, OSError) as error:
+            problems = [f"{topic}: {error}"]
+        for problem in problems:
+            if problem not in self._said:
+                self._said.add(problem)
+                self._say(f"trace: {problem}")
+
+    def _record_rows(self, place: Place, bid: int, message: MessageExt) -> list[dict[str, Any]]:
+        # The newest message is the one that says most of how far the two clocks are apart.
+        ahead = time.time_ns() // 1_000_000 - message.store_timestamp
+        self._ahead_ms = ahead if self._ahead_ms is None else min(self._ahead_ms, ahead)
+        rows = record_rows(place, bid, message)
+        self._groups.update(row["group"] for row in rows if row.get("group"))
+        return rows
+
+
+@asynccontextmanager
+async def following(
+    client: RemotingClient,
+    wanted: Wanted,
+    folder: Path,
+    run: Mapping[str, Any],
+    observation: Observation,
+    say: Callable[[str], None],
+) -> AsyncIterator[None]:
+    """Read the trace while the block runs, and to its end behind it; nothing without a topic."""
+    if not wanted.trace:
+        yield
+        return
+    follower = Follower(client, wanted, folder, int(run["zero"]["wall_ns"]), say)
+    stop = asyncio.Event()
+    task = asyncio.create_task(follower.run(stop, lambda: observation.first_offsets))
+    try:
+        yield
+    except BaseException:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        raise
+    stop.set()
+    await task
+
+
+def begins_of(
+    begins: Begins, traced: Collection[str], wanted: Collection[str]
+) -> dict[str, dict[Place, int]]:
+    """By topic where its queues are to be read from: the least offset of a traced group."""
+    found: dict[str, dict[Place, int]] = {}
+    for pair, keys in begins.items():
+        broker = pair.rpartition("/")[2]
+        for key, queues in keys.items():
+            topic, group = split_offset_key(key)
+            if group not in traced or (wanted and group not in wanted):
+                continue
+            places = found.setdefault(topic, {})
+            for queue, offset in queues.items():
+                place = Place(broker, topic, queue)
+                places[place] = min(offset, places.get(place, offset))
+    return found
+
+
+def ahead_ms(folder: Path) -> int | None:
+    """How far the observer's clock is ahead of the brokers', in ms; ``None`` where unknown."""
+    try:
+        found = json.loads((folder / "trace" / CLOCK).read_bytes())["observer_ahead_ms"]
+    except (OSError, ValueError, KeyError):
+        return None
+    return found if isinstance(found, int) else None

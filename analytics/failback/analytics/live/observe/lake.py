@@ -1,0 +1,118 @@
+"""The lake of an observed run, made from its looks and from what was read of a trace.
+
+It says nothing that is not in those; so it is written again wherever they have grown, by the
+observer when it ends and by whoever reports on the run before that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from failback.analytics.live.observe.folder import LOOKS, is_observed, looks_in, settings_of
+from failback.analytics.live.observe.following import ahead_ms
+from failback.analytics.live.observe.looks import Look
+from failback.analytics.live.observe.observation import Observation
+from failback.analytics.live.observe.sampled import Sampler, fault_table
+from failback.analytics.run.run_source import RunSource, source_at
+from failback.analytics.trace.clocks import MS_NS
+from failback.analytics.trace.pages import Pages
+from failback.analytics.trace.run import Wanted, rows_of, write_tables
+from failback.client.consumelog.upload.lake_files import lake_rows, write_parquet
+from failback.client.consumelog.upload.layout import day_of, lake_path
+from failback.client.files import replace_file
+
+_MADE_OF: Final = "lake.json"
+_TIMES: Final = ("mono_ns", "bt", "et", "due", "t0", "t1")
+
+
+def run_at(run_dir: Path | str) -> RunSource:
+    """The run of a run folder; of an observed one with all that was seen of it so far.
+
+    Raises:
+        ReportInputError: As ``source_at`` does, and where looks cannot be read.
+    """
+    bring_up(Path(run_dir))
+    return source_at(run_dir)
+
+
+def bring_up(folder: Path) -> None:
+    """Write the lake of an observed run, unless it has all that was seen; other runs are left.
+
+    A folder that cannot be written to stays as it is.
+
+    Raises:
+        ReportInputError: Looks or pages of the trace cannot be read.
+    """
+    try:
+        run = json.loads((folder / "run.json").read_bytes())
+    except (OSError, ValueError):
+        return  # whoever reads the run says what is wrong with it
+    if not isinstance(run, dict) or not is_observed(run):
+        return
+    made_of = _made_of(folder)
+    stamp = folder / _MADE_OF
+    with contextlib.suppress(OSError, ValueError):
+        if json.loads(stamp.read_bytes()) == made_of:
+            return
+    with contextlib.suppress(OSError):
+        _write(folder, run)
+        replace_file(stamp, json.dumps(made_of).encode() + b"\n")
+
+
+def _made_of(folder: Path) -> dict[str, int]:
+    looks = folder / LOOKS
+    pages = list((folder / "trace").rglob("*.parquet"))
+    return {"looks_bytes": looks.stat().st_size if looks.exists() else 0, "pages": len(pages)}
+
+
+def _write(folder: Path, run: dict[str, Any]) -> None:
+    name, zero = str(run["run"]), int(run["zero"]["wall_ns"])
+    observation = Observation(*settings_of(run))
+    sampler = Sampler(name, zero, observation.is_wanted)
+    addresses: dict[str, str] = {}
+
+    def seen(look: Look) -> Look:
+        observation.look(look)
+        addresses.update({at: place.broker for place, at in look.listed().items()})
+        return look
+
+    day = day_of(zero) or day_of(0)
+    for table, number, rows in sampler.tables(map(seen, looks_in(folder))):
+        path = folder / "lake" / lake_path(table, name, 0, number, day)
+        write_parquet(lake_rows(rows, table), path)
+    tables = {}
+    if observation.outages:
+        tables["fault"] = fault_table(name, observation.outages, sampler.lives, zero)
+    if (folder / "trace").is_dir():
+        tables |= _traced(folder, run, addresses)
+    write_tables(folder, name, tables, zero)
+
+
+def _traced(folder: Path, run: dict[str, Any], addresses: dict[str, str]) -> dict[str, pa.Table]:
+    """Rows of the trace, in ns after run zero, on the observer's clock."""
+    groups, _ = settings_of(run)
+    wanted = Wanted(str(run["run"]), tuple(sorted(groups)))
+    zero = int(run["zero"]["wall_ns"])
+    ahead = (ahead_ms(folder) or 0) * MS_NS
+    tables = rows_of(Pages(folder), wanted, addresses).by_table
+    found = {}
+    for name, table in tables.items():
+        by = ahead if name == "clock" else -zero
+        columns = ("offset_ns",) if name == "clock" else _TIMES if name != "scan" else ()
+        found[name] = _moved(table, columns, by)
+    return found
+
+
+def _moved(table: pa.Table, columns: tuple[str, ...], by: int) -> pa.Table:
+    for column in columns:
+        at = table.schema.get_field_index(column)
+        if at >= 0:
+            field = table.schema.field(at)
+            table = table.set_column(at, field, pc.add(table.column(at), by))
+    return table

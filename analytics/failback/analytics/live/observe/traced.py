@@ -1,0 +1,173 @@
+"""Exact counts of what a return cost, from single deliveries that clients traced. Pure.
+
+A message was consumed again at a return if it was delivered after the master was back and had been
+before. The count of a queue is exact only where the trace is seen to be whole:
+
+* every message from where the returned master began up to *reached* has a delivery before;
+* who handled the last of them was still there after the return, or had committed all of it: a
+  member that is killed takes its last traces with it;
+* what came again came without a hole, from an offset that the master's table stood at;
+* the master's table has caught up, and deliveries beyond it are traced without a hole as well, but
+  for those of the last seconds;
+* no message from there on was stored twice, because a trace does not tell its copies apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from failback.analytics.analysis.arrays.intervals import Ints
+from failback.analytics.live.observe.returns import GroupReturn, QueueReturn, Return
+from failback.analytics.run.align import Clocks
+from failback.protocol.message import RETRY_PREFIX
+
+LATE_NS: Final = 10_000_000_000
+"""Traces of the last deliveries may not have come yet."""
+_NS: Final = 1_000_000_000
+
+
+class Queue(NamedTuple):
+    """A queue as one group sees it."""
+
+    group: str
+    broker: str
+    topic: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Handled:
+    """Deliveries of one queue to one group, by their begins, in ns after run zero."""
+
+    offset: Ints
+    begin: Ints
+    process: Ints
+    doubtful: Ints
+    """Offsets of messages that were stored several times."""
+
+
+_NOTHING: Final = Handled(*(np.empty(0, np.int64) for _ in range(4)))
+
+
+@dataclass(frozen=True, slots=True)
+class Deliveries:
+    """Everything that was traced."""
+
+    queues: Mapping[Queue, Handled] = field(default_factory=dict)
+
+    @property
+    def groups(self) -> frozenset[str]:
+        return frozenset(queue.group for queue in self.queues)
+
+    def counts(self, returned: Return, group: GroupReturn) -> dict[int, int]:
+        """Messages consumed again by queue id, of queues of which the trace is whole."""
+        if group.group not in self.groups:
+            return {}
+        found = {}
+        for number, queue in group.queues.items():
+            handled = self.queues.get(
+                Queue(group.group, returned.broker, group.topic, number), _NOTHING
+            )
+            count = _count(queue, handled, returned)
+            if count is not None:
+                found[number] = count
+        return found
+
+
+NOTHING_TRACED: Final = Deliveries()
+DELIVER_COLUMNS: Final = ("host", "proc_no", "grp", "broker", "ptopic", "qid", "qoff", "ukey", "bt")
+SCAN_COLUMNS: Final = ("ptopic", "ukey")
+
+
+def deliveries_of(
+    deliver: Iterable[pa.Table], scan: Iterable[pa.Table], clocks: Clocks
+) -> Deliveries:
+    """Take deliveries (:data:`DELIVER_COLUMNS`) and copies (:data:`SCAN_COLUMNS`) of the lake."""
+    pieces = list(deliver)
+    if not pieces:
+        return NOTHING_TRACED
+    whole = pa.concat_tables(pieces).unify_dictionaries()
+    several = pa.array(list(_stored_twice(scan)), pa.utf8())
+    columns = {name: whole.column(name) for name in DELIVER_COLUMNS}
+    shift = [clocks.shift_of(host) for host in columns["host"].to_pylist()]
+    begin = np.asarray(columns["bt"].to_numpy(), np.int64) + np.array(shift, np.int64)
+    doubtful = np.asarray(pc.is_in(columns["ukey"].cast(pa.utf8()), several).to_numpy(), bool)
+    offset, process, number = (
+        np.asarray(columns[name].to_numpy(), np.int64) for name in ("qoff", "proc_no", "qid")
+    )
+    names = [columns[name].to_pylist() for name in ("grp", "broker", "ptopic")]
+    rows: dict[Queue, list[int]] = {}
+    for row, (group, broker, topic) in enumerate(zip(*names, strict=True)):
+        rows.setdefault(Queue(group, broker, topic, int(number[row])), []).append(row)
+    found = {}
+    for queue, those in rows.items():
+        at = np.array(those)
+        at = at[np.argsort(begin[at], kind="stable")]
+        found[queue] = Handled(offset[at], begin[at], process[at], offset[at[doubtful[at]]])
+    return Deliveries(found)
+
+
+def _stored_twice(scan: Iterable[pa.Table]) -> Iterator[str]:
+    """Yield ids of messages of which a topic, not a retry topic, has several copies."""
+    names = []
+    for piece in scan:
+        retry = pc.starts_with(piece.column("ptopic").cast(pa.utf8()), RETRY_PREFIX)
+        names.append(piece.filter(pc.invert(retry)).column("ukey").cast(pa.utf8()))
+    if not names:
+        return
+    counted = pc.value_counts(pa.chunked_array([c for each in names for c in each.chunks]))
+    for row in counted.to_pylist():
+        if row["values"] is not None and row["counts"] > 1:
+            yield row["values"]
+
+
+def _count(queue: QueueReturn, handled: Handled, returned: Return) -> int | None:
+    """Messages consumed again; ``None`` where the trace may lack some."""
+    if queue.is_open or returned.outage.back is None or (handled.doubtful >= queue.had).any():
+        return None
+    back = round(returned.outage.back[0] * _NS)
+    was = handled.begin < back
+    before, after = np.unique(handled.offset[was]), np.unique(handled.offset[~was])
+    if not _covers(before, queue.had, queue.reached) or not _tail_is_known(queue, handled, was):
+        return None
+    again = np.intersect1d(before, after)
+    if again.size:
+        begins_well = int(again[0]) in {queue.had, *queue.stood}
+        if not begins_well or not _covers(again, int(again[0]), int(again[-1]) + 1):
+            return None
+    if not _goes_on(queue, handled, np.union1d(before, after), after):
+        return None
+    return int(again.size)
+
+
+def _covers(offsets: Ints, first: int, end: int) -> bool:
+    """Whether sorted offsets have all of ``[first, end)``."""
+    low, high = np.searchsorted(offsets, [first, end])
+    return bool(high - low >= end - first)
+
+
+def _tail_is_known(queue: QueueReturn, handled: Handled, was: np.ndarray) -> bool:
+    """Whether no delivery before the return can have been lost with the one who made it."""
+    if not was.any() or int(handled.offset[was].max()) < queue.reached:
+        return True
+    last = handled.process[was][-1]
+    return bool((handled.process[~was] == last).any())
+
+
+def _goes_on(queue: QueueReturn, handled: Handled, known: Ints, after: Ints) -> bool:
+    """Whether what was consumed beyond ``reached`` is traced: whoever holds the queue traces."""
+    if queue.stands <= queue.reached:
+        return True
+    beyond = after[after >= queue.reached]
+    if not beyond.size:
+        return _covers(known, queue.reached, queue.stands)
+    horizon = int(handled.begin[-1]) - LATE_NS
+    settled = handled.offset[handled.begin <= horizon]
+    end = min(queue.stands, int(settled.max()) + 1) if settled.size else queue.reached
+    return _covers(known, queue.reached, max(queue.reached, end))

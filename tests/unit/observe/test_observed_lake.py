@@ -1,0 +1,170 @@
+"""The lake of an observed run: samples, absences and traced deliveries, whoever reads them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from failback.analytics.analysis.lineage import lineage, queues_named
+from failback.analytics.live.observe.folder import Folder, Wanted
+from failback.analytics.live.observe.lake import run_at
+from failback.analytics.report.make_report import report
+from failback.analytics.run.history_reading import read_history
+from tests.support.analytics.trace_builder import START_MS, TraceBuilder, made_id
+from tests.support.observe.stories import MASTER, SLAVE, Story
+
+NS = 1_000_000_000
+END = (1 << 62) - 1
+
+
+def told() -> Story:
+    """A master that is away from second 8 to 15 and begins with 90 where 150 was reached."""
+    story = Story()
+    story.store(100)
+    story.commit(90)
+    story.wait(4)
+    story.commit(100)
+    story.wait(4)
+    story.kill()
+    story.wait(2)
+    story.store(150)
+    story.commit(150, at=(SLAVE,))
+    story.wait(3)
+    story.members["billing"] = set()
+    story.wait(2)
+    story.start(90)
+    story.wait(3)
+    story.members["billing"] = {"c"}
+    story.wait(2)
+    story.store(200)
+    story.commit(200)
+    story.wait(3)
+    return story
+
+
+def written(story: Story, path: Path, *, trace: tuple[str, ...] = ()) -> Path:
+    folder = Folder.open(path, Wanted("story", ("ns0",), 1.0, trace=trace))
+    for look in story.looks:
+        folder.add(look)
+    folder.close()
+    run = json.loads((path / "run.json").read_text())
+    run["zero"]["wall_ns"] = START_MS * 1_000_000
+    (path / "run.json").write_text(json.dumps(run))
+    return path
+
+
+def traced(path: Path) -> None:
+    """Both queues: 90 to 150 handled before the return, all from 90 on after it."""
+    topic = TraceBuilder(path, "story")
+    for queue in (0, 1):
+        ids = [made_id(queue + 5, offset) for offset in range(200)]
+        for message in ids:
+            topic.copy(message, topic="orders", qid=queue)
+        for offset in range(85, 150):
+            topic.handled(ids[offset], 100 * (offset - 80), 100 * (offset - 80) + 5,
+                          process=1, group="billing")  # fmt: skip
+        for offset in range(90, 200):
+            topic.handled(ids[offset], 18_000 + 10 * offset, 18_005 + 10 * offset,
+                          process=2, group="billing")  # fmt: skip
+    topic.flush()
+
+
+def document(run: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((run / "report" / "report.json").read_text())
+    return found
+
+
+@pytest.fixture
+def brokers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Traced copies of the builder lie on pair-a."""
+    monkeypatch.setattr("tests.support.observe.stories.PAIR", "bench/pair-a")
+
+
+def test_the_story_of_an_offset_is_told(tmp_path: Path) -> None:
+    source = run_at(written(told(), tmp_path / "run"))
+    history = read_history(source.folder, source.lake)
+    (queue,) = queues_named(history, "billing", "orders", 1)
+    found = lineage(history, source.lake, queue, END)
+    assert found.safe_offset == 200
+    assert found.fell_at is not None
+    assert (found.fell_at.place, found.fell_at.offset, found.fell_at.fell) == (
+        "master table", 90, 10,
+    )  # fmt: skip
+    assert "it had started again" in found.fell_at.what
+    on_slave = [step.offset for step in found.steps if step.place == "slave table"]
+    assert on_slave == [90, 100, 150, 200]
+    assert [(step.kind, step.issued, step.observed) for step in history.faults] == [
+        ("GONE", 7.1 * NS, 8.1 * NS), ("ACCEPT", 14 * NS, 15.1 * NS),
+    ]  # fmt: skip
+    assert history.end_of(queue.queue, 21 * NS) == 200
+
+
+def test_a_process_that_can_not_tell_yet_when_it_began_is_named_later(tmp_path: Path) -> None:
+    story = told()
+    at = next(n for n, look in enumerate(story.looks) if look.began == 15)
+    young = story.looks[at]
+    brokers = tuple(
+        each if each.broker_id else type(each)(**_fields(each) | {"boot_ms": None})
+        for each in young.brokers
+    )
+    story.looks[at] = type(young)(young.began, young.ended, 1.0, young.listings, brokers)
+    source = run_at(written(story, tmp_path / "run"))
+    rows = source.lake.records("broker_offset_sample")
+    assert {row["binc"] for row in rows if row["bid"] == MASTER} == {1000, 25_000}
+    (accepted,) = (row for row in source.lake.records("fault") if row["kind"] == "ACCEPT")
+    assert accepted["boot_ms"] == 25_000
+
+
+def _fields(look: Any) -> dict[str, Any]:
+    return {name: getattr(look, name) for name in look.__struct_fields__}
+
+
+def test_the_page_shows_the_offsets_of_the_queue_that_fell_furthest(tmp_path: Path) -> None:
+    run = written(told(), tmp_path / "run")
+    report(run)
+    page = (run / "report" / "report.html").read_text()
+    assert "restart: 100 → 90" in page
+    assert document(run)["evidence"]["rows"]["broker_offset_sample"] > 0
+
+
+@pytest.mark.usefixtures("brokers")
+def test_traced_deliveries_make_the_report_exact(tmp_path: Path) -> None:
+    run = written(told(), tmp_path / "run", trace=("RMQ_SYS_TRACE_TOPIC",))
+    traced(run)
+    made = report(run)
+    assert made.sentence.endswith(
+        "Group billing: 120 messages redelivered"
+        " (progress lost at the master's restart or slave-only progress)."
+    )
+    found = document(run)
+    (group,) = found["observation"]["returns"][0]["groups"]
+    assert (group["lo"], group["hi"], group["exact"]) == (120, 120, True)
+    assert (found["totals"]["dup"], found["totals"]["delivered"]) == (120, 350)
+    assert "Evidence: trace, complete" in (run / "report" / "report.html").read_text()
+
+
+@pytest.mark.usefixtures("brokers")
+def test_what_is_seen_after_a_report_is_in_the_next_one(tmp_path: Path) -> None:
+    story = told()
+    looks, story.looks = story.looks, story.looks[:10]
+    run = written(story, tmp_path / "run")
+    report(run)
+    assert document(run)["observation"]["returns"] == []
+    story.looks = looks[10:]
+    written(story, run)
+    traced(run)
+    report(run)
+    found = document(run)
+    assert found["observation"]["returns"][0]["groups"][0]["exact"]
+    assert found["evidence"]["rows"]["deliver"] == 350
+
+
+def test_a_trace_that_is_switched_off_is_said(tmp_path: Path) -> None:
+    run = written(told(), tmp_path / "run", trace=("T",))
+    made = report(run)
+    assert made.verdict == "Observed"
+    (gap,) = document(run)["observation"]["gaps"]
+    assert gap["what"] == "no delivery was traced in T: switch message trace on in the clients"
