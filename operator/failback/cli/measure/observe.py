@@ -113,8 +113,6 @@ def observe(
     """Watch a cluster, read-only: what did each group consume again when a master came back?"""
     from failback.analytics.live.observe.folder import Wanted
     from failback.analytics.live.observe.observing import observe as run
-    from failback.analytics.report.make_report import read_report
-    from failback.analytics.report.make_report import report as make_report
     from failback.analytics.trace.ingest import TRACE_TOPIC
 
     check_folder("--out", out)
@@ -135,6 +133,10 @@ def observe(
         told = _quiet if json else _shown(stack)
         note = fail if json else say
         asyncio.run(_until_told(partial(run, note=note), out, wanted, told, seconds))
+    # Arrow and what a report needs take 40 MiB, which an observer that runs for days spares.
+    from failback.analytics.report.make_report import read_report
+    from failback.analytics.report.make_report import report as make_report
+
     made = make_report(out)
     row = {**row_of(made.json), "report": str(made.json)}
     if json:
