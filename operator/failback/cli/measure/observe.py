@@ -45,6 +45,10 @@ def register(app: typer.Typer) -> None:
     )
 
 
+_QUEUES = 16
+_LINES = 10
+"""Groups in danger that are shown at once."""
+
 _OutOption = Annotated[
     Path,
     typer.Option(
@@ -223,21 +227,27 @@ def _line(event: Event) -> str:
 
 
 def _danger(observation: Observation) -> list[str]:
-    """Say where to set offsets while a group is in danger, and how."""
+    """Say where to set offsets while groups are in danger, and how; the worst first."""
     from failback.analytics.live.observe.observation import in_danger
 
     lines = []
     for returned, group in in_danger(observation.returns):
-        for queue in group.safe_offsets:
-            command = typed(
-                "failback", "explain-offset", group.group, group.topic, str(queue), "--live"
-            )
-            behind = group.queues[queue].reached - group.queues[queue].stands
-            lines.append(
-                f"  {group.group}: {group.topic} queue {queue} of {returned.broker} is {behind:,} "
-                f"behind where it had been; safe offset {group.queues[queue].reached}: {command}"
-            )
-    return lines
+        safe = group.safe_offsets
+        behind = sum(group.queues[queue].reached - group.queues[queue].stands for queue in safe)
+        first = min(safe)
+        command = typed(
+            "failback", "explain-offset", group.group, group.topic, str(first), "--live"
+        )
+        offsets = " ".join(f"{queue}:{offset}" for queue, offset in list(safe.items())[:_QUEUES])
+        more = f" and {len(safe) - _QUEUES} more" if len(safe) > _QUEUES else ""
+        line = (
+            f"  at risk: {group.group} on {group.topic} of {returned.broker} is {behind:,} behind;"
+            f" safe offsets {offsets}{more}\n           {command}"
+        )
+        lines.append((behind, line))
+    lines.sort(reverse=True)
+    shown = [line for _, line in lines[:_LINES]]
+    return shown + ([f"  and {len(lines) - _LINES} more groups"] if len(lines) > _LINES else [])
 
 
 def _view(look: Look, observation: Observation) -> Table:
@@ -255,7 +265,7 @@ def _view(look: Look, observation: Observation) -> Table:
         role = "master" if each.broker_id == 0 else f"slave {each.broker_id}"
         cells = (each.place.broker, role, each.addr, each.state, since)
         table.add_row(*(Text(visible(cell)) for cell in cells))
-    for line in _danger(observation)[:10]:
+    for line in _danger(observation):
         table.add_section()
         table.add_row(Text(visible(line.strip()), style="bold"))
     return table

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from failback.analytics.analysis.counting import families, tables
-from failback.analytics.analysis.counting.partials.rows import NULL_NUMBER
+from failback.analytics.analysis.counting.partials.nulls import NULL_NUMBER
 from failback.analytics.run.history import UNKNOWN, Assignment, GroupQueue, History, Row
 
 

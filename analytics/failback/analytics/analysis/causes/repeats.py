@@ -15,8 +15,9 @@ from failback.analytics.analysis.arrays.xxh64 import surrogates_of
 from failback.analytics.analysis.causes.attribution import Attribution
 from failback.analytics.analysis.causes.labels import cause_number
 from failback.analytics.analysis.counting import families
+from failback.analytics.analysis.counting.partials.nulls import NULL_NUMBER
 from failback.analytics.analysis.counting.partials.resolution import Resolution
-from failback.analytics.analysis.counting.partials.rows import NULL_NUMBER, Codes
+from failback.analytics.analysis.counting.partials.rows import Codes
 from failback.analytics.analysis.counting.partials.sums import NS, Key, Partials
 
 _QUEUE: Final = ("grp", "broker", "ptopic", "qid")

@@ -12,7 +12,7 @@ import pyarrow as pa
 from failback.analytics.analysis.arrays.columns import Columns
 from failback.analytics.analysis.causes.labels import cause_of
 from failback.analytics.analysis.counting import families
-from failback.analytics.analysis.counting.partials.rows import NULL_NUMBER
+from failback.analytics.analysis.counting.partials.nulls import NULL_NUMBER
 from failback.analytics.run.history import GroupQueue, History
 
 MAX_WINDOWS: Final = 10_000

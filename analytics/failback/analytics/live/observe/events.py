@@ -348,5 +348,9 @@ class MemberWatch:
 
 def _steps(fell: Mapping[int, tuple[int, int]]) -> str:
     shown = [f"queue {queue} from {old} to {new}" for queue, (old, new) in sorted(fell.items())]
-    more = f" and {len(shown) - 4} more" if len(shown) > 5 else ""
-    return ", ".join(shown if len(shown) <= 5 else shown[:4]) + more
+    if len(shown) <= 2:
+        return ", ".join(shown)
+    steps = {queue: old - new for queue, (old, new) in fell.items()}
+    worst = max(sorted(steps), key=lambda queue: steps[queue])
+    old, new = fell[worst]
+    return f"{sum(steps.values()):,} in {len(steps)} queues, queue {worst} from {old} to {new}"

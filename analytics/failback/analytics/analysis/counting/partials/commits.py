@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from failback.analytics.analysis.counting import families
 from failback.analytics.analysis.counting.partials.context import Context
-from failback.analytics.analysis.counting.partials.rows import NULL_NUMBER, Rows, buckets
+from failback.analytics.analysis.counting.partials.nulls import NULL_NUMBER
+from failback.analytics.analysis.counting.partials.rows import Rows, buckets
 from failback.analytics.analysis.counting.partials.sums import NS, Key, Partials
 from failback.client.consumelog.schema import COMMIT_KINDS
 

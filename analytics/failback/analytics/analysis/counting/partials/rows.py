@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from failback.analytics.analysis.arrays.columns import packed_of
 from failback.analytics.analysis.arrays.intervals import Ints
+from failback.analytics.analysis.counting.partials.nulls import NULL_NUMBER
 from failback.analytics.run.align import Clocks
 from failback.analytics.run.epochs import Queue, QueueEvents
 from failback.analytics.run.history import GroupQueue
 
-NULL_NUMBER: Final = -(1 << 62)
 _END: Final = (1 << 63) - 1
 
 
