@@ -69,7 +69,7 @@ def cost(story: Story, *queues: Traced) -> dict[str, Any]:
             for number, each in enumerate(queues)
         }
     )
-    (returned,) = story.observation.document(deliveries)["returns"]
+    (returned,) = story.observation.document(deliveries.counts)["returns"]
     (found,) = returned["groups"]
     return dict(found)
 
@@ -151,5 +151,5 @@ def test_nothing_is_exact_while_the_group_is_behind() -> None:
 
 
 def test_a_group_that_does_not_trace_is_not_exact() -> None:
-    (returned,) = handed_over().observation.document(Deliveries({}))["returns"]
+    (returned,) = handed_over().observation.document(Deliveries({}).counts)["returns"]
     assert not returned["groups"][0]["exact"]

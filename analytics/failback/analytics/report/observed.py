@@ -37,7 +37,7 @@ def with_observation(document: Row, source: RunSource) -> None:
     if not is_observed(run):
         return
     observation = Observation.of(looks_in(path), *settings_of(run))
-    found = observation.document(_traced(source.lake))
+    found = observation.document(_traced(source.lake).counts)
     if trace_of(run) and not source.lake.rows("deliver"):
         ended, topics = round(observation.ended or 0.0, 3), ", ".join(trace_of(run))
         what = f"no delivery was traced in {topics}: switch message trace on in the clients"

@@ -121,10 +121,7 @@ async def following(
     observation: Observation,
     say: Callable[[str], None],
 ) -> AsyncIterator[None]:
-    """Read the trace while the block runs, and to its end behind it; nothing without a topic."""
-    if not wanted.trace:
-        yield
-        return
+    """Read the trace while the block runs, and to its end behind it."""
     follower = Follower(client, wanted, folder, int(run["zero"]["wall_ns"]), say)
     stop = asyncio.Event()
     task = asyncio.create_task(follower.run(stop, lambda: observation.first_offsets))

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from typing import Any, Final
 
 from failback.analytics.analysis.causes.labels import cause_words
 from failback.analytics.live.observe.events import Finder, Outage
 from failback.analytics.live.observe.looks import Look
 from failback.analytics.live.observe.returns import GroupReturn, Return, Returns
-from failback.analytics.live.observe.traced import NOTHING_TRACED, Deliveries
 
 Row = dict[str, Any]
 ROUTES: Final = "E1"
 TABLES: Final = "E2"
 MEMBERS: Final = "E3"
 TRACE: Final = "E4"
+
+Counts = Callable[[Return, GroupReturn], Mapping[int, int]]
+"""Messages that a group consumed again at a return, by queue id, where all deliveries are known."""
+
+
+def _no_counts(_: Return, __: GroupReturn) -> Mapping[int, int]:
+    return {}
 
 
 class Observation:
@@ -80,11 +86,8 @@ class Observation:
         away = any(outage.back is None for outage in self.finder.outages.values())
         return away or any(True for _ in in_danger(self.returns))
 
-    def document(self, deliveries: Deliveries = NOTHING_TRACED) -> Row:
-        """``observation``: times are seconds after run zero.
-
-        ``deliveries`` are those that clients traced; they make counts exact.
-        """
+    def document(self, counts: Counts = _no_counts) -> Row:
+        """``observation``: times are seconds after run zero. ``counts`` are exact."""
         return {
             "events": [
                 {
@@ -101,7 +104,7 @@ class Observation:
                 {"from": _seconds(gap.since), "until": _seconds(gap.until), "what": gap.what}
                 for gap in self.finder.gaps
             ],
-            "returns": [_return_row(each, deliveries) for each in self.returns],
+            "returns": [_return_row(each, counts) for each in self.returns],
         }
 
 
@@ -151,7 +154,7 @@ def _span(least: float, most: float) -> str:
     return f"{high:.0f} s" if round(low) == round(high) else f"{low:.0f} to {high:.0f} s"
 
 
-def _return_row(each: Return, deliveries: Deliveries) -> Row:
+def _return_row(each: Return, counts: Counts) -> Row:
     back = each.outage.back or each.outage.gone
     return {
         "broker": each.broker,
@@ -160,7 +163,7 @@ def _return_row(each: Return, deliveries: Deliveries) -> Row:
         "back_from": _seconds(back[0]),
         "back_until": _seconds(back[1]),
         "read": each.is_read and each.gap is None,
-        "groups": [_group_row(group, deliveries.counts(each, group)) for group in each.groups],
+        "groups": [_group_row(group, counts(each, group)) for group in each.groups],
     }
 
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from failback.analytics.live.observe.asking import Asker
 from failback.analytics.live.observe.events import Event
 from failback.analytics.live.observe.folder import Folder, Wanted, looks_in
-from failback.analytics.live.observe.following import following
-from failback.analytics.live.observe.lake import bring_up
 from failback.analytics.live.observe.looks import Look
 from failback.analytics.live.observe.observation import Observation
 from failback.client.remoting.connection import RemotingClient, RemotingSettings
@@ -62,12 +61,34 @@ async def observe(
                 groups=frozenset(wanted.groups),
                 topics=frozenset(wanted.topics),
             )
-            async with following(client, wanted, path, folder.run, observation, note):
+            async with _trace(client, wanted, path, folder.run, observation, note):
                 await _look_until(stop, deadline, folder, observation, asker, told, client)
+        # An observer that runs for days holds no library that only rows need.
+        from failback.analytics.live.observe.lake import bring_up
+
         await asyncio.to_thread(bring_up, path)
         return observation
     finally:
         folder.close()
+
+
+@asynccontextmanager
+async def _trace(
+    client: RemotingClient,
+    wanted: Wanted,
+    path: Path,
+    run: Mapping[str, Any],
+    observation: Observation,
+    note: Callable[[str], None],
+) -> AsyncIterator[None]:
+    """Read the clients' trace while the block runs, if it is wanted."""
+    if not wanted.trace:
+        yield
+        return
+    from failback.analytics.live.observe.following import following
+
+    async with following(client, wanted, path, run, observation, note):
+        yield
 
 
 async def _until_first(*waits: Coroutine[Any, Any, object]) -> None:
