@@ -1,0 +1,60 @@
+"""``failback observe`` beside Apache brokers that it does not run: resets, and a blind observer.
+
+The truth is what unmodified Java consumers print. Outages are short; no timer is scaled.
+"""
+
+from __future__ import annotations
+
+import time
+
+from failback.client.admin.admin import AdminClient
+from tests.support.java.apache import mqadmin
+from tests.support.java.java_lab import Lab
+from tests.support.observe.cluster import TOPIC
+from tests.support.observe.truth import AWAY_SECONDS, begun, cost, kinds, settled
+
+
+def test_9_an_admin_resets_the_offsets_in_the_middle(lab: Lab) -> None:
+    observed = begun(lab)
+    past = str(int((time.time() - 8) * 1000))
+    mqadmin(
+        lab.folder / "admin", "resetOffsetByTime", "-n", observed.namesrv.address,
+        "-g", "billing", "-t", TOPIC, "-s", past,
+    )  # fmt: skip
+    time.sleep(25)
+    before = observed.again()
+    assert before.total() > 0
+    observed.outage(AWAY_SECONDS)
+    report = settled(observed)
+    assert "Reset" in kinds(report)
+    assert (cost(report)["lo"], cost(report)["hi"]) == (0, 0)
+    assert observed.again() == before
+
+
+def test_10_the_observer_stands_still_over_the_return(lab: Lab) -> None:
+    observed = begun(lab)
+    observed.master.kill()
+    time.sleep(8)
+    observed.leave()
+    with observed.blind():
+        observed.master.start()
+        observed.join()
+        time.sleep(10)
+    report = settled(observed)
+    assert report["verdict"]["value"] == "Inconclusive"
+    assert any("did not look" in gap["what"] for gap in report["observation"]["gaps"])
+    (found,) = report["observation"]["returns"]
+    (group,) = (each for each in found["groups"] if each["topic"] == TOPIC)
+    assert group["lo"] <= observed.again().total() <= group["hi"]
+
+
+async def test_nothing_is_written_to_the_cluster(lab: Lab) -> None:
+    observed = begun(lab)
+    async with AdminClient([observed.namesrv.address], timeout_ms=10_000) as admin:
+        groups = (await admin.all_groups(observed.master.address)).subscription_group_table
+        topics = (await admin.all_topic_config(observed.master.address)).topic_config_table
+        offsets = await admin.all_offsets(observed.master.address)
+    observed.stop_observing()
+    assert {name for name in groups if "failback" in name.lower()} == set()
+    assert {name for name in topics if "failback" in name.lower()} == set()
+    assert {key.partition("@")[2] for key in offsets} == {"billing"}

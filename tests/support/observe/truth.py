@@ -1,0 +1,54 @@
+"""What an observed outage was, and whether what is said of it holds what consumers printed."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import Any
+
+from tests.support.java.java_lab import Lab
+from tests.support.observe.cluster import TOPIC, Observed
+
+AWAY_SECONDS = 12
+AFTERWARDS_SECONDS = 15
+
+
+def begun(lab: Lab, **options: Any) -> Observed:
+    observed = Observed(lab, "apache", **options)
+    observed.start_brokers()
+    observed.begin()
+    return observed
+
+
+def settled(observed: Observed) -> dict[str, Any]:
+    """Wait until what comes again has come, and return the report."""
+    time.sleep(AFTERWARDS_SECONDS)
+    return observed.stop_observing()
+
+
+def returned(report: dict[str, Any]) -> dict[str, Any]:
+    (found,) = report["observation"]["returns"]
+    assert found["read"]
+    assert found["gone_from"] < found["gone_until"] <= found["back_until"]
+    return dict(found)
+
+
+def cost(report: dict[str, Any], group: str = "billing") -> dict[str, Any]:
+    (found,) = (
+        each
+        for each in returned(report)["groups"]
+        if each["group"] == group and each["topic"] == TOPIC
+    )
+    return dict(found)
+
+
+def holds(report: dict[str, Any], again: Counter[int], group: str = "billing") -> None:
+    """Every interval holds what the consumers printed, queue by queue."""
+    found = cost(report, group)
+    assert found["lo"] <= again.total() <= found["hi"], (found, again)
+    for queue in found["queues"]:
+        assert queue["lo"] <= again[queue["qid"]] <= queue["hi"], (queue, again)
+
+
+def kinds(report: dict[str, Any]) -> set[str]:
+    return {event["kind"] for event in report["observation"]["events"]}
