@@ -48,6 +48,7 @@ TABLES: Final[Mapping[str, str]] = {
     "compare_difference": "Each arm against the baseline.",
     "returns": "Of an observed cluster: what each group consumed again at each return of a master.",
     "safe_offsets": "Of an observed cluster: queues that were still behind at the last look.",
+    "recovery": "Of an observed cluster with a canary: how long it stood still at a return.",
     "seen": "Of an observed cluster: what happened, each event between two looks.",
     "unseen": "Of an observed cluster: when something was not seen.",
 }
@@ -109,6 +110,7 @@ _BLOCKS: Final[Mapping[str, str]] = {
     "compare_arms": "compare.arms.dup",
     "compare_difference": "compare.difference",
     "returns": "observation.returns.groups",
+    "recovery": "observation.returns.recovery",
     "seen": "observation.events",
     "unseen": "observation.gaps",
 }
@@ -143,6 +145,7 @@ def _at(path: str) -> Mapping[str, Any]:
     node: Mapping[str, Any] = report_schema()
     for part in path.split("."):
         node = node["properties"][part]
+        node = next((each for each in node.get("anyOf", ()) if "properties" in each), node)
         node = node.get("items", node)
         more = node.get("additionalProperties")
         node = more if isinstance(more, dict) else node

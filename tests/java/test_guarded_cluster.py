@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from failback.analytics.lake.lake import open_lake
 from failback.client.model import Message
 from failback.client.producer.producer import Producer
 from failback.client.remoting.guarded.cluster import find_cluster
@@ -166,6 +167,23 @@ def test_observe(consumed: Run) -> None:
     line = "observe --out refused --for 4s"
     code, said = consumed.bare(*line.split(), "-n", consumed.cluster.namesrv.address)
     assert (code, "give --tls if it takes TLS alone" in said) == (3, True), said
+
+
+def test_a_canary_needs_an_admins_key(run: Run) -> None:
+    words = ("--canary", "--for", f"{4 * SCALE:g}s")
+    code, said = run("observe", "--out", "refused", *words)
+    assert code == 0, said
+    assert "no canary on broker-a" in said
+    assert "the access key ops-key is no admin's" in said
+    code, said = run("observe", "--out", "flown", *words, key=run.cluster.keys.admin)
+    assert code == 0, said
+    assert "no canary" not in said
+    assert "may be left" not in said
+    rows = open_lake(run.folder / "flown" / "lake", "flown").records("produce")
+    assert any(row["res"] == "OK" for row in rows)
+    folder = run.folder / "flown"
+    kept = [each.read_bytes() for each in folder.rglob("*") if each.is_file()]
+    assert not any(secret.encode() in each for secret in SECRETS for each in kept)
 
 
 def test_dashboard(consumed: Run) -> None:

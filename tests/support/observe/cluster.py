@@ -41,8 +41,15 @@ class Observed:
         *,
         groups: tuple[str, ...] = ("billing",),
         is_traced: bool = False,
+        options: tuple[str, ...] = (),
     ) -> None:
-        """``is_traced``: consumers trace, to a broker that stays, and the observer reads it."""
+        """Make processes of a pair; none is started.
+
+        Args:
+            groups: Of consumers.
+            is_traced: Consumers trace, to a broker that stays, and the observer reads it.
+            options: Of the observer.
+        """
         self.lab = lab
         self.is_traced = is_traced
         self.namesrv: NameServer = lab.namesrv(engine)
@@ -50,7 +57,7 @@ class Observed:
         self.slave: Broker = lab.broker(engine, self.namesrv, broker_id=1, role="SLAVE")
         self.members: dict[str, list[TestProcess]] = {group: [] for group in groups}
         self.out: Path = lab.folder / "run"
-        self.observer = self._observer()
+        self.observer = self._observer(options)
 
     def start_brokers(self) -> None:
         if self.is_traced:
@@ -95,9 +102,9 @@ class Observed:
             during()
         self.master.start()
 
-    def stop_observing(self) -> dict[str, Any]:
-        """Stop the observer; return its report."""
-        assert self.observer.stop() in (0, 3), self.observer.errors()
+    def stop_observing(self, codes: tuple[int, ...] = (0, 3)) -> dict[str, Any]:
+        """Stop the observer, which ends with one of these codes; return its report."""
+        assert self.observer.stop() in codes, self.observer.errors()
         made = report(self.out)
         found: dict[str, Any] = json.loads(made.json.read_text())
         return found
@@ -124,7 +131,7 @@ class Observed:
         path = self.master.store / "config" / "consumerOffset.json"
         return path.exists() and f"{TOPIC}@billing" in path.read_text()
 
-    def _observer(self) -> TestProcess:
+    def _observer(self, options: tuple[str, ...]) -> TestProcess:
         trace = ["--trace"] if self.is_traced else []
         command = failback_command(
             "cli",
@@ -133,5 +140,6 @@ class Observed:
             "--out",
             str(self.out),
             *trace,
+            *options,
         )
         return TestProcess("observer", command, self.lab.folder, environment=failback_environment())

@@ -286,3 +286,17 @@ def test_nothing_is_sure_of_a_return_that_nobody_saw(members: set[str]) -> None:
     assert found["lo"] == 0
     assert found["hi"] >= 2 * (1500 - 1000), "its file may have been as old as that"
     assert [gap["what"] for gap in document["gaps"]] == ["the observer did not look"]
+
+
+def test_what_a_slave_keeps_of_a_removed_group_is_no_progress() -> None:
+    story = Story()
+    story.store(1000)
+    story.commit(900)
+    story.commit(700, key="orders@removed", at=(SLAVE,))
+    story.wait(3)
+    story.kill()
+    story.wait(3)
+    story.start(900)
+    story.wait(3)
+    (back,) = story.observation.returns
+    assert {each.group for each in back.groups} == {"billing"}

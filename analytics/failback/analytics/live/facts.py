@@ -18,6 +18,8 @@ SYSTEM_GROUPS: Final = (
     "SELF_TEST_C_GROUP",
     "FAILBACK_WITNESS",
 )
+CANARY: Final = "failback-canary-"
+"""What names of an observer's own topics and groups begin with."""
 BROADCASTING: Final = "BROADCASTING"
 """The message model of members that get every message and keep their own offsets."""
 Queues = Mapping[int, int]
@@ -164,6 +166,11 @@ def time_scale_of(config: Mapping[str, str]) -> float:
 def is_system(group: str) -> bool:
     """Whether a group is RocketMQ's own or a tool's."""
     return group.startswith(SYSTEM_GROUPS)
+
+
+def is_canary(group: str) -> bool:
+    """Whether a group is one that an observer made to be consumed again."""
+    return group.startswith(CANARY)
 
 
 def user_keys(tables: Iterable[Mapping[GroupTopic, Any]]) -> list[GroupTopic]:

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from failback.analytics.lake.lake import Lake
+from failback.analytics.live.facts import is_canary
+from failback.analytics.live.observe.canary.ledger import Ledger, with_canary
+from failback.analytics.live.observe.canary.measured import sharpen
 from failback.analytics.live.observe.folder import (
     is_observed,
     limits_of,
@@ -32,16 +35,15 @@ from failback.analytics.run.run_source import RunSource
 
 
 def with_observation(document: Row, source: RunSource) -> None:
-    """Add what was observed to the report of an observed run, and judge it as such."""
-    run, path = dict(source.folder.run), source.folder.path
+    """Add what was observed to the report of an observed run, and judge it as such.
+
+    Raises:
+        ReportInputError: Looks, or the ledger of a canary, can't be read.
+    """
+    run = dict(source.folder.run)
     if not is_observed(run):
         return
-    observation = Observation.of(looks_in(path), *settings_of(run))
-    found = observation.document(_traced(source.lake).counts)
-    if trace_of(run) and not source.lake.rows("deliver"):
-        ended, topics = round(observation.ended or 0.0, 3), ", ".join(trace_of(run))
-        what = f"no delivery was traced in {topics}: switch message trace on in the clients"
-        found["gaps"].append({"from": 0.0, "until": ended, "what": what})
+    found = _observation(source, run)
     document["observation"] = found
     problems = hidden(found)
     judged = [each for each in (_duplicates(found, run), _outages(found, run)) if each is not None]
@@ -59,6 +61,22 @@ def with_observation(document: Row, source: RunSource) -> None:
             *({"code": "RECORDER_GAP", "detail": each} for each in problems),
         ],
     }
+
+
+def _observation(source: RunSource, run: Row) -> Row:
+    """What looks show, and what single deliveries that were traced or logged add to it."""
+    path = source.folder.path
+    ledger = Ledger.read(path)
+    observation = Observation.of(looks_in(path), *with_canary(settings_of(run), ledger))
+    deliveries = _traced(source.lake)
+    found = observation.document(deliveries.counts)
+    if trace_of(run) and all(map(is_canary, deliveries.groups)):
+        ended, topics = round(observation.ended or 0.0, 3), ", ".join(trace_of(run))
+        what = f"no delivery was traced in {topics}: switch message trace on in the clients"
+        found["gaps"].append({"from": 0.0, "until": ended, "what": what})
+    if ledger is not None:
+        sharpen(found, source.lake, ledger)
+    return found
 
 
 def _traced(lake: Lake) -> Deliveries:
@@ -103,6 +121,8 @@ def _duplicates(observation: Row, run: Row) -> tuple[Row, str] | None:
     by_group: dict[tuple[int, str], list[Row]] = {}
     for number, back in enumerate(observation["returns"]):
         for row in back["groups"]:
+            if is_canary(row["group"]):
+                continue  # it is there to be consumed again
             by_group.setdefault((number, row["group"]), []).append(row)
     spans = []
     for rows in by_group.values():
@@ -115,16 +135,30 @@ def _duplicates(observation: Row, run: Row) -> tuple[Row, str] | None:
 
 
 def _outages(observation: Row, run: Row) -> tuple[Row, str] | None:
-    """``--max-rto``: how long each master was away."""
+    """``--max-rto``: how long a canary's clients stood still, else how long masters were away."""
     limit = limits_of(run).get("max_rto")
     if limit is None:
         return None
-    spans = [
-        (max(0.0, back["back_from"] - back["gone_until"]), back["back_until"] - back["gone_from"])
-        for back in observation["returns"]
-    ]
-    row = _limit_row("no master is away for longer", float(limit), spans, "seconds")
-    return row, f"no master away for more than {float(limit):g} s"
+    spans = [_standstill(back) or _away(back) for back in observation["returns"]]
+    title, words = "no master is away for longer", "no master away for more than"
+    if any(map(_standstill, observation["returns"])):
+        title, words = "no client stands still for longer", "no canary stands still for more than"
+    row = _limit_row(title, float(limit), spans, "seconds")
+    return row, f"{words} {float(limit):g} s"
+
+
+def _away(back: Row) -> tuple[float, float]:
+    least = max(0.0, back["back_from"] - back["gone_until"])
+    return least, back["back_until"] - back["gone_from"]
+
+
+def _standstill(back: Row) -> tuple[float, float] | None:
+    """How long sends or pulls of a canary stood still; ``None`` where they did not both go on."""
+    found = back["recovery"] or {"produce_s": None}
+    if None in found.values():
+        return None
+    longest = max(found.values())
+    return longest, longest
 
 
 def _limit_row(title: str, limit: float, spans: Sequence[tuple[float, float]], unit: str) -> Row:

@@ -8,7 +8,7 @@ from failback.analytics.analysis.causes.labels import cause_words
 from failback.analytics.report.measures.numbers import Row
 from failback.analytics.report.outcome import Badge, evidence_badge, outcome_badge, rows_missing
 from failback.analytics.report.page.tables.again import group_figures
-from failback.analytics.report.page.tables.observed import returns, seen, unseen
+from failback.analytics.report.page.tables.observed import recovery, returns, seen, unseen
 from failback.analytics.report.page.tables.registry import markdown
 from failback.analytics.report.wording import number, percent, seconds
 from failback.analytics.run.definitions import words_of
@@ -101,7 +101,7 @@ def _counted_lines(report: Row) -> list[str]:
 
 def _observed_lines(report: Row) -> list[str]:
     """Of a cluster that Failback did not run: what returns cost, and what was seen."""
-    tables = [returns(report), seen(report), unseen(report)]
+    tables = [returns(report), recovery(report), seen(report), unseen(report)]
     shown = [markdown(table, MAX_GROUPS * 2, _name) for table in tables if table.rows]
     return [line for lines in shown for line in [*lines, ""]]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 import time
 from collections.abc import Callable
@@ -16,9 +17,9 @@ import typer
 from failback.cli.shared.checks import check_folder, run_id
 from failback.cli.shared.clusters import NO_CLUSTER, ClusterOptions, cluster_options
 from failback.cli.shared.commands import MEASURE, add
-from failback.cli.shared.errors import fail, guarded
+from failback.cli.shared.errors import guarded
 from failback.cli.shared.options import JsonOption
-from failback.cli.shared.output import console, print_json, say
+from failback.cli.shared.output import console, note, print_json, say
 from failback.cli.shared.verdicts import row_of, say_answers
 from failback.protocol.errors import ConfigError, FailbackError
 from failback.protocol.words.typed import typed
@@ -94,8 +95,21 @@ _MaxDuplicatesOption = Annotated[
 _MaxRtoOption = Annotated[
     str,
     typer.Option(
-        "--max-rto", metavar="TIME", help="How long a master may be away; longer fails the report."
+        "--max-rto",
+        metavar="TIME",
+        help="How long a master may be away, or a canary stand still; longer fails the report.",
     ),
+]
+_CanaryOption = Annotated[
+    bool,
+    typer.Option(
+        "--canary",
+        help="Make a topic and two groups of our own on each pair, and count what they consume"
+        " again; they are removed at the end.",
+    ),
+]
+_KeepCanaryOption = Annotated[
+    bool, typer.Option("--keep-canary", help="The same, and leave them for the next time.")
 ]
 
 
@@ -112,6 +126,8 @@ def observe(
     trace_topic: _TraceTopicOption = None,
     max_duplicates: _MaxDuplicatesOption = "",
     max_rto: _MaxRtoOption = "",
+    canary: _CanaryOption = False,
+    keep_canary: _KeepCanaryOption = False,
     json: JsonOption = False,
 ) -> None:
     """Watch a cluster, read-only: what did each group consume again when a master came back?"""
@@ -131,12 +147,15 @@ def observe(
         topics=tuple(topic or ()),
         limits=_limits(max_duplicates, max_rto),
         trace=tuple(trace_topic or ([TRACE_TOPIC] if trace else [])),
+        canary=canary or keep_canary,
+        keep_canary=keep_canary,
     )
     seconds = _duration("--for", for_) if for_ else None
+    logging.getLogger("failback.client").setLevel(logging.ERROR)  # a canary's log has the rest
     with ExitStack() as stack:
         told = _quiet if json else _shown(stack)
-        note = fail if json else say
-        asyncio.run(_until_told(partial(run, note=note), out, wanted, told, seconds))
+        beside = note if json else say
+        asyncio.run(_until_told(partial(run, note=beside), out, wanted, told, seconds))
     # Arrow and what a report needs take 40 MiB, which an observer that runs for days spares.
     from failback.analytics.report.make_report import read_report
     from failback.analytics.report.make_report import report as make_report

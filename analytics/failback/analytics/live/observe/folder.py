@@ -44,6 +44,10 @@ class Wanted:
     """Of a guarded cluster."""
     trace: tuple[str, ...] = ()
     """Topics with the clients' message trace that are read beside the looks."""
+    canary: bool = False
+    """Whether topics and groups of our own are made."""
+    keep_canary: bool = False
+    """Whether they are left at the end."""
 
 
 def is_observed(run: dict[str, Any]) -> bool:

@@ -14,6 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from failback.analytics.live.observe.canary.ledger import Ledger, with_canary
 from failback.analytics.live.observe.folder import LOOKS, is_observed, looks_in, settings_of
 from failback.analytics.live.observe.following import ahead_ms
 from failback.analytics.live.observe.looks import Look
@@ -73,7 +74,7 @@ def _made_of(folder: Path) -> dict[str, int]:
 
 def _write(folder: Path, run: dict[str, Any]) -> None:
     name, zero = str(run["run"]), int(run["zero"]["wall_ns"])
-    observation = Observation(*settings_of(run))
+    observation = Observation(*with_canary(settings_of(run), Ledger.read(folder)))
     sampler = Sampler(name, zero, observation.is_wanted)
     addresses: dict[str, str] = {}
 

@@ -163,6 +163,7 @@ def _return_row(each: Return, counts: Counts) -> Row:
         "back_from": _seconds(back[0]),
         "back_until": _seconds(back[1]),
         "read": each.is_read and each.gap is None,
+        "recovery": None,
         "groups": [_group_row(group, counts(each, group)) for group in each.groups],
     }
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from failback.analytics.live.observe.asking import Asker
-from failback.analytics.live.observe.events import Event
+from failback.analytics.live.observe.canary.ledger import About, Ledger, with_canary
+from failback.analytics.live.observe.events import Event, Finder
 from failback.analytics.live.observe.folder import Folder, Wanted, looks_in
 from failback.analytics.live.observe.looks import Look
 from failback.analytics.live.observe.observation import Observation
@@ -37,7 +38,8 @@ async def observe(
 ) -> Observation:
     """Observe into a run folder until ``stop`` is set, or for ``seconds``.
 
-    ``note`` receives what cannot be read of a trace, a sentence at a time.
+    ``note`` receives what cannot be read of a trace, and what keeps a canary from working, a
+    sentence at a time.
 
     Raises:
         NobodyAnswers: At the first look no name server did.
@@ -46,7 +48,7 @@ async def observe(
     """
     folder = Folder.open(path, wanted)
     try:
-        about = frozenset(wanted.groups), frozenset(wanted.topics)
+        about = with_canary((wanted.groups, wanted.topics), Ledger.read(path))
         observation = Observation.of(looks_in(path), *about)
         deadline = None if seconds is None else time.monotonic() + seconds
         async with RemotingClient(
@@ -58,11 +60,19 @@ async def observe(
                 client,
                 zero=folder.zero,
                 every=wanted.every,
-                groups=frozenset(wanted.groups),
-                topics=frozenset(wanted.topics),
+                groups=about[0],
+                topics=about[1],
             )
-            async with _trace(client, wanted, path, folder.run, observation, note):
-                await _look_until(stop, deadline, folder, observation, asker, told, client)
+            async with (
+                _trace(client, wanted, path, folder.run, observation, note),
+                _canary(folder, wanted, client, about, note) as saw,
+            ):
+
+                def all_told(look: Look, events: list[Event], observation: Observation) -> None:
+                    told(look, events, observation)
+                    saw(look, observation.finder)
+
+                await _look_until(stop, deadline, folder, observation, asker, all_told, client)
         # An observer that runs for days holds no library that only rows need.
         from failback.analytics.live.observe.lake import bring_up
 
@@ -89,6 +99,26 @@ async def _trace(
 
     async with following(client, wanted, path, run, observation, note):
         yield
+
+
+@asynccontextmanager
+async def _canary(
+    folder: Folder,
+    wanted: Wanted,
+    client: RemotingClient,
+    about: About,
+    note: Callable[[str], None],
+) -> AsyncIterator[Callable[[Look, Finder], None]]:
+    """Run a canary while the block runs, if it is wanted, or say what an earlier one left."""
+    if not wanted.canary:
+        if (ledger := Ledger.read(folder.path)) is not None:
+            ledger.say_what_is_left(note)
+        yield lambda _, __: None
+        return
+    from failback.analytics.live.observe.canary.canary import flying
+
+    async with flying(folder, wanted, client, about, note) as saw:
+        yield saw
 
 
 async def _until_first(*waits: Coroutine[Any, Any, object]) -> None:

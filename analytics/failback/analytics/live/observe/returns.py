@@ -19,7 +19,7 @@ from collections.abc import Container, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Final
 
-from failback.analytics.live.facts import is_system
+from failback.analytics.live.facts import is_canary, is_system
 from failback.analytics.live.observe.events import Finder, Outage
 from failback.analytics.live.observe.looks import ANSWERED, BrokerLook, Look, Offsets, Place
 from failback.protocol.message import DLQ_PREFIX, RETRY_PREFIX
@@ -137,7 +137,9 @@ class GroupReturn:
 
     @property
     def safe_offsets(self) -> dict[int, int]:
-        """Where to set queues whose offset is behind now."""
+        """Where to set queues whose offset is behind now; a canary's nobody has to."""
+        if is_canary(self.group):
+            return {}
         return {queue: each.reached for queue, each in self.queues.items() if each.is_open}
 
 
@@ -209,7 +211,7 @@ class Returns:
             self._listed[pair] = Place(pair, 0) in listed
         for broker in look.brokers:
             if broker.offsets is not None:
-                self._raise(broker)
+                self._raise(broker, look.at(Place(broker.pair, 0)))
                 self._tables[broker.place] = broker.offsets
 
     def _note_early(self, listed: Container[Place], now: Mapping[str, frozenset[str]]) -> None:
@@ -227,18 +229,22 @@ class Returns:
             for queue, (_, end) in queues.items():
                 ends[topic, queue] = max(end, ends.get((topic, queue), 0))
 
-    def _raise(self, broker: BrokerLook) -> None:
+    def _raise(self, broker: BrokerLook, master: BrokerLook | None) -> None:
         """Remember the furthest offsets that were committed at any member of the pair.
 
-        Where a master's fell in its life, by a commit or a reset, the group stands there since.
+        Where a master's fell in its life, by a commit or a reset, the group stands there since. A
+        slave keeps offsets of groups that were removed at its master: nobody stands there.
         """
         reached = self._reached.setdefault(broker.pair, {})
         before = self._tables.get(broker.place, {})
         life = sum(each.outage.pair == broker.pair for each in self.returns)
         same_life = broker.broker_id == 0 and self._lives.get(broker.pair) == life
+        beside = None if broker.broker_id == 0 or master is None else master.offsets
         for key, queues in (broker.offsets or {}).items():
             old = before.get(key, {})
             if old == queues or not self.is_wanted(key):
+                continue
+            if beside is not None and key not in beside:
                 continue
             mine = reached.setdefault(key, {})
             first = self.first.setdefault(broker.pair, {}).setdefault(key, {})

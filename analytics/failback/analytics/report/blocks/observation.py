@@ -67,6 +67,18 @@ class ReturnGroup(Block, kw_only=True):
     ]
 
 
+class Recovery(Block, kw_only=True):
+    """``observation.returns.recovery``."""
+
+    produce_s: Annotated[
+        float | None, text("Longest time without an acknowledged send, in seconds.")
+    ]
+    consume_s: Annotated[
+        float | None,
+        text("Longest time without an answered pull of the member that stayed, in seconds."),
+    ]
+
+
 class MasterReturn(Block, kw_only=True):
     """``observation.returns``."""
 
@@ -76,6 +88,9 @@ class MasterReturn(Block, kw_only=True):
     back_from: Annotated[float, text("It was asked in vain last at this second.")]
     back_until: Annotated[float, text("It answered again at this second.")]
     read: Annotated[bool, text("Whether the table that it began with was read.")]
+    recovery: Annotated[
+        Recovery | None, text("How long the canary's clients stood still; null without one.")
+    ]
     groups: Annotated[list[ReturnGroup], text("What each group consumed again.")]
 
 

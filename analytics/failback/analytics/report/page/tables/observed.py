@@ -52,6 +52,20 @@ def _return_rows(report: Report) -> Iterator[Row]:
             }  # fmt: skip
 
 
+def recovery(report: Report) -> Table:
+    columns = [
+        both("broker", "broker"),
+        both("produce_s:f", "no send (s)"),
+        both("consume_s:f", "no pull (s)"),
+    ]
+    rows = [
+        {"broker": back["broker"], **back["recovery"]}
+        for back in (report.get("observation") or {}).get("returns", [])
+        if back["recovery"]
+    ]
+    return Table("recovery", columns, rows, "There was no canary, or its log ends before.")
+
+
 def _away(row: Row) -> str:
     least = max(0.0, row["back_from_s"] - row["gone_until_s"])
     most = max(0.0, row["back_until_s"] - row["gone_from_s"])

@@ -21,7 +21,7 @@ _OF_REPORT: Final[tuple[Callable[[Report], Table], ...]] = (
     harm.redelivery_counts, harm.loss, harm.order,
     advice.bounds, advice.prediction, advice.exposure, advice.knobs, advice.compare_runs,
     advice.compare_arms, advice.compare_difference,
-    observed.returns, observed.safe_offsets, observed.seen, observed.unseen,
+    observed.returns, observed.recovery, observed.safe_offsets, observed.seen, observed.unseen,
 )  # fmt: skip
 
 

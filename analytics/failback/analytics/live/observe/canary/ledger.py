@@ -1,0 +1,166 @@
+"""What a canary has made on brokers: on disk before it is made, until it is removed.
+
+A run that is continued, after a kill even, finds its names here and removes what is left.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from failback.analytics.errors import ReportInputError
+from failback.analytics.live.facts import CANARY
+from failback.client.files import replace_file
+from failback.protocol.errors import ConfigError
+from failback.protocol.message import RETRY_PREFIX
+from failback.protocol.words.reasons import why
+
+About = tuple[set[str], set[str]]
+"""Groups and topics that are looked at; an empty set is all."""
+FILE: Final = "canary.json"
+_RUN_CHARS: Final = 60
+
+
+class Names(NamedTuple):
+    """What a canary has on one pair."""
+
+    topic: str
+    stays: str
+    """Group whose member runs through."""
+    moves: str
+    """Group that is handed over while the master is away."""
+
+    @property
+    def groups(self) -> tuple[str, str]:
+        return self.stays, self.moves
+
+    @property
+    def moves_key(self) -> str:
+        """Of tables of offsets."""
+        return f"{self.topic}@{self.moves}"
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topic, and those that a broker makes for what the groups send back."""
+        return self.topic, *(RETRY_PREFIX + group for group in self.groups)
+
+
+def names_of(canary: str, number: int) -> Names:
+    """Return the names on the pair with this number."""
+    topic = f"{canary}-{number}"
+    return Names(topic, f"{topic}-stays", f"{topic}-moves")
+
+
+@dataclass(slots=True)
+class Ledger:
+    """The canary of one run folder."""
+
+    path: Path
+    canary: str
+    """What all its names begin with."""
+    starts: int
+    """How many observers have run it."""
+    numbers: dict[str, int]
+    """Pair (``cluster/broker``) to its number in names."""
+    left: set[str]
+    """Pairs where something may be."""
+
+    @classmethod
+    def read(cls, folder: Path) -> Ledger | None:
+        """Return the ledger of a run folder, ``None`` for a run without a canary.
+
+        Raises:
+            ReportInputError: It can't be read.
+        """
+        path = folder / FILE
+        try:
+            found = json.loads(path.read_bytes())
+            return cls(
+                path,
+                str(found["canary"]),
+                int(found["starts"]),
+                {str(pair): int(number) for pair, number in found["numbers"].items()},
+                set(map(str, found["left"])),
+            )
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ReportInputError(f"cannot be read: {error}", path) from error
+
+    @classmethod
+    def begin(cls, folder: Path, run: str) -> Ledger:
+        """Return the ledger of a run folder for one more observer.
+
+        Raises:
+            ConfigError: It can't be read.
+            OSError: It can't be written.
+        """
+        try:
+            found = cls.read(folder)
+        except ReportInputError as error:
+            raise ConfigError("--canary", f"{folder / FILE}: {why(error)}") from error
+        if found is None:
+            name = re.sub(r"[^A-Za-z0-9_-]", "-", run)[:_RUN_CHARS]
+            found = cls(folder / FILE, f"{CANARY}{name}-{secrets.token_hex(4)}", 0, {}, set())
+        found.starts += 1
+        found._write()
+        return found
+
+    @property
+    def all(self) -> list[Names]:
+        """The names on every pair."""
+        return [names_of(self.canary, number) for number in self.numbers.values()]
+
+    def at(self, pair: str) -> Names:
+        """Return the names on a pair that has been given some."""
+        return names_of(self.canary, self.numbers[pair])
+
+    def make(self, pair: str) -> Names:
+        """Note that something is about to be made on a pair.
+
+        Raises:
+            OSError: The ledger can't be written: nothing may be made.
+        """
+        self.numbers.setdefault(pair, len(self.numbers) + 1)
+        self.left.add(pair)
+        self._write()
+        return self.at(pair)
+
+    def removed(self, pair: str) -> None:
+        """Note that nothing is there any more."""
+        self.left.discard(pair)
+        self._write()
+
+    def say_what_is_left(self, note: Callable[[str], None]) -> None:
+        """Tell, a sentence a pair."""
+        for pair in sorted(self.left):
+            broker = pair.rpartition("/")[2]
+            note(
+                f"topic {self.at(pair).topic} of an earlier canary may be left on {broker}:"
+                " go on with --canary to remove it"
+            )
+
+    def _write(self) -> None:
+        document: Mapping[str, Any] = {
+            "canary": self.canary,
+            "starts": self.starts,
+            "numbers": self.numbers,
+            "left": sorted(self.left),
+        }
+        replace_file(self.path, json.dumps(document, indent=1).encode() + b"\n")
+
+
+def with_canary(about: tuple[Collection[str], Collection[str]], ledger: Ledger | None) -> About:
+    """Return groups and topics that are looked at, a canary's among them where only some are."""
+    groups, topics = set(about[0]), set(about[1])
+    for names in ledger.all if ledger is not None else ():
+        if groups:
+            groups.update(names.groups)
+        if topics:
+            topics.add(names.topic)
+    return groups, topics

@@ -1,0 +1,175 @@
+"""What a canary's own log says of each return: exact counts, and how long nothing went on.
+
+Its members log every delivery, so a message that one of its groups got again is counted, not
+inferred. Times are seconds after run zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from statistics import median
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from failback.analytics.lake.lake import Lake
+from failback.analytics.live.observe.canary.ledger import Ledger, Names
+from failback.analytics.live.observe.observation import TRACE
+
+Row = dict[str, Any]
+CANARY: Final = "E5"
+_AFTERWARDS_SECONDS: Final = 60.0
+"""How long after a master answered again a standstill is still of its return."""
+_ANSWERED: Final = ("FOUND", "NO_NEW_MSG")
+_COPY: Final = ("broker", "ptopic", "qid", "qoff", "omid")
+
+
+class Delivery(NamedTuple):
+    """One message that a group got."""
+
+    at: float
+    queue: int
+    copy: tuple[object, ...]
+    """Which stored record it was."""
+
+
+def again(deliveries: Iterable[Delivery], since: float, until: float) -> dict[int, int]:
+    """Return by queue how many messages came in a time that had come before. Pure.
+
+    Each message counts once, however often it came.
+    """
+    seen: set[tuple[object, ...]] = set()
+    found: dict[tuple[object, ...], int] = {}
+    for each in sorted(deliveries, key=lambda each: each.at):
+        if each.copy in seen and since <= each.at < until:
+            found[each.copy] = each.queue
+        seen.add(each.copy)
+    counts: dict[int, int] = {}
+    for queue in found.values():
+        counts[queue] = counts.get(queue, 0) + 1
+    return counts
+
+
+def standstill(times: Iterable[float], since: float, until: float) -> float | None:
+    """Return the longest time without one of ``times`` that lies in a span in part. Pure.
+
+    ``None`` where there is no time before the span, or none after its longest gap.
+    """
+    ordered = sorted(times)
+    gaps = [
+        later - earlier for earlier, later in pairwise(ordered) if later > since and earlier < until
+    ]
+    if not ordered or ordered[0] > since or ordered[-1] < since or not gaps:
+        return None
+    return max(gaps)
+
+
+def sharpen(observation: Row, lake: Lake, ledger: Ledger) -> None:
+    """Put what the canary's log says into ``observation`` (of ``report.json``).
+
+    Each return gets ``recovery``; the canary's groups get counts that are exact. A return that its
+    log does not reach beyond stays as it is.
+    """
+    returns: Sequence[Row] = observation["returns"]
+    log = _Log(lake, ledger)
+    for number, row in enumerate(returns):
+        for pair in ledger.numbers:
+            if pair.rpartition("/")[2] == row["broker"] and log.ended >= row["back_until"]:
+                _sharpen(row, returns[number + 1 :], log, ledger.at(pair))
+
+
+def _sharpen(row: Row, later: Iterable[Row], log: _Log, names: Names) -> None:
+    next_gone = [each["gone_from"] for each in later if each["broker"] == row["broker"]]
+    until = min(next_gone, default=float("inf"))
+    for group in row["groups"]:
+        if group["group"] in names.groups and group["topic"] == names.topic:
+            counts = again(log.deliveries(group["group"]), row["gone_from"], until)
+            _made_exact(group, counts)
+    span = row["gone_from"], min(row["back_until"] + _AFTERWARDS_SECONDS, until)
+    row["recovery"] = {
+        "produce_s": _rounded(standstill(log.sends(names.topic), *span)),
+        "consume_s": _rounded(standstill(log.pulls(names.stays, names.topic), *span)),
+    }
+
+
+def _made_exact(group: Row, counts: Mapping[int, int]) -> None:
+    for queue in group["queues"]:
+        queue["lo"] = queue["hi"] = counts.get(queue["qid"], 0)
+    group["lo"] = group["hi"] = sum(counts.values())
+    group["exact"] = True
+    group["basis"] = [each for each in group["basis"] if each != TRACE] + [CANARY]
+    if not counts:
+        group["causes"] = []
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 3)
+
+
+class _Log:
+    """The rows of a canary's members in a lake.
+
+    Attributes:
+        ended: The last moment at which it is known to have gone on.
+    """
+
+    def __init__(self, lake: Lake, ledger: Ledger) -> None:
+        self._lake = lake
+        self._topics = [each.topic for each in ledger.all]
+        offsets: dict[int, list[int]] = {}
+        beats: dict[int, int] = {}
+        columns = ("proc_no", "mono_ns", "source", "offset_ns")
+        for row in lake.read("clock", columns).to_pylist():
+            if row["source"] == "CLOCK_MONOTONIC":
+                offsets.setdefault(row["proc_no"], []).append(row["offset_ns"])
+                beats[row["proc_no"]] = max(row["mono_ns"], beats.get(row["proc_no"], 0))
+        self._offsets = {proc: median(found) for proc, found in offsets.items()}
+        self.ended = max(
+            (self._seconds(proc, beat) for proc, beat in beats.items()), default=float("-inf")
+        )
+
+    def deliveries(self, group: str) -> Iterator[Delivery]:
+        wanted = pc.field("grp") == group
+        for row in self._rows("deliver", ("proc_no", "bt", *_COPY), wanted):
+            if row["ptopic"] in self._topics:
+                copy = tuple(row[name] for name in _COPY)
+                yield Delivery(self._seconds(row["proc_no"], row["bt"]), row["qid"], copy)
+
+    def sends(self, topic: str) -> Iterator[float]:
+        """When sends were acknowledged."""
+        for row in self._rows("produce", ("proc_no", "t1", "res"), pc.field("topic") == topic):
+            if row["res"].startswith("OK"):
+                yield self._seconds(row["proc_no"], row["t1"])
+
+    def pulls(self, group: str, topic: str) -> Iterator[float]:
+        """When pulls were answered."""
+        wanted = (pc.field("grp") == group) & (pc.field("ptopic") == topic)
+        for row in self._rows("pull", ("proc_no", "t1", "res"), wanted):
+            if row["res"] in _ANSWERED:
+                yield self._seconds(row["proc_no"], row["t1"])
+
+    def _rows(self, table: str, columns: Sequence[str], wanted: pc.Expression) -> Iterator[Row]:
+        read = dict.fromkeys((*columns, "grp", "topic", "ptopic"))
+        known = [name for name in read if name in _columns(table)]
+        for chunk in self._lake.chunks(table, known):
+            yield from _plain(chunk).filter(wanted).select(list(columns)).to_pylist()
+
+    def _seconds(self, proc: int, mono_ns: int) -> float:
+        return (mono_ns + self._offsets.get(proc, 0)) / 1e9
+
+
+def _columns(table: str) -> list[str]:
+    from failback.client.consumelog.schema import TABLES
+
+    return [column.name for column in TABLES[table].columns]
+
+
+def _plain(table: pa.Table) -> pa.Table:
+    """Names as text, for comparisons."""
+    fields = [
+        field.with_type(pa.string()) if pa.types.is_dictionary(field.type) else field
+        for field in table.schema
+    ]
+    return table.cast(pa.schema(fields))

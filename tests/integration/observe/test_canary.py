@@ -1,0 +1,160 @@
+"""``failback observe --canary``: what it makes is its own, is used, and is gone at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from failback.analytics.lake.lake import open_lake
+from failback.analytics.live.observe.canary.ledger import Ledger, Names
+from failback.client.admin.admin import AdminClient
+from failback.protocol.route import TopicConfig
+from tests.support.brokers.cluster_processes import ClusterProcesses
+from tests.support.common.polling import wait_until
+from tests.support.java.java_lab import Lab
+from tests.support.processes.child_process import (
+    TestProcess,
+    failback_command,
+    failback_environment,
+)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[ClusterProcesses]:
+    with ClusterProcesses(tmp_path / "cluster", time_scale=1.0) as made:
+        yield made
+
+
+def observer(namesrv: str, out: Path, *more: str) -> TestProcess:
+    command = failback_command(
+        "cli", "observe", "-n", namesrv, "--out", str(out), "--every", "500ms", *more
+    )
+    return TestProcess("observer", command, out.parent, environment=failback_environment())
+
+
+def watched(namesrv: str, run: Path, *more: str) -> str:
+    """Observe to the end; return what was said."""
+    watching = observer(namesrv, run, *more)
+    watching.start()
+    try:
+        assert watching.wait(90) == 0, watching.errors()
+        return "\n".join(watching.lines())
+    finally:
+        watching.dispose()
+
+
+def names_in(run: Path) -> Names:
+    def known() -> list[Names]:
+        ledger = Ledger.read(run)
+        return ledger.all if ledger is not None else []
+
+    wait_until(known, "the names of a canary")
+    (names,) = known()
+    return names
+
+
+async def offsets_of(cluster: ClusterProcesses, names: Names) -> dict[str, int]:
+    """How far each group of a canary has committed."""
+    async with AdminClient([cluster.namesrv_addr]) as admin:
+        table = await admin.all_offsets(cluster.broker_addr)
+    return {group: sum(table.get(f"{names.topic}@{group}", {}).values()) for group in names.groups}
+
+
+def both_go_on(cluster: ClusterProcesses, names: Names) -> None:
+    """Wait until both groups have committed."""
+    wait_until(
+        lambda: all(asyncio.run(offsets_of(cluster, names)).values()), "commits of a canary", 60
+    )
+
+
+def traces(cluster: ClusterProcesses, canary: str) -> set[str]:
+    return asyncio.run(traces_of(cluster, canary))
+
+
+async def traces_of(cluster: ClusterProcesses, canary: str) -> set[str]:
+    """Every name on the broker and the name server that has a canary's in it."""
+    async with AdminClient([cluster.namesrv_addr]) as admin:
+        address = cluster.broker_addr
+        found = {
+            *(await admin.all_groups(address)).subscription_group_table,
+            *(await admin.all_topic_config(address)).topic_config_table,
+            *(await admin.all_offsets(address)),
+            *(await admin.topics_at(cluster.namesrv_addr)),
+        }
+    return {name for name in found if canary in name}
+
+
+async def make_topic(cluster: ClusterProcesses, topic: str) -> None:
+    async with AdminClient([cluster.namesrv_addr]) as admin:
+        await admin.create_topic(cluster.broker_addr, TopicConfig(topic, 1, 1))
+
+
+def test_what_it_makes_is_used_and_removed(cluster: ClusterProcesses, tmp_path: Path) -> None:
+    watching = observer(cluster.namesrv_addr, tmp_path / "run", "--canary", "--group", "billing")
+    watching.start()
+    try:
+        names = names_in(tmp_path / "run")
+        both_go_on(cluster, names)
+        os.kill(watching.pid, signal.SIGINT)
+        assert watching.wait(60) == 0
+    finally:
+        watching.dispose()
+    assert watching.errors() == ""
+    assert traces(cluster, names.topic) == set()
+    lake = open_lake(tmp_path / "run" / "lake", "run")
+    assert {row["grp"] for row in lake.records("deliver")} == set(names.groups)
+    assert {row["topic"] for row in lake.records("produce")} == {names.topic}
+
+
+def test_one_that_was_killed_is_gone_on_with_and_removed(
+    cluster: ClusterProcesses, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    first = observer(cluster.namesrv_addr, run, "--canary")
+    first.start()
+    try:
+        names = names_in(run)
+        both_go_on(cluster, names)
+        first.kill()
+    finally:
+        first.dispose()
+    said = watched(cluster.namesrv_addr, run, "--for", "1s")
+    assert f"topic {names.topic} of an earlier canary may be left on broker-a" in said
+    assert traces(cluster, names.topic) != set()
+    watched(cluster.namesrv_addr, run, "--for", "6s", "--keep-canary")
+    assert names_in(run) == names
+    assert traces(cluster, names.topic) != set()
+    watched(cluster.namesrv_addr, run, "--for", "6s", "--canary")
+    assert traces(cluster, names.topic) == set()
+    deliveries = open_lake(run / "lake", "run").records("deliver")
+    assert len({row["proc_no"] for row in deliveries}) == 3
+
+
+def test_without_a_master_observing_goes_on(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    try:
+        namesrv = lab.namesrv()
+        lab.broker("failback", namesrv, broker_id=1, role="SLAVE").start()
+        said = watched(namesrv.address, tmp_path / "run", "--for", "3s", "--canary")
+    finally:
+        lab.dispose()
+    assert "no canary on broker-a: it has no master now" in said
+    assert "No master went and came back." in said
+
+
+def test_what_somebody_else_made_is_left_alone(cluster: ClusterProcesses, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    watched(cluster.namesrv_addr, run, "--for", "1s")
+    (run / "canary.json").write_text(
+        json.dumps({"canary": "failback-canary-x", "starts": 0, "numbers": {}, "left": []})
+    )
+    asyncio.run(make_topic(cluster, "failback-canary-x-1"))
+    said = watched(cluster.namesrv_addr, run, "--for", "4s", "--canary")
+    assert "no canary on broker-a: topic failback-canary-x-1 exists already" in said
+    assert traces(cluster, "failback-canary-x") == {"failback-canary-x-1"}
