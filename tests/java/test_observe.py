@@ -5,10 +5,20 @@ The truth is what unmodified Java consumers print. Outages are short; no timer i
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from tests.support.java.java_lab import Lab
-from tests.support.observe.truth import AWAY_SECONDS, begun, cost, holds, kinds, settled
+from tests.support.observe.truth import (
+    AWAY_SECONDS,
+    begun,
+    cost,
+    holds,
+    kinds,
+    nothing_is_written,
+    settled,
+)
 
 
 @pytest.mark.sample
@@ -71,3 +81,4 @@ def test_a_trace_makes_counts_exact(lab: Lab) -> None:
     assert counted == {queue: (again[queue], again[queue]) for queue in counted}, found
     assert (found["exact"], found["lo"]) == (True, again.total())
     assert found["basis"] == ["E1", "E2", "E3", "E4"]
+    asyncio.run(nothing_is_written(observed, observed.master, *observed.keepers))

@@ -7,11 +7,17 @@ from __future__ import annotations
 
 import time
 
-from failback.client.admin.admin import AdminClient
 from tests.support.java.apache import mqadmin
 from tests.support.java.java_lab import Lab
 from tests.support.observe.cluster import TOPIC
-from tests.support.observe.truth import AWAY_SECONDS, begun, cost, kinds, settled
+from tests.support.observe.truth import (
+    AWAY_SECONDS,
+    begun,
+    cost,
+    kinds,
+    nothing_is_written,
+    settled,
+)
 
 
 def test_9_an_admin_resets_the_offsets_in_the_middle(lab: Lab) -> None:
@@ -50,11 +56,5 @@ def test_10_the_observer_stands_still_over_the_return(lab: Lab) -> None:
 
 async def test_nothing_is_written_to_the_cluster(lab: Lab) -> None:
     observed = begun(lab)
-    async with AdminClient([observed.namesrv.address], timeout_ms=10_000) as admin:
-        groups = (await admin.all_groups(observed.master.address)).subscription_group_table
-        topics = (await admin.all_topic_config(observed.master.address)).topic_config_table
-        offsets = await admin.all_offsets(observed.master.address)
+    await nothing_is_written(observed, observed.master)
     observed.stop_observing()
-    assert {name for name in groups if "failback" in name.lower()} == set()
-    assert {name for name in topics if "failback" in name.lower()} == set()
-    assert {key.partition("@")[2] for key in offsets} == {"billing"}

@@ -8,14 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from failback.analytics.live.observe.asking import Asker
 from failback.analytics.report import make_report
 from failback.analytics.report.make_report import read_report, report
+from failback.analytics.run.trace_source import TRACE_TOPIC
 from failback.analytics.trace.ingest import Request, ingest
 from failback.analytics.trace.run import Written
 from failback.client.admin.admin import AdminClient
+from failback.client.remoting.connection import RemotingClient
 from failback.protocol.errors import BrokerError, ProtocolError, RemotingError
 from failback.protocol.route import TopicConfig
 from tests.support.common.polling import SCALE, wait_until
+from tests.support.java.apache import got_by
 from tests.support.java.java_lab import Lab
 from tests.support.processes.child_process import TestProcess
 
@@ -80,6 +84,51 @@ async def test_the_trace_counts_the_duplicates_that_the_java_program_counts(
     assert {queue["broker"] for queue in queues if queue["topic"] == TOPIC} == {"broker-a"}
     assert sum(queue["dup"] for queue in queues) == counts["dup"]
     assert document["verdict"]["value"] == "Inconclusive"
+
+
+async def test_instances_are_told_apart_and_the_channel_cloud_is_read(
+    lab: Lab, tmp_path: Path
+) -> None:
+    """One group and topic in two instances of Apache 4.9.7; the clients of one have CLOUD."""
+    ns = lab.namesrv("apache")
+    broker = lab.broker("apache", ns, settings={"traceTopicEnable": "true"})
+    broker.start()
+    members = {
+        instance: lab.program(
+            "PushConsumer", ns, topic=TOPIC, group=GROUP, namespace=instance, trace=TRACE_TOPIC,
+            channel=channel, fail=fail,
+        )
+        for instance, channel, fail in (("MQ_INST_a", "LOCAL", 1), ("MQ_INST_b", "CLOUD", 0))
+    }  # fmt: skip
+    sent = {"MQ_INST_a": 10, "MQ_INST_b": 25}
+    for instance, count in sent.items():
+        members[instance].wait_for("started")
+        lab.program("Producer", ns, topic=TOPIC, namespace=instance, count=count).wait_for("done")
+    wanted = {"MQ_INST_a": 2 * sent["MQ_INST_a"], "MQ_INST_b": sent["MQ_INST_b"]}
+    for instance, count in wanted.items():
+        _until_got(members[instance], count)
+    request = Request([ns.address], tmp_path / "run", "instances")
+    deadline = time.monotonic() + 60 * SCALE
+    while True:
+        written = await ingest(request)
+        if written.deliveries >= sum(wanted.values()) and not written.counts.missing_end:
+            break
+        assert time.monotonic() < deadline, written
+        await asyncio.sleep(1)
+    assert (written.gaps, written.counts.unplaced) == ((), 0)
+    document = read_report(report(tmp_path / "run", "local").json)
+    assert {row["group"]: (row["delivered"], row["distinct"], row["retry"], row["dup"])
+            for row in document["groups"]} == {
+        f"MQ_INST_a%{GROUP}": (20, 10, 10, 0), f"MQ_INST_b%{GROUP}": (25, 25, 0, 0),
+    }  # fmt: skip
+    async with RemotingClient() as client:
+        asker = Asker([ns.address], client, zero=time.monotonic(), groups={GROUP})
+        (look,) = (await asker.look(closely=True)).brokers
+    assert {f"MQ_INST_a%{GROUP}", f"MQ_INST_b%{GROUP}"} == set(look.members or {})
+
+
+def _until_got(member: TestProcess, count: int) -> None:
+    wait_until(lambda: len(got_by(member)) >= count, f"{count} deliveries", 90)
 
 
 def _do(group: TestProcess, command: str, answer: str) -> None:

@@ -10,6 +10,7 @@ Source: Validators, TopicValidator, apache/rocketmq 4.9.8.
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 from typing import Final
 
 from failback.protocol.codes import (
@@ -49,6 +50,27 @@ class NameRefused(ProtocolError):
 
 class TableFull(ProtocolError):
     """A table has as many entries as its owner keeps: nothing is added before some are deleted."""
+
+
+def instance_of(name: str) -> str:
+    """The instance (Java's namespace) that a topic or group lies in; empty where in none.
+
+    ``MQ_INST_1%orders`` and ``%RETRY%MQ_INST_1%billing`` lie in ``MQ_INST_1``.
+    Source: NamespaceUtil, apache/rocketmq 4.9.8.
+    """
+    found, separator, _ = name.removeprefix(RETRY_PREFIX).removeprefix(DLQ_PREFIX).partition("%")
+    return found if separator else ""
+
+
+def without_instance(name: str) -> str:
+    """A topic or group as its clients name it; the prefix of a retry topic stays."""
+    instance = instance_of(name)
+    return name.replace(f"{instance}%", "", 1) if instance else name
+
+
+def is_meant(name: str, wanted: Container[str]) -> bool:
+    """Whether a group or topic is among those that somebody named: whole, or as clients do."""
+    return name in wanted or without_instance(name) in wanted
 
 
 def check_room(what: str, count: int, most: int) -> None:

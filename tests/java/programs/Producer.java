@@ -17,8 +17,8 @@ import org.apache.rocketmq.common.message.Message;
  * </pre>
  *
  * Options: -namesrv A -topic T -group G -first N -count N -interval MS -size BYTES -batch N
- * -retries N -timeout MS -delayLevel N -tags T -accessKey K -secretKey S. Ends after count messages, or when standard input
- * ends.
+ * -retries N -timeout MS -delayLevel N -tags T -accessKey K -secretKey S -namespace N. Ends after
+ * count messages, or when standard input ends.
  */
 public final class Producer {
     public static void main(String[] args) throws Exception {
@@ -26,6 +26,7 @@ public final class Producer {
         DefaultMQProducer producer =
             new DefaultMQProducer(options.text("group", "java-producer"), options.signer());
         producer.setNamesrvAddr(options.text("namesrv", null));
+        producer.setNamespace(options.text("namespace", null));
         producer.setPollNameServerInterval(options.number("poll", 1000));
         producer.setHeartbeatBrokerInterval(options.number("heartbeat", 1000));
         producer.setRetryTimesWhenSendFailed(options.number("retries", 2));

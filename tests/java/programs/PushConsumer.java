@@ -1,4 +1,5 @@
 import java.nio.charset.StandardCharsets;
+import org.apache.rocketmq.client.AccessChannel;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
@@ -17,7 +18,8 @@ import org.apache.rocketmq.common.message.MessageExt;
  *
  * Options: -namesrv A -topic T -group G -sub EXPRESSION -handler MS -fail N (the first N deliveries
  * of each message ask for a retry) -poll MS -heartbeat MS -persist MS -threshold N -accessKey K
- * -secretKey S -trace TOPIC (message trace on). Stops cleanly when standard input ends.
+ * -secretKey S -trace TOPIC (message trace on) -namespace N -channel LOCAL|CLOUD. Stops cleanly
+ * when standard input ends.
  */
 public final class PushConsumer {
     public static void main(String[] args) throws Exception {
@@ -30,6 +32,8 @@ public final class PushConsumer {
             trace != null,
             trace);
         consumer.setNamesrvAddr(options.text("namesrv", null));
+        consumer.setNamespace(options.text("namespace", null));
+        consumer.setAccessChannel(AccessChannel.valueOf(options.text("channel", "LOCAL")));
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setPollNameServerInterval(options.number("poll", 1000));
         consumer.setHeartbeatBrokerInterval(options.number("heartbeat", 1000));

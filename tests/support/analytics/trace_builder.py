@@ -14,6 +14,7 @@ from failback.analytics.trace.reading import copy_rows, record_rows
 from failback.analytics.trace.run import Wanted, Written, write_run
 from failback.client.consumelog.lab_id import LAB_ID_PROPERTY, format_lab_id
 from failback.protocol.message import KEYS, RETRY_TOPIC, UNIQ_KEY, MessageExt
+from failback.protocol.names import instance_of
 
 START_MS = 1_700_000_000_000
 TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
@@ -145,7 +146,8 @@ class TraceBuilder:
         if lid is not None:
             properties[LAB_ID_PROPERTY] = format_lab_id(7, lid)
         if topic.startswith("%RETRY%"):
-            properties[RETRY_TOPIC] = "T"
+            instance = instance_of(topic)
+            properties[RETRY_TOPIC] = f"{instance}%T" if instance else "T"
         offset = self._offset("copies", place)
         found = stored(topic, qid, offset, b"x", properties, t, rt)
         self._write("copies", place, copy_rows(place, 0, found))

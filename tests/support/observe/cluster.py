@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from failback.analytics.report.make_report import report
-from failback.analytics.trace.ingest import TRACE_TOPIC
+from failback.analytics.run.trace_source import TRACE_TOPIC
 from tests.support.common.polling import wait_until
 from tests.support.java.apache import Broker, Engine, NameServer, got_by
 from tests.support.java.java_lab import Lab
@@ -52,6 +52,7 @@ class Observed:
         """
         self.lab = lab
         self.is_traced = is_traced
+        self.keepers: list[Broker] = []
         self.namesrv: NameServer = lab.namesrv(engine)
         self.master: Broker = lab.broker(engine, self.namesrv)
         self.slave: Broker = lab.broker(engine, self.namesrv, broker_id=1, role="SLAVE")
@@ -62,9 +63,10 @@ class Observed:
     def start_brokers(self) -> None:
         if self.is_traced:
             settings = {"traceTopicEnable": "true", "autoCreateTopicEnable": "false"}
-            keeper = self.lab.broker(
-                self.master.engine, self.namesrv, name="keeper", settings=settings
+            self.keepers.append(
+                self.lab.broker(self.master.engine, self.namesrv, name="keeper", settings=settings)
             )
+        for keeper in self.keepers:
             keeper.start()
         self.master.start()
         self.slave.start()

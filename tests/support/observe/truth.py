@@ -6,10 +6,13 @@ import time
 from collections import Counter
 from typing import Any
 
+from failback.client.admin.admin import AdminClient
+from tests.support.java.apache import Broker
 from tests.support.java.java_lab import Lab
 from tests.support.observe.cluster import TOPIC, Observed
 
 AWAY_SECONDS = 12
+CONSUMER_OFFSETS = "config/consumerOffset.json"
 AFTERWARDS_SECONDS = 15
 
 
@@ -52,3 +55,16 @@ def holds(report: dict[str, Any], again: Counter[int], group: str = "billing") -
 
 def kinds(report: dict[str, Any]) -> set[str]:
     return {event["kind"] for event in report["observation"]["events"]}
+
+
+async def nothing_is_written(observed: Observed, *brokers: Broker) -> None:
+    """Brokers know no group, topic or offset but those of the Java clients and their own."""
+    async with AdminClient([observed.namesrv.address], timeout_ms=10_000) as admin:
+        for broker in brokers:
+            groups = (await admin.all_groups(broker.address)).subscription_group_table
+            topics = (await admin.all_topic_config(broker.address)).topic_config_table
+            offsets = await admin.all_offsets(broker.address)
+            assert {name for name in groups if "failback" in name.lower()} == set()
+            assert {name for name in topics if "failback" in name.lower()} == set()
+            assert {key.partition("@")[2] for key in offsets} <= {"billing"}
+            assert "TOOLS_CONSUMER" not in (broker.store / CONSUMER_OFFSETS).read_text()

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 SOURCE: Final = "trace"
+TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
+"""Where clients write it by default."""
 
 
 def is_trace(run: Mapping[str, Any]) -> bool:

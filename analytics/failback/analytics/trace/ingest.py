@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from failback.analytics.errors import ReportInputError
+from failback.analytics.run.trace_source import TRACE_TOPIC
 from failback.analytics.trace.pages import Pages
 from failback.analytics.trace.reading import (
     Progress,
@@ -18,6 +19,7 @@ from failback.analytics.trace.reading import (
     names_of_addresses,
     record_rows,
     topics_of_groups,
+    trace_topics_of,
 )
 from failback.analytics.trace.run import (
     Wanted,
@@ -30,8 +32,7 @@ from failback.client.admin.admin import AdminClient
 from failback.client.remoting.connection import RemotingClient, RemotingSettings
 from failback.client.remoting.guarded.access import ClusterAccess
 from failback.protocol.message import RETRY_PREFIX
-
-TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
+from failback.protocol.names import without_instance
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ async def ingest(request: Request, progress: Progress = lambda topic, count: Non
             remoting, admin, pages, timeout_ms=request.timeout_ms, progress=progress
         )
         problems: list[str] = []
-        for topic in request.trace_topics:
+        for topic in await trace_topics_of(admin, request.trace_topics):
             problems += await reader.read("records", topic, record_rows, request.span)
         if request.scan:
             for topic in await _positions(request, admin, pages):
@@ -101,15 +102,18 @@ def _open(request: Request) -> Pages:
 async def _positions(request: Request, admin: AdminClient, pages: Pages) -> list[str]:
     """Topics in which the traced messages lie, as far as they exist."""
     records = await asyncio.to_thread(pages.read, "records")
-    groups = [
-        group for group in traced_groups(records) if not request.groups or group in request.groups
-    ]
+    named = set(map(without_instance, request.groups))
+    groups = [group for group in traced_groups(records) if not named or group in named]
     wanted = set(request.topics)
-    if not wanted:
-        wanted |= set(traced_topics(records))
-        for topics in (await topics_of_groups(admin, groups)).values():
-            wanted |= topics
-    retries = {f"{RETRY_PREFIX}{group}" for group in groups}
     existing = set(await admin.topic_list())
+    if not wanted:
+        # Traces name topics and groups as clients do: they may lie in any instance.
+        told = {*traced_topics(records), *(f"{RETRY_PREFIX}{group}" for group in groups)}
+        wanted |= {topic for topic in existing if without_instance(topic) in told}
+        for topics in (await topics_of_groups(admin, groups)).values():
+            wanted |= topics & existing
+    else:
+        retries = {f"{RETRY_PREFIX}{group}" for group in groups}
+        wanted |= {topic for topic in existing if without_instance(topic) in retries}
     # What a user named is read even if it is unknown: that is then said.
-    return sorted(set(request.topics) | ((wanted | retries) & existing))
+    return sorted(wanted)

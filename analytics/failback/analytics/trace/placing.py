@@ -25,6 +25,7 @@ from failback.analytics.trace.deliveries import (
     numbers,
 )
 from failback.protocol.message import DLQ_PREFIX, RETRY_PREFIX
+from failback.protocol.names import without_instance
 
 NOWHERE: Final = -1
 
@@ -109,7 +110,9 @@ def _place_others(
     topics = copies.column("ptopic").take(pa.array(here)).to_pylist()
     carried = numbers(copies, "rt")
     for row, topic in zip(here.tolist(), topics, strict=True):
-        group = topic.removeprefix(RETRY_PREFIX) if topic.startswith(RETRY_PREFIX) else None
+        # A message lies in one instance only, and traces name its groups without that.
+        name = without_instance(topic)
+        group = name.removeprefix(RETRY_PREFIX) if name.startswith(RETRY_PREFIX) else None
         attempt = int(carried[row]) if group is not None else 0
         lying[int(of_copy[row]), group][attempt].append(row)
     groups = handlings.group.take(pa.array(rows)).to_pylist()

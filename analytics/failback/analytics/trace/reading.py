@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from failback.analytics.run.trace_source import TRACE_TOPIC
 from failback.analytics.trace import records
 from failback.analytics.trace.pages import DAMAGED, Pages, Place
 from failback.client.admin.admin import AdminClient
@@ -21,8 +22,11 @@ from failback.protocol import calls
 from failback.protocol.codes import COMPRESSED, ResponseCode
 from failback.protocol.errors import BrokerError, FailbackError, ProtocolError, RemotingError
 from failback.protocol.message import RETRY_TOPIC, UNIQ_KEY, MessageExt, inflate_body
+from failback.protocol.names import without_instance
 from failback.protocol.route import split_offset_key
 
+REGION_TRACE_PREFIX: Final = "rmq_sys_TRACE_DATA_"
+"""Of trace topics of clients with the access channel CLOUD; the region follows."""
 PULLED_AT_ONCE: Final = 32
 PAGE_ROWS: Final = 20_000
 QUEUES_AT_ONCE: Final = 8
@@ -191,8 +195,25 @@ class TopicReader:
         return [], pulled.next_offset
 
 
+async def trace_topics_of(admin: AdminClient, named: Sequence[str]) -> list[str]:
+    """Trace topics to read: where the usual one is named, those of clients with CLOUD as well.
+
+    Such a client writes to a topic of its region. The usual one is left out if only those exist.
+    Source: AsyncTraceDispatcher, apache/rocketmq 4.9.8.
+    """
+    if TRACE_TOPIC not in named:
+        return list(named)
+    existing = await admin.topic_list()
+    regions = sorted(topic for topic in existing if topic.startswith(REGION_TRACE_PREFIX))
+    usual = [topic for topic in named if topic in existing or not regions or topic != TRACE_TOPIC]
+    return usual + [topic for topic in regions if topic not in named]
+
+
 async def topics_of_groups(admin: AdminClient, groups: Iterable[str]) -> dict[str, set[str]]:
-    """Topics that each group has offsets of, on any broker that answers."""
+    """Topics that each group has offsets of, on any broker that answers.
+
+    ``groups`` are named as clients do: topics of all instances that have such a group are found.
+    """
     wanted: dict[str, set[str]] = {group: set() for group in groups}
     info = await admin.cluster_info()
     for data in info.broker_addr_table.values():
@@ -203,8 +224,9 @@ async def topics_of_groups(admin: AdminClient, groups: Iterable[str]) -> dict[st
                 continue
             for entry in table:
                 topic, group = split_offset_key(entry)
-                if group in wanted and not topic.startswith("%"):
-                    wanted[group].add(topic)
+                named = without_instance(group)
+                if named in wanted and not topic.startswith("%"):
+                    wanted[named].add(topic)
             break
     return wanted
 

@@ -29,6 +29,7 @@ from failback.analytics.trace.placing import place
 from failback.client.consumelog.upload.lake_files import lake_rows, write_parquet
 from failback.client.consumelog.upload.layout import day_of, lake_path
 from failback.client.files import replace_file
+from failback.protocol.names import instance_of, is_meant, without_instance
 
 MANIFEST_SCHEMA: Final = "failback.manifest/1"
 _CLOSED: Final = {
@@ -133,20 +134,21 @@ def write_run(
 
 def rows_of(pages: Pages, wanted: Wanted, brokers: Mapping[str, str]) -> Rows:
     """Rows of everything that lies in ``pages``; ``brokers`` as for :func:`write_run`."""
-    records = _of_groups(pages.read("records"), wanted.groups)
+    named = tuple(map(without_instance, wanted.groups))
+    records = _of_groups(pages.read("records"), named)
     copies = pages.read("copies")
     placed = place(handlings_of(records), copies)
     sends = sends_of(records)
     processes = tables.Processes.of(
         [*_names(placed.handlings.process), *_names(_sender_processes(sends))]
     )
-    deliver = tables.deliver_table(wanted.run, placed, processes)
+    deliver = _meant(tables.deliver_table(wanted.run, placed, processes), wanted.groups)
     clocks = client_clocks(records)
     return Rows(
         by_table={
             "deliver": deliver,
             "produce": tables.produce_table(
-                wanted.run, sends, processes, brokers, deliver.num_rows
+                wanted.run, sends, copies, processes, brokers, len(placed.handlings)
             ),
             "scan": tables.scan_table(wanted.run, copies),
             "clock": tables.clock_table(wanted.run, clocks),
@@ -155,7 +157,7 @@ def rows_of(pages: Pages, wanted: Wanted, brokers: Mapping[str, str]) -> Rows:
         clocks=clocks,
         records=records.num_rows,
         damaged=records.filter(pc.equal(records.column("kind"), DAMAGED)),
-        groups=tuple(sorted(set(_names(placed.handlings.group)))),
+        groups=tuple(sorted(set(_names(deliver.column("grp").cast(pa.utf8()))))),
         counts=placed.handlings.counts,
     )
 
@@ -199,6 +201,15 @@ def _of_groups(records: pa.Table, groups: tuple[str, ...]) -> pa.Table:
     return records.filter(pc.invert(pc.fill_null(foreign, False)))
 
 
+def _meant(deliver: pa.Table, groups: tuple[str, ...]) -> pa.Table:
+    """Leave out groups of the same name in another instance than the one that was named."""
+    if not any(map(instance_of, groups)):
+        return deliver
+    grp = deliver.column("grp").cast(pa.utf8())
+    meant = [name for name in _names(grp) if is_meant(name, groups)]
+    return deliver.filter(pc.is_in(grp, pa.array(meant, pa.utf8())))
+
+
 def _sender_processes(sends: pa.Table) -> pa.Array:
     first_id = pc.list_element(pc.split_pattern(sends.column("message_id"), ","), 0)
     host = sends.column("host").combine_chunks()
@@ -229,6 +240,7 @@ def _run_document(
     number = processes.number
     members = _members(deliver)
     pairs = deliver.select(["grp", "ltopic"]).group_by(["grp", "ltopic"]).aggregate([])
+    models = ("CLUSTERING", "BROADCASTING")
     seen = set(zip(*(pairs.column(name).to_pylist() for name in ("grp", "ltopic")), strict=True))
     groups = [
         {
@@ -237,7 +249,7 @@ def _run_document(
             "members": members[group],
             "model": "push",
             "orderly": False,
-            "messageModel": "BROADCASTING" if group in wanted.broadcasting else "CLUSTERING",
+            "messageModel": models[is_meant(group, wanted.broadcasting)],
         }
         for group, topic in sorted(seen)
         if topic != tables.UNKNOWN or all(other != group or t == topic for other, t in seen)

@@ -20,6 +20,7 @@ from failback.analytics.trace.clocks import MS_NS, ClientClock
 from failback.analytics.trace.deliveries import codes, numbers, processes_of
 from failback.analytics.trace.placing import NOWHERE, Placed
 from failback.client.consumelog.schema import arrow_schema
+from failback.protocol.names import instance_of
 
 UNKNOWN: Final = "?"
 """Broker and topic of a message that lies in no queue that was read."""
@@ -53,6 +54,7 @@ def deliver_table(run: str, placed: Placed, processes: Processes) -> pa.Table:
     * A message that was found nowhere gets broker and topic ``?``, its own number as offset, and
       the begin of its handling as store time.
     * ``did`` follows the begin inside a process.
+    * ``grp`` is the group with the instance in which its message lies: a trace leaves that out.
     """
     found = placed.handlings
     count = len(found)
@@ -74,7 +76,7 @@ def deliver_table(run: str, placed: Placed, processes: Processes) -> pa.Table:
         **_common(run, found.process, processes, seq, found.host, found.begin_ms),
         "did": did,
         "call_id": _first_of_each(codes(found.request), did),
-        "grp": found.group,
+        "grp": _in_instances(found.group, of_copy("ptopic")),
         "client_id": found.client_id,
         "inc": proc_no,
         "pqe": _lives(proc_no, codes(found.group), placed),
@@ -107,12 +109,30 @@ def deliver_table(run: str, placed: Placed, processes: Processes) -> pa.Table:
     return fitted("deliver", columns)
 
 
+def _in_instances(group: pa.Array, topic: pa.Array) -> pa.Array:
+    """Groups as brokers know them, by the topics of what they were given (null: unknown)."""
+    coded = topic.dictionary_encode()
+    names = [instance_of(name or "") for name in coded.dictionary.to_pylist()]
+    prefixes = pa.array([f"{name}%" if name else "" for name in names], pa.utf8())
+    prefix = pc.fill_null(prefixes.take(coded.indices), "")
+    return pc.binary_join_element_wise(prefix, group, "")
+
+
 def produce_table(
-    run: str, sends: pa.Table, processes: Processes, brokers: Mapping[str, str], after: int
+    run: str,
+    sends: pa.Table,
+    copies: pa.Table,
+    processes: Processes,
+    brokers: Mapping[str, str],
+    after: int,
 ) -> pa.Table:
     """Table ``produce``: one attempt per traced message; a trace has no failed ones.
 
     Args:
+        run: The run's id.
+        sends: Traced sends.
+        copies: Messages as they lie: a trace names a topic without its instance.
+        processes: Those of all rows.
         brokers: Broker names by address.
         after: What the rows' seq goes on from in every process.
     """
@@ -131,7 +151,7 @@ def produce_table(
         "lseq": pa.nulls(count, pa.int64()),
         "att": np.ones(count, np.int64),
         "ukey": rows.column("message_id"),
-        "topic": rows.column("traced_topic"),
+        "topic": _topics_of(rows, copies),
         "broker": pa.array([brokers.get(addr or "") for addr in store_host], pa.utf8()),
         "qid": pa.nulls(count, pa.int64()),
         "bid": pa.nulls(count, pa.int64()),
@@ -150,6 +170,16 @@ def produce_table(
     }
     _remember(processes, process, "producer", rows.column("group").combine_chunks(), client_id)
     return fitted("produce", columns)
+
+
+def _topics_of(sends: pa.Table, copies: pa.Table) -> pa.Array:
+    """Topics of sends: as their message lies, else as traced."""
+    traced = sends.column("traced_topic").combine_chunks()
+    topics = copies.column("ltopic").combine_chunks()
+    if not any(map(instance_of, filter(None, pc.unique(topics).to_pylist()))):
+        return traced
+    at = pc.index_in(sends.column("message_id"), copies.column("message_id").combine_chunks())
+    return pc.coalesce(topics.take(at.combine_chunks()), traced)
 
 
 def scan_table(run: str, copies: pa.Table) -> pa.Table:

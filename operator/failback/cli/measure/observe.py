@@ -72,7 +72,7 @@ _TraceTopicOption = Annotated[
     typer.Option(
         "--trace-topic",
         metavar="TOPIC",
-        help="Where the clients' trace is (default: RMQ_SYS_TRACE_TOPIC).",
+        help="Where the clients' trace is (default: RMQ_SYS_TRACE_TOPIC and those of regions).",
     ),
 ]
 _EveryOption = Annotated[
@@ -133,7 +133,7 @@ def observe(
     """Watch a cluster, read-only: what did each group consume again when a master came back?"""
     from failback.analytics.live.observe.folder import Wanted
     from failback.analytics.live.observe.observing import observe as run
-    from failback.analytics.trace.ingest import TRACE_TOPIC
+    from failback.analytics.run.trace_source import TRACE_TOPIC
 
     check_folder("--out", out)
     period = _duration("--every", every)

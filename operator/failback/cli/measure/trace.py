@@ -48,7 +48,7 @@ _TraceTopicOption = Annotated[
     typer.Option(
         "--trace-topic",
         metavar="TOPIC",
-        help="Where the clients' trace is (default: RMQ_SYS_TRACE_TOPIC).",
+        help="Where the clients' trace is (default: RMQ_SYS_TRACE_TOPIC and those of regions).",
     ),
 ]
 _TopicOption = Annotated[
@@ -111,7 +111,8 @@ def trace(
     """Read the message trace of unmodified clients into a run that `failback report` takes."""
     import asyncio
 
-    from failback.analytics.trace.ingest import TRACE_TOPIC, Request, ingest
+    from failback.analytics.run.trace_source import TRACE_TOPIC
+    from failback.analytics.trace.ingest import Request, ingest
 
     check_folder("--out", out)
     asked = cluster.found()

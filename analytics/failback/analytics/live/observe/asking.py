@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from typing import Final
 
-from failback.analytics.live.facts import is_system
 from failback.analytics.live.observe.looks import ANSWERED, REFUSED, SILENT, BrokerLook, Look, Place
+from failback.analytics.live.observe.returns import is_about
 from failback.client.admin.admin import AdminClient
 from failback.client.remoting.connection import RemotingClient
 from failback.protocol.codes import ResponseCode
@@ -26,7 +26,6 @@ from failback.protocol.errors import (
     FailbackError,
     RemotingConnectError,
 )
-from failback.protocol.message import DLQ_PREFIX, RETRY_PREFIX
 from failback.protocol.route import split_offset_key
 
 SELDOM_SECONDS: Final = 5.0
@@ -202,19 +201,10 @@ class Asker:
             members=members,
         )
 
-    def _wanted(self, offsets: Mapping[str, object]) -> list[tuple[str, str]]:
-        found = []
-        for key in offsets:
-            topic, group = split_offset_key(key)
-            own = topic == RETRY_PREFIX + group
-            if (
-                not is_system(group)
-                and not topic.startswith(DLQ_PREFIX)
-                and (not self._groups or group in self._groups)
-                and (not self._topics or topic in self._topics or own)
-            ):
-                found.append((topic, group))
-        return found
+    def _wanted(self, offsets: Iterable[str]) -> list[tuple[str, str]]:
+        return [
+            split_offset_key(key) for key in offsets if is_about(key, self._groups, self._topics)
+        ]
 
     async def _spans(
         self, asked: _Asked, topics: Sequence[str]

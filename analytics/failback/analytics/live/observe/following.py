@@ -19,13 +19,20 @@ from typing import Any, Final
 from failback.analytics.live.observe.folder import Wanted
 from failback.analytics.live.observe.observation import Observation
 from failback.analytics.trace.pages import Pages, Place
-from failback.analytics.trace.reading import Span, TopicReader, copy_rows, record_rows
+from failback.analytics.trace.reading import (
+    Span,
+    TopicReader,
+    copy_rows,
+    record_rows,
+    trace_topics_of,
+)
 from failback.analytics.trace.run import traced_groups
 from failback.client.admin.admin import AdminClient
 from failback.client.files import replace_file
 from failback.client.remoting.connection import RemotingClient
 from failback.protocol.errors import FailbackError
 from failback.protocol.message import MessageExt
+from failback.protocol.names import is_meant, without_instance
 from failback.protocol.route import split_offset_key
 
 RECORDS_SECONDS: Final = 10.0
@@ -82,7 +89,11 @@ class Follower:
         await self._copies(begins())
 
     async def _records(self) -> None:
-        for topic in self._wanted.trace:
+        try:
+            topics = await trace_topics_of(self._admin, self._wanted.trace)
+        except (FailbackError, OSError):
+            topics = list(self._wanted.trace)
+        for topic in topics:
             await self._read("records", topic, self._record_rows, self._span, {})
         note = {"observer_ahead_ms": self._ahead_ms}
         replace_file(self._pages.folder / CLOCK, json.dumps(note).encode())
@@ -144,7 +155,8 @@ def begins_of(
         broker = pair.rpartition("/")[2]
         for key, queues in keys.items():
             topic, group = split_offset_key(key)
-            if group not in traced or (wanted and group not in wanted):
+            # Traces name a group as its clients do.
+            if without_instance(group) not in traced or (wanted and not is_meant(group, wanted)):
                 continue
             places = found.setdefault(topic, {})
             for queue, offset in queues.items():

@@ -23,6 +23,7 @@ from failback.analytics.live.facts import is_canary, is_system
 from failback.analytics.live.observe.events import Finder, Outage
 from failback.analytics.live.observe.looks import ANSWERED, BrokerLook, Look, Offsets, Place
 from failback.protocol.message import DLQ_PREFIX, RETRY_PREFIX
+from failback.protocol.names import is_meant
 from failback.protocol.route import split_offset_key
 
 SLAVE_ONLY: Final = "ROLLBACK_SLAVE_ONLY_PROGRESS"
@@ -34,6 +35,20 @@ _APART_SECONDS: Final = 30.0
 _KEPT: Final = 4
 ROUTE_FORGOTTEN_SECONDS: Final = 20.0
 """A client that asks for routes every 30 s may have noticed that a whole pair was gone."""
+
+
+def is_about(key: str, groups: Set[str], topics: Set[str]) -> bool:
+    """Whether ``topic@group`` is a group's own, and of ``groups`` and ``topics`` if any are named.
+
+    Both may be named as brokers do or, without their instance, as clients do.
+    """
+    topic, group = split_offset_key(key)
+    if is_system(group) or topic.startswith(DLQ_PREFIX):
+        return False
+    is_own = topic == RETRY_PREFIX + group
+    return (not groups or is_meant(group, groups)) and (
+        not topics or is_own or is_meant(topic, topics)
+    )
 
 
 @dataclass(slots=True)
@@ -266,13 +281,7 @@ class Returns:
 
     def is_wanted(self, key: str) -> bool:
         """Whether ``topic@group`` is a group's own, and among those that were named."""
-        topic, group = split_offset_key(key)
-        if is_system(group) or topic.startswith(DLQ_PREFIX):
-            return False
-        own = topic.removeprefix(RETRY_PREFIX)
-        return (not self._groups or group in self._groups) and (
-            not self._topics or topic in self._topics or own == group
-        )
+        return is_about(key, self._groups, self._topics)
 
     def _absences(self, look: Look) -> None:
         """Note how long a pair was in no route, while some name server answered."""
