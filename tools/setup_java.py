@@ -59,8 +59,8 @@ def ensure_servers() -> Path:
         return home
     pom = JAVA_TESTS / f"apache-{SERVER_VERSION}" / "pom.xml"
     conf = JAVA_TESTS / "home" / "conf"
-    _once(home / "lib", [pom], lambda target: _fetch(pom, target))
-    _once(home / "home", sorted(conf.iterdir()), lambda t: _copy(conf, t / "conf"))
+    once(home / "lib", [pom], lambda target: _fetch(pom, target))
+    once(home / "home", sorted(conf.iterdir()), lambda t: _copy(conf, t / "conf"))
     return home
 
 
@@ -69,8 +69,8 @@ def ensure_client() -> Path:
     home = client_home()
     pom = JAVA_TESTS / f"client-{CLIENT_VERSION}" / "pom.xml"
     sources = sorted((JAVA_TESTS / "programs").glob("*.java"))
-    _once(home / "lib", [pom], lambda target: _fetch(pom, target))
-    _once(home / "classes", [pom, *sources], lambda t: _compile(sources, home / "lib", t))
+    once(home / "lib", [pom], lambda target: _fetch(pom, target))
+    once(home / "classes", [pom, *sources], lambda t: _compile(sources, home / "lib", t))
     return home
 
 
@@ -83,18 +83,18 @@ def ensure_load_generator() -> Path:
     pom = JAVA_TESTS / f"client-{CLIENT_VERSION}" / "pom.xml"
     sources = [JAVA_TESTS / "programs" / "Options.java"]
     sources += sorted((JAVA_TESTS / "load").glob("*.java"))
-    _once(home / "lib", [pom], lambda target: _fetch(pom, target))
-    _once(home / "load", [pom, *sources], lambda t: _compile(sources, home / "lib", t))
+    once(home / "lib", [pom], lambda target: _fetch(pom, target))
+    once(home / "load", [pom, *sources], lambda t: _compile(sources, home / "lib", t))
     return home / "load"
 
 
 def fetch_jars(pom: Path, target: Path) -> Path:
     """Return ``target``, filled with the jars that a pom names."""
-    _once(target, [pom], lambda folder: _fetch(pom, folder))
+    once(target, [pom], lambda folder: _fetch(pom, folder))
     return target
 
 
-def _once(target: Path, inputs: Iterable[Path], make: Callable[[Path], None]) -> None:
+def once(target: Path, inputs: Iterable[Path], make: Callable[[Path], None]) -> None:
     """Make folder ``target`` unless it stands and was made from the same ``inputs``."""
     digest = hashlib.sha256()
     for path in inputs:

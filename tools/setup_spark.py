@@ -1,9 +1,10 @@
-"""Fetch what the Spark tests read object stores with: ``python tools/setup_spark.py``.
+"""Fetch what the Spark tests read object stores and tables with: ``python tools/setup_spark.py``.
 
     spark-s3a/    Hadoop's S3A and the modules of Amazon's SDK that it needs
     s3proxy/      an S3-compatible server whose store is a folder
+    lakehouse/    Delta and Iceberg, and the Spark that both are made for
 
-Both land under ``~/.cache/failback`` and stay. Uses the standard library only; tests import the
+They land under ``~/.cache/failback`` and stay. Uses the standard library only; tests import the
 functions.
 """
 
@@ -17,8 +18,8 @@ ROOT = Path(__file__).resolve().parent.parent
 POMS = ROOT / "tests" / "spark"
 
 sys.path.insert(0, str(ROOT))
-from tools.setup import SetupError, need_java  # noqa: E402 - a script sees tools/ only
-from tools.setup_java import cache_folder, fetch_jars  # noqa: E402
+from tools.setup import SetupError, need_java, run  # noqa: E402 - a script sees tools/ only
+from tools.setup_java import cache_folder, fetch_jars, once  # noqa: E402
 
 
 def ensure_s3a() -> Path:
@@ -31,11 +32,25 @@ def ensure_s3_server() -> Path:
     return fetch_jars(POMS / "s3proxy" / "pom.xml", cache_folder() / "s3proxy")
 
 
+def ensure_lakehouse() -> tuple[Path, Path]:
+    """Return the folder of the jars of Delta and Iceberg, and that of their Spark's Python."""
+    of_ours = POMS / "lakehouse"
+    base = cache_folder() / "lakehouse"
+    wanted = of_ours / "requirements.txt"
+    once(base / "python", [wanted], lambda target: _install(wanted, target))
+    return fetch_jars(of_ours / "pom.xml", base / "jars"), base / "python"
+
+
+def _install(wanted: Path, target: Path) -> None:
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    run([*pip, "--no-deps", "--target", str(target), "--requirement", str(wanted)])
+
+
 def main() -> int:
     started = time.monotonic()
     try:
         need_java()
-        folders = [ensure_s3a(), ensure_s3_server()]
+        folders = [ensure_s3a(), ensure_s3_server(), *ensure_lakehouse()]
     except SetupError as error:
         print(f"setup: {error}", file=sys.stderr)
         return 2

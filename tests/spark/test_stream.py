@@ -118,6 +118,20 @@ def test_any_order_and_a_restart_at_each_trigger_give_the_batch_totals(
     assert live_totals(tmp_path / "live" / "out") == expected
 
 
+def test_live_totals_name_a_damaged_file(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert spark.version
+    folder = merged([random_history(Random(400), warmup=False)]).write(tmp_path / "run")
+    victim, *_ = sorted((folder / "lake" / "table=deliver").rglob("*.parquet"))
+    victim.write_bytes(victim.read_bytes()[:100])
+    words = ["--checkpoint", str(tmp_path / "checkpoint"), "--out", str(tmp_path / "out")]
+    code = stream.main(["--lake", str(folder / "lake"), "--once", *words])
+    said = capsys.readouterr().err
+    assert (code, said.count("\n")) == (2, 1), said
+    assert f"{victim.name}: Spark cannot read it: " in said
+
+
 def test_normalised_rows_are_on_one_clock_and_late_ends_are_joined(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -20,8 +21,11 @@ from failback.analytics.analysis.engines.spark.session import why_not
 from failback.analytics.analysis.engines.spark.sources import Tables, catalog_tables
 from failback.analytics.analysis.results import Analysis
 from failback.analytics.errors import ReportInputError
-from failback.client.consumelog.schema import TABLES, spark_ddl
+from failback.analytics.run.log_source import source_of_logs
+from failback.cli.__main__ import main
+from failback.client.consumelog.schema import RUN, TABLES, spark_ddl
 from tests.spark.spark_session import two_threads
+from tests.support.analytics.collector_lab import write_log
 from tests.support.analytics.histories import random_history
 from tests.support.analytics.run_analysis import analysed
 from tests.support.analytics.run_builder import merged
@@ -118,3 +122,61 @@ def test_what_the_catalog_lacks_is_named(run: Path, spark: SparkSession) -> None
     spark.table("nothing").write.saveAsTable("bare.deliver")
     with pytest.raises(ReportInputError, match=r"table deliver has no column \w+"):
         source_in_tables(spark, "bare", run / "lake", "merged")
+
+
+def test_a_process_is_whole_if_its_rows_add_up(spark: SparkSession, tmp_path: Path) -> None:
+    """Tables do not say which segments came; a joined begin and end are two records of a log."""
+    from pyspark.sql.functions import lit
+
+    last = write_log(tmp_path / "logged", deliveries=40)
+    rows = tmp_path / "rows"
+    lake = source_of_logs(tmp_path / "logged", rows).lake
+    spark.sql("CREATE DATABASE logged")
+    for table, parts in lake.parts.items():
+        files = [str(rows / part.name) for part in parts]
+        read = spark.read.schema(spark_ddl(table)).parquet(*files).drop(RUN)
+        read.withColumn(RUN, lit(lake.run)).write.saveAsTable(f"logged.{table}")
+    whole = source_in_tables(spark, "logged", rows, lake.run).lake
+    assert lake.rows("deliver_end"), "ends that lie in another file than their begin"
+    assert sum(each["records"] for each in whole.segments()) == last
+    spark.sql("DROP TABLE logged.deliver_end")
+    lacking = source_in_tables(spark, "logged", rows, lake.run).lake
+    assert sum(each["records"] for each in lacking.segments()) < last
+
+
+def test_deliveries_that_were_loaded_twice_are_refused(run: Path, spark: SparkSession) -> None:
+    spark.sql("CREATE DATABASE twice")
+    spark.table("log.deliver").write.saveAsTable("twice.deliver")
+    assert source_in_tables(spark, "twice", run / "lake", documents=run).lake.rows("deliver")
+    spark.table("log.deliver").where("proc_no = 1").write.insertInto("twice.deliver")
+    with pytest.raises(ReportInputError, match=r"twice\.deliver has deliveries twice: .*process 1"):
+        source_in_tables(spark, "twice", run / "lake", documents=run)
+
+
+@pytest.mark.parametrize("schema", ["damaged", "lake"])
+def test_a_damaged_file_is_named(
+    schema: str,
+    run: Path,
+    spark: SparkSession,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The footer is whole, the rows are not: only reading them shows it."""
+    copy = shutil.copytree(run, tmp_path / "run")
+    files = copy / "lake" / "table=deliver"
+    if schema != "lake":
+        files = tmp_path / "files"
+        spark.sql("CREATE DATABASE damaged")
+        rows = spark.table("log.deliver").where("run = 'merged'").coalesce(1)
+        rows.write.option("path", str(files)).saveAsTable("damaged.deliver")
+    victim = max(files.rglob("*.parquet"), key=lambda path: path.stat().st_size)
+    whole = victim.read_bytes()
+    footer = 8 + int.from_bytes(whole[-8:-4], "little")
+    victim.write_bytes(b"PAR1" + b"\xff" * (len(whole) - footer - 4) + whole[-footer:])
+    victim.with_name(f".{victim.name}.crc").unlink(missing_ok=True)
+    code = main(["report", str(copy), "--tables", schema, "--out", str(tmp_path / "out")])
+    said = capsys.readouterr().err
+    assert (code, said.count("\n")) == (2, 1), said
+    assert said.startswith("error: file:")
+    assert f"{victim.name}: Spark cannot read it: " in said
+    assert "; restore the file, or load its rows again" in said

@@ -26,6 +26,7 @@ from failback.analytics.analysis.counting import families
 from failback.analytics.analysis.counting.partials.rows import Rows
 from failback.analytics.analysis.counting.partials.sums import Key, Partials
 from failback.analytics.analysis.counting.queue_state import QueueState
+from failback.analytics.analysis.engines.spark.reading_errors import naming_files
 from failback.analytics.analysis.engines.spark.session import check_reach, session
 from failback.analytics.jobs.options import guarded, parser_of
 from failback.analytics.lake.store import LakeStore, open_store
@@ -74,7 +75,7 @@ def _run(options: argparse.Namespace) -> int:
         store.check()  # Spark would say it in a hundred lines of Java
     lake.folders("table=deliver")
     check_reach(options.master, [lake])
-    with session(options.master, [lake]) as spark:
+    with session(options.master, [lake]) as spark, naming_files():
         query = start(
             spark,
             lake,

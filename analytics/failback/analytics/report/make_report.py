@@ -256,17 +256,19 @@ def _engines(
 
         yield [local_engine(lake) for lake in lakes]
         return
+    from failback.analytics.analysis.engines.spark.reading_errors import naming_files
     from failback.analytics.analysis.engines.spark.runner import spark_engine
     from failback.analytics.analysis.engines.spark.session import check_reach, session, why_not
 
     if given is not None:
-        yield [spark_engine(lake, given) for lake in lakes]
+        with naming_files():
+            yield [spark_engine(lake, given) for lake in lakes]
         return
     problem = why_not()
     if problem:
         raise EngineUnavailable(f"{problem}; or use --engine local")
     check_reach(master, [lake.store for lake in lakes])
-    with session(master) as spark:
+    with session(master) as spark, naming_files():
         yield [spark_engine(lake, spark) for lake in lakes]
 
 

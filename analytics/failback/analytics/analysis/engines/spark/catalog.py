@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from failback.analytics.analysis.engines.spark.reading_errors import naming_files
 from failback.analytics.analysis.engines.spark.sources import Tables, catalog_tables, lake_tables
 from failback.analytics.errors import ReportInputError
 from failback.analytics.lake.lake import CHUNK_ROWS, Lake, Part, fitted
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 OF_LAKE: Final = "lake"
 """Instead of a schema: Spark reads the files of the lake itself."""
+_ENDS: Final = {"deliver": "et", "assign": "end_t"}
+"""Tables whose rows have an end, and a column that is null where it is not known."""
 
 
 @dataclass(slots=True)
@@ -45,6 +48,7 @@ class TablesLake(Lake):
             yield fitted(piece, table, names, self.run)
 
 
+@naming_files()
 def source_in_tables(
     spark: SparkSession,
     schema: str,
@@ -63,7 +67,8 @@ def source_in_tables(
         documents: A run folder with ``run.json``.
 
     Raises:
-        ReportInputError: There are no rows of the run, or its documents cannot be read.
+        ReportInputError: There are no rows of the run, a file cannot be read, or its documents
+            cannot.
     """
     if schema == OF_LAKE:
         source = source_in_lake(lake, run, documents)
@@ -90,13 +95,35 @@ def source_in_tables(
 
 
 def _part(tables: Tables, schema: str, table: str) -> Part:
+    """What the footers of files say, counted from a table's rows: one segment for each process.
+
+    Raises:
+        ReportInputError: A column is missing, or deliveries are in the table twice.
+    """
     from pyspark.sql import functions as fn
 
     frame = tables.frames[table]
     columns = [c.name for c in TABLES[table].columns if not c.nullable]
-    rows = tables.read(table, columns)
-    lacking = False
+    asked = [fn.count("*").alias("rows"), fn.min("seq").alias("lo"), fn.max("seq").alias("hi")]
+    if table in _ENDS:  # an end in its begin's row was a record of its own
+        columns.append(_ENDS[table])
+        asked.append(fn.count(_ENDS[table]).alias("ends"))
     if table == "deliver":
-        ids = tables.read(table, ["lane", "lseq"])
-        lacking = not ids.where(fn.col("lane").isNull() | fn.col("lseq").isNull()).isEmpty()
-    return Part(f"{schema}.{table}", 0, rows.count(), tuple(frame.columns), (), lacking)
+        columns += ["lane", "lseq"]
+        asked.append((fn.max("did") - fn.min("did") + 1).alias("dids"))
+        asked.append(fn.max(fn.col("lane").isNull() | fn.col("lseq").isNull()).alias("lacking"))
+    found = tables.read(table, columns).groupBy("proc_no").agg(*asked).collect()
+    segments = []
+    for row in (each.asDict() for each in found):
+        if row["rows"] > row.get("dids", row["rows"]):
+            raise ReportInputError(
+                f"--tables {schema}: {schema}.{table} has deliveries twice: {row['rows']:,} rows of"
+                f" process {row['proc_no']}, which has {row['dids']:,}; load each segment once"
+            )
+        segments.append(
+            {"proc_no": row["proc_no"], "index": 0, "seq_lo": row["lo"], "seq_hi": row["hi"],
+             "records": row["rows"] + row.get("ends", 0)}
+        )  # fmt: skip
+    rows = sum(row.rows for row in found)
+    lacking = any(row.asDict().get("lacking") for row in found)
+    return Part(f"{schema}.{table}", 0, rows, tuple(frame.columns), tuple(segments), lacking)
