@@ -178,6 +178,9 @@ class Experiments:
         """Ask one run to end, of any starter. Raises ``DashboardProblem``."""
         if entry.state != "running":
             raise DashboardProblem("not-running", f"{entry.run} is {entry.state}")
+        if entry.is_observed:
+            what = f"{entry.run} only observes: end the failback observe that writes it"
+            raise DashboardProblem("not-running", what)
         try:
             self._abort_run(entry.path)
         except Exception as error:

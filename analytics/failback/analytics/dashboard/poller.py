@@ -31,6 +31,7 @@ from failback.analytics.dashboard.sources.kube_clusters import KubeReader, KubeV
 from failback.analytics.dashboard.sources.live_run import LiveRun
 from failback.analytics.dashboard.sources.local_clusters import local_clusters, registered
 from failback.analytics.dashboard.sources.observe import BrokerSeen, look_at
+from failback.analytics.dashboard.sources.observed_run import ObservedRun
 from failback.analytics.dashboard.sources.runs import RunEntry, RunIndex
 from failback.analytics.dashboard.views.fleet import (
     Rates,
@@ -112,7 +113,7 @@ class Poller:
         self.experiments = experiments
         self.index = RunIndex(settings.runs)
         self.state = State()
-        self.live: dict[str, LiveRun] = {}
+        self.live: dict[str, LiveRun | ObservedRun] = {}
         self.looks = 0
         self.last_look_seconds = 0.0
         self._client: RemotingClient | None = None
@@ -309,7 +310,7 @@ class Poller:
         for name, entry in running.items():
             if name not in self.live:
                 try:
-                    self.live[name] = await asyncio.to_thread(LiveRun.open, name, entry.path)
+                    self.live[name] = await asyncio.to_thread(opened, entry)
                 except (OSError, ValueError, KeyError, TypeError, AttributeError):
                     continue  # no run.json, or one that says otherwise than the harness
         for name in [name for name in self.live if name not in running]:
@@ -320,3 +321,9 @@ class Poller:
         for name, live in self.live.items():
             for kind in await asyncio.to_thread(live.look, time.time_ns()):
                 self.hub.publish(kind, name)
+
+
+def opened(entry: RunEntry) -> LiveRun | ObservedRun:
+    """Begin to read a run that goes on. Raises what a missing or wrong run.json raises."""
+    kind = ObservedRun if entry.is_observed else LiveRun
+    return kind.open(entry.run, entry.path)

@@ -17,6 +17,7 @@ from prometheus_client.core import Metric
 from failback.analytics.exporter import families as own
 from failback.analytics.exporter.figures import Figures
 from failback.analytics.exporter.report_figures import ReportFigures
+from failback.analytics.live.observe.folder import is_observed
 from failback.analytics.run.run_lock import is_held
 
 logger = logging.getLogger(__name__)
@@ -40,6 +41,8 @@ class RunWatch:
         for lock in sorted(self._root.rglob("lock")):
             if (lock.parent / "run.json").exists() and is_held(lock.parent):
                 run = _document(lock.parent / "run.json")
+                if is_observed(run):
+                    continue  # nothing is done to a cluster there: no alert is to keep calm
                 target = _document(lock.parent / "target.json")
                 labels = (run.get("run"), run.get("experiment"), target.get("cluster", ""))
                 now.set(own.RUN_ACTIVE, labels, 1)

@@ -22,7 +22,6 @@ from failback.cli.shared.options import JsonOption
 from failback.cli.shared.output import console, note, print_json, say
 from failback.cli.shared.verdicts import row_of, say_answers
 from failback.protocol.errors import ConfigError, FailbackError
-from failback.protocol.words.typed import typed
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -247,26 +246,19 @@ def _line(event: Event) -> str:
 
 def _danger(observation: Observation) -> list[str]:
     """Say where to set offsets while groups are in danger, and how; the worst first."""
-    from failback.analytics.live.observe.observation import in_danger
+    from failback.analytics.live.observe.observation import dangers
 
+    found = dangers(observation.returns)
     lines = []
-    for returned, group in in_danger(observation.returns):
-        safe = group.safe_offsets
-        behind = sum(group.queues[queue].reached - group.queues[queue].stands for queue in safe)
-        first = min(safe)
-        command = typed(
-            "failback", "explain-offset", group.group, group.topic, str(first), "--live"
-        )
-        offsets = " ".join(f"{queue}:{offset}" for queue, offset in list(safe.items())[:_QUEUES])
+    for each in found[:_LINES]:
+        safe = list(each.safe.items())
+        offsets = " ".join(f"{queue}:{offset}" for queue, offset in safe[:_QUEUES])
         more = f" and {len(safe) - _QUEUES} more" if len(safe) > _QUEUES else ""
-        line = (
-            f"  at risk: {group.group} on {group.topic} of {returned.broker} is {behind:,} behind;"
-            f" safe offsets {offsets}{more}\n           {command}"
+        lines.append(
+            f"  at risk: {each.group} on {each.topic} of {each.broker} is {each.behind:,} behind;"
+            f" safe offsets {offsets}{more}\n           {each.command}"
         )
-        lines.append((behind, line))
-    lines.sort(reverse=True)
-    shown = [line for _, line in lines[:_LINES]]
-    return shown + ([f"  and {len(lines) - _LINES} more groups"] if len(lines) > _LINES else [])
+    return lines + ([f"  and {len(found) - _LINES} more groups"] if len(found) > _LINES else [])
 
 
 def _view(look: Look, observation: Observation) -> Table:

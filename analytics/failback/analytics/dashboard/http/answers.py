@@ -61,16 +61,7 @@ def runs(
 def run_document(shared: Shared, entry: RunEntry) -> Json:
     """One run, with what is known of it while it is going on."""
     live = shared.poller.live.get(entry.run)
-    return entry.document() | {
-        "live": None
-        if live is None
-        else {
-            "phase": live.phase,
-            "counters": live.counters.document(),
-            "faults": [fault.document() for fault in live.faults.values()],
-            "lines": [{"at": at, "text": text} for at, text in live.lines[-50:]],
-        }
-    }
+    return entry.document() | {"live": None if live is None else live.progress()}
 
 
 async def story_of(shared: Shared, entry: RunEntry, message: str) -> list[Json]:

@@ -49,6 +49,7 @@ from failback.analytics.dashboard.http.documents import (
 )
 from failback.analytics.dashboard.http.ingest_routes import api_routes
 from failback.analytics.dashboard.problems import DashboardProblem
+from failback.analytics.dashboard.sources.live_run import LiveRun
 from failback.analytics.dashboard.views.lanes import live_data, live_figure
 from failback.analytics.dashboard.views.paging import page
 from failback.analytics.dashboard.views.predicting import answer
@@ -209,7 +210,7 @@ def _report_routes(router: APIRouter) -> None:
         entry = shared.run(run)
         live = shared.poller.live.get(run)
         if name == "live":
-            if live is None:
+            if not isinstance(live, LiveRun):
                 raise DashboardProblem("not-found", f"{run} is {entry.state}")
             data = live_data(live)
             body = await asyncio.to_thread(

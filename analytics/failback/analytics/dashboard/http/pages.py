@@ -31,6 +31,7 @@ from failback.analytics.dashboard.http.ingest_routes import page_routes
 from failback.analytics.dashboard.http.rendering import link, render
 from failback.analytics.dashboard.http.sessions import form_fields, session_routes, static_routes
 from failback.analytics.dashboard.problems import DashboardProblem
+from failback.analytics.dashboard.sources.runs import RunEntry
 from failback.analytics.dashboard.views.predicting import answer, form, presets
 from failback.analytics.dashboard.views.run_blocks import blocks_of, queue_of, staircase_of
 from failback.analytics.dashboard.views.stories import messages_of
@@ -156,8 +157,8 @@ def _run_pages(app: FastAPI) -> None:
             request, who, "runs.html.j2",
             runs=found["runs"],
             total=total,
-            experiments=sorted({each.experiment for each in shared.state.runs}),
-            verdicts=("Pass", "Fail", "Inconclusive", "running", "closed", "orphaned"),
+            experiments=sorted({each.experiment for each in shared.state.runs} - {""}),
+            verdicts=("Pass", "Fail", "Inconclusive", "Observed", "running", "closed", "orphaned"),
             experiment=experiment, verdict=verdict, text=text,
             following=_following(
                 "/runs", found["next"], experiment=experiment, verdict=verdict, text=text
@@ -169,11 +170,8 @@ def _run_pages(app: FastAPI) -> None:
     async def run_page(request: Request, who: Reader, shared: Parts, run: RunName) -> Response:
         entry = shared.run(run)
         document = answers.run_document(shared, entry)
-        try:
-            report = await shared.report(entry)
-        except DashboardProblem as problem:
-            if problem.name != "no-report":
-                raise
+        report = await _report_of(shared, entry)
+        if report is None:
             return render(
                 request, who, "live.html.j2", run=document, is_live=document["live"] is not None
             )
@@ -181,7 +179,7 @@ def _run_pages(app: FastAPI) -> None:
         others = [
             each.document()
             for each in shared.state.runs
-            if each.experiment == entry.experiment and each.run != run and each.verdict
+            if entry.experiment == each.experiment != "" and each.run != run and each.verdict
         ]
         with readable(entry):
             points = await asyncio.to_thread(shared.poller.index.points, entry)
@@ -191,7 +189,9 @@ def _run_pages(app: FastAPI) -> None:
                 report=report,
                 heading=heading(report),
                 banner=banner(report),
-                tiles=[(value, label) for value, label, _ in answer_tiles(report)],
+                tiles=[]
+                if entry.is_observed
+                else [(value, label) for value, label, _ in answer_tiles(report)],
                 blocks=blocks_of(report, points, drawn, link("runs", run)),
                 others=others[:10],
             )  # fmt: skip
@@ -242,8 +242,24 @@ def _run_pages(app: FastAPI) -> None:
             found=found,
             names=names,
             query=urlencode([("run", name) for name in names]),
-            runs=[each.document() for each in shared.state.runs if each.verdict][:_PAGE_ROWS],
+            runs=[
+                each.document()
+                for each in shared.state.runs
+                if each.verdict and not each.is_observed
+            ][:_PAGE_ROWS],
         )  # fmt: skip
+
+
+async def _report_of(shared: Shared, entry: RunEntry) -> Json | None:
+    """Its report, unless it goes on: that of an observation may have been made before."""
+    if entry.state == "running":
+        return None
+    try:
+        return await shared.report(entry)
+    except DashboardProblem as problem:
+        if problem.name != "no-report":
+            raise
+        return None
 
 
 def _messages(folder: Path, queue: Mapping[str, Any], limit: int) -> list[Json]:
@@ -359,7 +375,7 @@ def _experiment_page(
     mine = [
         answers.run_document(shared, each)
         for each in shared.state.runs
-        if since is not None and each.started_ns >= since
+        if since is not None and each.started_ns >= since and not each.is_observed
     ]
     return render(
         request, who, "experiment.html.j2", status,

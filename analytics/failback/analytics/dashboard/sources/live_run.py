@@ -56,16 +56,21 @@ class Tail:
         self._path = path
         self._at = 0
 
-    def lines(self) -> list[str]:
+    def read(self) -> list[bytes]:
+        """Return them without their ends, about ``MOST_BYTES`` at once."""
         try:
             with self._path.open("rb") as file:
                 file.seek(self._at)
                 data = file.read(MOST_BYTES)
+                data += file.readline()
         except OSError:
             return []
         whole = data[: data.rfind(b"\n") + 1]
         self._at += len(whole)
-        return whole.decode(errors="replace").splitlines()
+        return whole.split(b"\n")[:-1]
+
+    def lines(self) -> list[str]:
+        return [line.decode(errors="replace") for line in self.read()]
 
 
 class HotTail:
@@ -172,6 +177,15 @@ class LiveRun:
     def zero_ns(self) -> int:
         """Run zero: the harness logs it; run.json has the start until the run is closed."""
         return self._zero_ns or int((self.document.get("zero") or {}).get("wall_ns") or 0)
+
+    def progress(self) -> Json:
+        """What is known so far, for the API."""
+        return {
+            "phase": self.phase,
+            "counters": self.counters.document(),
+            "faults": [fault.document() for fault in self.faults.values()],
+            "lines": [{"at": at, "text": text} for at, text in self.lines[-50:]],
+        }
 
     def look(self, now_ns: int) -> set[str]:
         """Read on; return the kinds of what is new. Blocks."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from failback.analytics.lake.segment_ids import RUN_CHARS, RUN_PATTERN
+from failback.analytics.live.observe.folder import SOURCE, is_observed
 from failback.analytics.report.measures.point_rows import Point, points_of
 from failback.analytics.report.outcome import NO_LIMIT, evidence_badge
 from failback.analytics.report.schema import name_as_now
@@ -45,6 +46,8 @@ class RunEntry:
     started_ns: int
     engine: str
     rules: str
+    source: str = ""
+    """``observe`` or what else its rows are of; empty: an experiment's."""
     verdict: str | None = None
     evidence: str | None = None
     """``complete`` or ``incomplete``."""
@@ -67,8 +70,14 @@ class RunEntry:
         }
 
     @property
+    def is_observed(self) -> bool:
+        return self.source == SOURCE
+
+    @property
     def next_step(self) -> str:
         """What to do next with it."""
+        if self.is_observed:  # its report can be made at any time
+            return typed("failback", "report", self.path)
         return {
             "running": typed("failback", "experiment", "abort", self.path),
             "orphaned": typed("failback", "experiment", "heal", self.path),
@@ -128,8 +137,7 @@ class RunIndex:
 
     def _entry(self, folder: Path) -> RunEntry | None:
         times = [_mtime(folder / name) for name in _DOCUMENTS]
-        is_over = bool(times[1] and times[2])  # closed.json and manifest.json
-        stamp = (*times, not is_over and is_held(folder))
+        stamp = (*times, is_held(folder))
         known = self._known.get(folder)
         if known is not None and known[0] == stamp:
             return known[1]
@@ -188,8 +196,10 @@ def read_entry(folder: Path, runs: Path) -> RunEntry:
     if len(name) > RUN_CHARS or not re.fullmatch(RUN_PATTERN, name):
         raise ValueError(f"{name!r} is no name of a run")
     report_file = folder / "report" / "report.json"
-    report = _read_object(report_file) if report_file.exists() else None
-    totals = report["totals"] if report else {}
+    state = state_of(folder, run, reported=report_file.exists())
+    report = _read_object(report_file) if report_file.exists() and state != "running" else None
+    # An observation has intervals, which its sentence says; nobody counted every delivery.
+    totals = report["totals"] if report and not is_observed(run) else {}
     rto = report.get("rto", []) if report else []
     produce = [each["produce_ms"] for each in rto if each.get("produce_ms") is not None]
     consume = [(each.get("consume_ms") or {}).get("max") for each in rto]
@@ -202,10 +212,11 @@ def read_entry(folder: Path, runs: Path) -> RunEntry:
         repetition=int(run.get("repetition") or 0),
         path=folder,
         folder=folder.relative_to(runs).as_posix(),
-        state=state_of(folder, reported=report is not None),
+        state=state,
         started_ns=started_ns,
         engine=str(run.get("engine") or ""),
         rules=str((run.get("system") or {}).get("rules") or ""),
+        source=str(run.get("source") or ""),
         verdict=report["verdict"]["value"] if report else None,
         evidence=evidence_badge(report).text.partition(": ")[2] if report else None,
         outcome=report.get("outcome", dict(NO_LIMIT)) if report else None,
@@ -219,10 +230,12 @@ def read_entry(folder: Path, runs: Path) -> RunEntry:
     )
 
 
-def state_of(folder: Path, *, reported: bool) -> str:
-    if (folder / "closed.json").exists() and (folder / "manifest.json").exists():
-        return "reported" if reported else "closed"
-    return "running" if is_held(folder) else "orphaned"
+def state_of(folder: Path, run: Json, *, reported: bool) -> str:
+    observed = is_observed(run)  # it may go on when it has ended
+    is_over = (folder / "closed.json").exists() and (folder / "manifest.json").exists()
+    if (observed or not is_over) and is_held(folder):
+        return "running"
+    return ("reported" if reported else "closed") if observed or is_over else "orphaned"
 
 
 def _mtime(path: Path) -> int:

@@ -19,7 +19,14 @@ from failback.analytics.report.page.figure_data import outcomes, repeats, time_s
 from failback.analytics.report.page.figures import bars, over_time
 from failback.analytics.report.page.figures.theme import DARK, LIGHT, Theme
 from failback.analytics.report.page.html import plain_figure
-from failback.analytics.report.page.tables import advice, again, card, harm, story
+from failback.analytics.report.page.tables import (
+    advice,
+    again,
+    card,
+    harm,
+    observed,
+    story,
+)
 from failback.analytics.report.page.tables.registry import Table
 
 Json = dict[str, Any]
@@ -131,6 +138,12 @@ def blocks_of(
     links = [f"{base}/queues/{number}" for number in range(len(report.get("queues", [])))]
     staircases = named("staircase")
     events = list(time_series.timeline_data(report, points).events)
+    if report.get("observation"):
+        folded = _folded(report, named, staircases[1:])
+        return [
+            *_observed(report, staircases[:1]),
+            *(each for each in folded if each.figures or any(them.rows for them in each.tables)),
+        ]
     return [
         Block(
             "why", "Why messages came again",
@@ -157,6 +170,24 @@ def blocks_of(
         Block("rto", "Recovery time", figures=named("rto"),
               tables=[TableBlock("Recovery", story.rto(report))]),
         *_folded(report, named, staircases[1:]),
+    ]  # fmt: skip
+
+
+def _observed(report: Json, worst: Sequence[tuple[str, str]]) -> list[Block]:
+    """What stands first in the report of a run that was observed, not made."""
+    return [
+        Block(
+            "why", "What came again",
+            "Nobody injected a fault: this is what was seen from outside. A count is an interval,"
+            " as wide as what was not seen.",
+            worst,
+            [TableBlock("Each group at each return of a master", observed.returns(report))],
+        ),
+        Block("change", "What to change", tables=[
+            TableBlock("Queues below a safe offset", observed.safe_offsets(report))]),
+        Block("timeline", "Timeline", tables=[
+            TableBlock("What was seen", observed.seen(report)),
+            TableBlock("What was not seen", observed.unseen(report))]),
     ]  # fmt: skip
 
 

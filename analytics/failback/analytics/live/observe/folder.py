@@ -6,6 +6,7 @@ report can be made of at any time.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -21,6 +22,7 @@ from failback.analytics.run.run_folder import unplanned_run
 from failback.client.files import replace_file
 from failback.client.remoting.guarded.access import ClusterAccess
 from failback.init.lines import append_line
+from failback.init.processes import identity_of, process_space
 from failback.protocol.errors import ConfigError
 from failback.protocol.words.reasons import why
 
@@ -50,7 +52,7 @@ class Wanted:
     """Whether they are left at the end."""
 
 
-def is_observed(run: dict[str, Any]) -> bool:
+def is_observed(run: Mapping[str, Any]) -> bool:
     """Whether a run (``run.json``) was observed, not made."""
     return run.get("source") == SOURCE
 
@@ -120,6 +122,8 @@ class Folder:
 
     def close(self) -> None:
         """Let another observer go on."""
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._lock, 0)
         os.close(self._lock)
 
     def add(self, look: Look) -> None:
@@ -140,6 +144,11 @@ def _locked(path: Path) -> int:
         os.close(descriptor)
         problem = f"another observer writes to {path}: end it, or name another folder"
         raise ConfigError("--out", problem) from error
+    holder = identity_of(os.getpid())
+    if holder is not None:  # who reads the folder learns from it that the observation goes on
+        note = {**holder._asdict(), "space": process_space()}
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, json.dumps(note).encode(), 0)
     return descriptor
 
 

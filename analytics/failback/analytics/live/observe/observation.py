@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from failback.analytics.analysis.causes.labels import cause_words
 from failback.analytics.live.observe.events import Finder, Outage
 from failback.analytics.live.observe.looks import Look
 from failback.analytics.live.observe.returns import GroupReturn, Return, Returns
+from failback.protocol.words.typed import typed
 
 Row = dict[str, Any]
 ROUTES: Final = "E1"
@@ -114,6 +115,34 @@ def in_danger(returns: Iterable[Return]) -> Iterator[tuple[Return, GroupReturn]]
         for group in each.groups:
             if group.safe_offsets:
                 yield each, group
+
+
+class Danger(NamedTuple):
+    """A group whose offsets on a returned master are behind, and what saves it."""
+
+    broker: str
+    group: str
+    topic: str
+    behind: int
+    """Messages."""
+    safe: Mapping[int, int]
+    """By queue id."""
+
+    @property
+    def command(self) -> str:
+        """What explains an offset of it, and how to store the safe one."""
+        first = min(self.safe)
+        return typed("failback", "explain-offset", self.group, self.topic, str(first), "--live")
+
+
+def dangers(returns: Iterable[Return]) -> list[Danger]:
+    """Return the groups that are in danger now, the worst first."""
+    found = []
+    for returned, group in in_danger(returns):
+        safe = group.safe_offsets
+        behind = sum(group.queues[queue].reached - group.queues[queue].stands for queue in safe)
+        found.append(Danger(returned.broker, group.group, group.topic, behind, safe))
+    return sorted(found, key=lambda each: -each.behind)
 
 
 def hidden(document: Row) -> list[str]:

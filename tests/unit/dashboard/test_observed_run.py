@@ -1,0 +1,178 @@
+"""An observed run on the dashboard: while it goes on, when it has ended, when it goes on again."""
+
+from __future__ import annotations
+
+import asyncio
+import html
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+
+from failback.analytics.dashboard.poller import Poller, opened
+from failback.analytics.dashboard.problems import DashboardProblem
+from failback.analytics.dashboard.serve import make_app
+from failback.analytics.dashboard.settings import DashboardSettings
+from failback.analytics.dashboard.sources import live_run
+from failback.analytics.dashboard.sources.observed_run import ObservedRun
+from failback.analytics.dashboard.sources.runs import RunIndex
+from failback.analytics.exporter.runs import RunWatch
+from failback.analytics.live.observe.folder import Folder, Wanted
+from failback.analytics.report.make_report import report
+from tests.support.dashboard.asgi import ask
+from tests.support.observe.stories import SLAVE, Story
+
+RUN = "upgrade-7"
+COMMAND = "failback explain-offset billing orders 0 --live"
+
+
+def gone_and_behind(story: Story) -> None:
+    """A master that is back with an old table, of which nobody took a queue yet."""
+    story.store(1000)
+    story.commit(900)
+    story.wait(3)
+    story.commit(1000)
+    story.wait(2)
+    story.kill()
+    story.wait(3)
+    story.commit(1500, at=(SLAVE,))
+    story.members["billing"] = set()
+    story.wait(3)
+    story.start(900)
+    story.wait(2)
+
+
+class Dashboard:
+    """A dashboard that looks when it is told to."""
+
+    def __init__(self, runs: Path) -> None:
+        self.app: FastAPI = make_app(DashboardSettings(runs), [], lambda _: None)[0]
+        self.poller: Poller = self.app.state.shared.poller
+        self.poller.state = replace(self.poller.state, at=1.0)
+
+    def look(self) -> None:
+        asyncio.run(self.poller.look_at_runs())
+        asyncio.run(self.poller.look_at_live())
+
+    def page(self, target: str) -> str:
+        status, body = ask(self.app, target, accept="text/html")
+        assert status == 200, body
+        return html.unescape(body)
+
+
+def observing(path: Path) -> Folder:
+    return Folder.open(path, Wanted(RUN, ("ns0",), 1.0))
+
+
+def add(folder: Folder, story: Story, first: int = 0) -> None:
+    for look in story.looks[first:]:
+        folder.add(look)
+
+
+def test_a_run_is_followed_while_it_observes_and_its_report_stands_there_then(
+    tmp_path: Path,
+) -> None:
+    story, shown = Story(), Dashboard(tmp_path)
+    folder = observing(tmp_path / RUN)
+    shown.look()
+    assert "nothing was looked at yet" in shown.page(f"/runs/{RUN}")
+    gone_and_behind(story)
+    add(folder, story)
+    shown.look()
+    assert f'<a href="/runs/{RUN}">Watch' in shown.page("/runs?verdict=running")
+    text = shown.page(f"/runs/{RUN}")
+    for part in (
+        "At risk now",
+        "0:1500 1:1500",
+        COMMAND,
+        "10.0.0.1:1",
+        "MasterGone",
+        "Brokers now",
+    ):
+        assert part in text, part
+    assert "Abort this run" not in text
+
+    known = len(story.looks)
+    story.kill()
+    story.wait(1)
+    add(folder, story, known)
+    shown.look()
+    assert "the master of broker-a is away" in shown.page(f"/runs/{RUN}")
+
+    folder.close()
+    shown.look()
+    assert shown.poller.live == {}
+    ended = shown.page(f"/runs/{RUN}")
+    assert "Make one with" in ended
+    assert f"failback report {tmp_path / RUN}" in ended
+    report(tmp_path / RUN)
+    shown.look()
+    made = shown.page(f"/runs/{RUN}")
+    assert "Each group at each return of a master" in made
+    assert "Group billing" in made
+    assert "distinct messages" not in made  # nobody counted deliveries
+    assert RUN in shown.page("/runs?verdict=Observed")
+    assert RUN not in shown.page("/compare")
+
+    folder = observing(tmp_path / RUN)
+    shown.look()
+    assert "Brokers now" in shown.page(f"/runs/{RUN}")
+    folder.close()
+
+
+def test_nobody_aborts_what_only_observes(tmp_path: Path) -> None:
+    folder = observing(tmp_path / RUN)
+    (entry,) = RunIndex(tmp_path).scan()
+    shown = Dashboard(tmp_path)
+    with pytest.raises(DashboardProblem, match="upgrade-7 only observes: end the failback observe"):
+        shown.app.state.shared.experiments.abort_run(entry, "ann")
+    folder.close()
+
+
+def test_an_observed_run_keeps_no_alert_calm(tmp_path: Path) -> None:
+    folder = observing(tmp_path / RUN)
+    active = [
+        sample
+        for metric in RunWatch(tmp_path).collect()
+        for sample in metric.samples
+        if sample.name == "failback_run_active"
+    ]
+    folder.close()
+    assert active == []
+
+
+def progress_of(path: Path) -> tuple[ObservedRun, dict[str, Any]]:
+    (entry,) = RunIndex(path).scan()
+    live = opened(entry)
+    assert isinstance(live, ObservedRun)
+    for _ in range(1000):
+        if not live.look(0):
+            break
+    return live, live.progress()
+
+
+def test_looks_are_read_a_few_at_a_time_and_a_torn_one_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    story = Story()
+    folder = observing(tmp_path / RUN)
+    gone_and_behind(story)
+    add(folder, story)
+    _, whole = progress_of(tmp_path)
+    monkeypatch.setattr(live_run, "MOST_BYTES", 10)  # less than a line
+    live, slow = progress_of(tmp_path)
+    assert slow == whole
+    assert (whole["return_count"], whole["at_risk_count"]) == (1, 1)
+    assert whole["at_risk"][0]["safe_offsets"] == {"0": 1500, "1": 1500}
+    assert whole["at_risk"][0]["behind"] == 1200
+    looks = tmp_path / RUN / "looks.jsonl"
+    with looks.open("ab") as file:
+        file.write(b'{"look": ')
+    assert live.look(0) == set()
+    with looks.open("ab") as file:
+        file.write(b"broken\n")
+    assert live.look(0) == {"counters"}
+    assert live.progress() == whole
+    folder.close()
