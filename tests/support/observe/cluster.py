@@ -10,7 +10,7 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -42,6 +42,7 @@ class Observed:
         groups: tuple[str, ...] = ("billing",),
         is_traced: bool = False,
         options: tuple[str, ...] = (),
+        consumers: Mapping[str, int] | None = None,
     ) -> None:
         """Make processes of a pair; none is started.
 
@@ -49,7 +50,9 @@ class Observed:
             groups: Of consumers.
             is_traced: Consumers trace, to a broker that stays, and the observer reads it.
             options: Of the observer.
+            consumers: Options of the consumers' program.
         """
+        self.consumers = dict(consumers or {})
         self.lab = lab
         self.is_traced = is_traced
         self.keepers: list[Broker] = []
@@ -85,8 +88,10 @@ class Observed:
         time.sleep(3)
 
     def join(self, group: str = "billing", *, topic: str = TOPIC) -> TestProcess:
-        options = {"trace": TRACE_TOPIC} if self.is_traced else {}
-        member = self.lab.program("PushConsumer", self.namesrv, topic=topic, group=group, **options)
+        options: dict[str, object] = {"topic": topic, "group": group, **self.consumers}
+        if self.is_traced:
+            options["trace"] = TRACE_TOPIC
+        member = self.lab.program("PushConsumer", self.namesrv, **options)
         self.members[group].append(member)
         member.wait_for("started")
         wait_until(lambda: got_by(member), f"a delivery to {group}", 60)

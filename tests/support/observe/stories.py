@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from failback.analytics.live.observe.looks import ANSWERED, REFUSED, SILENT, BrokerLook, Look
+from failback.analytics.live.observe.looks import (
+    ANSWERED,
+    REFUSED,
+    SILENT,
+    BrokerLook,
+    ClientLook,
+    Held,
+    Look,
+)
 from failback.analytics.live.observe.observation import Observation
 
 PAIR = "bench/broker-a"
@@ -34,6 +42,7 @@ class Story:
     looks: list[Look] = field(default_factory=list)
     name_servers: int = 1
     tells_members: bool = True
+    told: tuple[ClientLook, ...] = ()
 
     def __post_init__(self) -> None:
         self.brokers = {MASTER: Told(1000), SLAVE: Told(2000)}
@@ -42,6 +51,11 @@ class Story:
         """Both queues of a group stand at ``offset``, on brokers ``at``."""
         for number in at:
             self.brokers[number].offsets[key] = {0: offset, 1: offset}
+
+    def tell(self, held: Held) -> None:
+        """In the next look a member says that it holds this of both queues."""
+        queues = {"orders": {0: held, 1: held}}
+        self.told = (ClientLook("bench", "billing", "a", self.now, {"broker-a": queues}),)
 
     def store(self, end: int) -> None:
         self.ends = {0: end, 1: end}
@@ -79,7 +93,8 @@ class Story:
         listing = {PAIR: {number: f"10.0.0.1:{number}" for number in sorted(self.listed)}}
         brokers = tuple(self._broker(number, each) for number, each in self.brokers.items())
         listings = {f"ns{number}": listing for number in range(self.name_servers)}
-        return Look(began, began + 0.1, self.every, dict(listings), brokers)
+        told, self.told = self.told, ()
+        return Look(began, began + 0.1, self.every, dict(listings), brokers, told)
 
     def _broker(self, number: int, told: Told) -> BrokerLook:
         if told.state != ANSWERED:

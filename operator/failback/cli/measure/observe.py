@@ -99,6 +99,13 @@ _MaxRtoOption = Annotated[
         help="How long a master may be away, or a canary stand still; longer fails the report.",
     ),
 ]
+_AskClientsOption = Annotated[
+    bool,
+    typer.Option(
+        "--ask-clients",
+        help="Have brokers ask members what they hold, every 5 s: intervals get narrower.",
+    ),
+]
 _CanaryOption = Annotated[
     bool,
     typer.Option(
@@ -125,6 +132,7 @@ def observe(
     trace_topic: _TraceTopicOption = None,
     max_duplicates: _MaxDuplicatesOption = "",
     max_rto: _MaxRtoOption = "",
+    ask_clients: _AskClientsOption = False,
     canary: _CanaryOption = False,
     keep_canary: _KeepCanaryOption = False,
     json: JsonOption = False,
@@ -146,6 +154,7 @@ def observe(
         topics=tuple(topic or ()),
         limits=_limits(max_duplicates, max_rto),
         trace=tuple(trace_topic or ([TRACE_TOPIC] if trace else [])),
+        asks_clients=ask_clients,
         canary=canary or keep_canary,
         keep_canary=keep_canary,
     )

@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterable, Sequence, Set
 from typing import Final
 
+from failback.analytics.live.observe.asking_clients import ClientAsker
 from failback.analytics.live.observe.looks import ANSWERED, REFUSED, SILENT, BrokerLook, Look, Place
 from failback.analytics.live.observe.returns import is_about
 from failback.client.admin.admin import AdminClient
@@ -67,6 +68,7 @@ class Asker:
         every: float = 1.0,
         groups: Set[str] = frozenset(),
         topics: Set[str] = frozenset(),
+        asks_clients: bool = False,
     ) -> None:
         """``groups`` and ``topics``: only these, where there are any."""
         self.name_servers = tuple(name_servers)
@@ -79,6 +81,14 @@ class Asker:
         self._groups = groups
         self._topics = topics
         self._asked: dict[Place, _Asked] = {}
+        self._versions: dict[str, int] = {}
+        """Of clients, as MQVersion numbers them."""
+        self._clients = ClientAsker(self._admin, zero) if asks_clients else None
+
+    async def close(self) -> None:
+        """Give up what is being asked beside the looks."""
+        if self._clients is not None:
+            await self._clients.close()
 
     def _now(self) -> float:
         return time.monotonic() - self._zero
@@ -132,7 +142,8 @@ class Asker:
         brokers = await asyncio.gather(
             *(self._broker(asked, closely=closely) for asked in self._asked.values())
         )
-        return Look(began, self._now(), self.every, listings, tuple(brokers))
+        clients = self._clients.take(brokers, self._versions) if self._clients else ()
+        return Look(began, self._now(), self.every, listings, tuple(brokers), clients)
 
     def _meet(self, look: Look) -> None:
         """Know the brokers that are listed, and forget those that were not for long."""
@@ -235,4 +246,5 @@ class Asker:
                 return {} if error.code == ResponseCode.CONSUMER_NOT_ONLINE else None
             except (FailbackError, OSError):
                 return None
+        self._versions |= {each.client_id: each.version for each in answer.connection_set}
         return {each.client_id: each.client_addr for each in answer.connection_set}

@@ -46,6 +46,8 @@ class Wanted:
     """Of a guarded cluster."""
     trace: tuple[str, ...] = ()
     """Topics with the clients' message trace that are read beside the looks."""
+    asks_clients: bool = False
+    """Whether members of groups are asked what they hold."""
     canary: bool = False
     """Whether topics and groups of our own are made."""
     keep_canary: bool = False

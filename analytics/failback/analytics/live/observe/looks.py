@@ -65,6 +65,27 @@ class BrokerLook(msgspec.Struct, frozen=True, omit_defaults=True):
         return Place(self.pair, self.broker_id)
 
 
+class Held(NamedTuple):
+    """What a member holds of one queue; offsets of messages in its memory where there are some."""
+
+    committed: int
+    """The offset that it would commit."""
+    lowest: int
+    highest: int
+    cached: int
+
+
+class ClientLook(msgspec.Struct, frozen=True):
+    """What one member of a group said, ``at`` seconds after run zero or later."""
+
+    cluster: str
+    group: str
+    client: str
+    at: float
+    queues: dict[str, dict[str, dict[int, Held]]]
+    """By broker name, topic and queue id."""
+
+
 class Look(msgspec.Struct, frozen=True, omit_defaults=True):
     """One round of questions, from ``began`` to ``ended``."""
 
@@ -75,6 +96,8 @@ class Look(msgspec.Struct, frozen=True, omit_defaults=True):
     listings: dict[str, dict[str, dict[int, str]] | None]
     """By name server; ``None`` where it did not answer."""
     brokers: tuple[BrokerLook, ...] = ()
+    clients: tuple[ClientLook, ...] = ()
+    """What members said that were asked."""
 
     def listed(self) -> dict[Place, str]:
         """Return every broker that some name server lists, with its address."""

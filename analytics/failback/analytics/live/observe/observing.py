@@ -62,6 +62,7 @@ async def observe(
                 every=wanted.every,
                 groups=about[0],
                 topics=about[1],
+                asks_clients=wanted.asks_clients,
             )
             async with (
                 _trace(client, wanted, path, folder.run, observation, note),
@@ -72,7 +73,10 @@ async def observe(
                     told(look, events, observation)
                     saw(look, observation.finder)
 
-                await _look_until(stop, deadline, folder, observation, asker, all_told, client)
+                try:
+                    await _look_until(stop, deadline, folder, observation, asker, all_told, client)
+                finally:
+                    await asker.close()
         # An observer that runs for days holds no library that only rows need.
         from failback.analytics.live.observe.lake import bring_up
 

@@ -21,6 +21,7 @@ from typing import Final
 
 from failback.analytics.live.facts import is_canary, is_system
 from failback.analytics.live.observe.events import Finder, Outage
+from failback.analytics.live.observe.held import HeldWatch
 from failback.analytics.live.observe.looks import ANSWERED, BrokerLook, Look, Offsets, Place
 from failback.protocol.message import DLQ_PREFIX, RETRY_PREFIX
 from failback.protocol.names import is_meant
@@ -206,6 +207,9 @@ class Returns:
         self._listed: dict[str, bool] = {}
         """Whether the pair's master was listed at the last look."""
         self._members: dict[str, frozenset[str]] = {}
+        self._held = HeldWatch()
+        self._emptied: dict[str, float] = {}
+        """Groups that have no member, since when."""
 
     def look(self, look: Look) -> None:
         """Take one look; the finder has had it already."""
@@ -214,6 +218,7 @@ class Returns:
             if broker.state == ANSWERED:
                 self._notes(broker)
         self._absences(look)
+        self._asked(look)
         for broker in look.brokers:
             if broker.broker_id == 0 and broker.state == ANSWERED:
                 self._master(broker)
@@ -228,6 +233,18 @@ class Returns:
             if broker.offsets is not None:
                 self._raise(broker, look.at(Place(broker.pair, 0)))
                 self._tables[broker.place] = broker.offsets
+
+    def _asked(self, look: Look) -> None:
+        """Note how far members had got that were asked, and which groups lost their last."""
+        for handled in self._held.look(look):
+            mine = self._reached.get(handled.pair, {}).get(handled.key)
+            if mine is not None:  # a member that keeps offsets itself says nothing of the group
+                mine[handled.queue] = max(handled.offset, mine.get(handled.queue, -1))
+        for group, members in self._finder.members.known.items():
+            if members:
+                self._emptied.pop(group, None)
+            else:
+                self._emptied.setdefault(group, look.ended)
 
     def _note_early(self, listed: Container[Place], now: Mapping[str, frozenset[str]]) -> None:
         """Note who may have asked a returned master before it was read."""
@@ -318,7 +335,6 @@ class Returns:
         oldest_of = self._least(broker.pair, returned)
         least_of = oldest_of if returned.gap else had_of
         early = self._early.pop(broker.pair, set())
-        ends = self._ends.get(broker.pair, {})
         lost = self._longest_absence.pop(broker.pair, 0.0) > ROUTE_FORGOTTEN_SECONDS
         for key, reached_of in sorted(self._reached.get(broker.pair, {}).items()):
             topic, group = split_offset_key(key)
@@ -328,7 +344,7 @@ class Returns:
                 queue: QueueReturn(
                     had=max(0, had.get(queue, 0)),
                     reached=reached,
-                    furthest=max(reached, ends.get((topic, queue), reached)),
+                    furthest=self._furthest(broker.pair, key, queue, reached),
                     before=max(0, before.get(queue, 0)),
                     stands=max(0, had.get(queue, 0)),
                     least=max(0, min(least.get(queue, 0), had.get(queue, 0))),
@@ -346,6 +362,14 @@ class Returns:
                 found.owner_changed = True
                 self._taken_before(found, oldest_of.get(key, {}))
             returned.groups.append(found)
+
+    def _furthest(self, pair: str, key: str, queue: int, reached: int) -> int:
+        """The queue's end, or where members that all left were at most when they did."""
+        topic, group = split_offset_key(key)
+        end = self._ends.get(pair, {}).get((topic, queue), reached)
+        left = self._emptied.get(group)
+        most = None if left is None else self._held.most(pair, key, queue, left)
+        return max(reached, end if most is None else min(end, most))
 
     @staticmethod
     def _taken_before(group: GroupReturn, oldest: Mapping[int, int]) -> None:

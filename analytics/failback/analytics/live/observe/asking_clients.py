@@ -1,0 +1,116 @@
+"""Asks members of groups what they hold of each queue, through a broker that lists them (307).
+
+A broker passes the question on and waits for the answer, so members are asked seldom, few at a
+time, and beside the looks: what they said stands in the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from failback.analytics.live.observe.looks import BrokerLook, ClientLook, Held, Place
+from failback.client.admin.admin import AdminClient
+from failback.protocol.codes import ResponseCode
+from failback.protocol.errors import BrokerError, FailbackError
+from failback.protocol.stats import ConsumerRunningInfo
+
+CLIENTS_SECONDS: Final = 5.0
+TAKES_CALLS: Final = 62
+"""MQVersion.V3_1_8_SNAPSHOT: older clients know no such question."""
+_AT_ONCE: Final = 4
+
+
+class _Member(NamedTuple):
+    cluster: str
+    group: str
+    client: str
+
+
+class ClientAsker:
+    """Asks every member once in five seconds at most. Times are seconds after ``zero``."""
+
+    def __init__(self, admin: AdminClient, zero: float) -> None:
+        self._admin = admin
+        self._zero = zero
+        self._listed: dict[Place, Mapping[str, Iterable[str]]] = {}
+        self._mute: set[_Member] = set()
+        """Members that have no answer to it, as other languages' clients."""
+        self._turn = asyncio.Semaphore(_AT_ONCE)
+        self._round: asyncio.Future[list[ClientLook | None]] | None = None
+        self._began = -CLIENTS_SECONDS
+
+    def take(
+        self, brokers: Iterable[BrokerLook], versions: Mapping[str, int]
+    ) -> tuple[ClientLook, ...]:
+        """Return what members said since the last look, and ask them again if it is time.
+
+        Args:
+            brokers: Of this look: who answers, and whom it lists.
+            versions: Of clients, as MQVersion numbers them.
+        """
+        found: tuple[ClientLook, ...] = ()
+        if self._round is not None and self._round.done():
+            found = tuple(each for each in self._round.result() if each is not None)
+            self._round = None
+        whom = self._whom(brokers, versions)
+        if self._round is None and time.monotonic() - self._began >= CLIENTS_SECONDS:
+            self._began = time.monotonic()
+            asked = (self._ask(member, address) for member, address in whom.items())
+            self._round = asyncio.ensure_future(asyncio.gather(*asked))
+        return found
+
+    async def close(self) -> None:
+        """Give up what is being asked."""
+        if self._round is not None:
+            self._round.cancel()
+            await asyncio.gather(self._round, return_exceptions=True)
+
+    def _whom(
+        self, brokers: Iterable[BrokerLook], versions: Mapping[str, int]
+    ) -> dict[_Member, str]:
+        """Whom to ask at which broker: a master where it lists the member."""
+        found: dict[_Member, str] = {}
+        for broker in sorted(brokers, key=lambda each: each.broker_id):
+            if broker.members is not None:
+                self._listed[broker.place] = broker.members
+            if broker.offsets is None:  # it did not answer
+                self._listed.pop(broker.place, None)
+            cluster = broker.pair.rpartition("/")[0]
+            for group, clients in self._listed.get(broker.place, {}).items():
+                for client in clients:
+                    member = _Member(cluster, group, client)
+                    if versions.get(client, 0) >= TAKES_CALLS and member not in self._mute:
+                        found.setdefault(member, broker.addr)
+        return found
+
+    async def _ask(self, member: _Member, address: str) -> ClientLook | None:
+        async with self._turn:
+            at = time.monotonic() - self._zero
+            try:
+                told = await self._admin.consumer_running_info(address, member.group, member.client)
+            except BrokerError as error:
+                if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
+                    self._mute.add(member)
+                return None
+            except (FailbackError, OSError):
+                return None
+        return ClientLook(member.cluster, member.group, member.client, at, _held(told))
+
+
+def _held(told: ConsumerRunningInfo) -> dict[str, dict[str, dict[int, Held]]]:
+    """By broker name, topic and queue id; queues that were given up are left out."""
+    found: dict[str, dict[str, dict[int, Held]]] = {}
+    for queue, info in told.mq_table.items():
+        if info.droped:
+            continue
+        by_topic = found.setdefault(queue.broker_name, {}).setdefault(queue.topic, {})
+        by_topic[queue.queue_id] = Held(
+            info.commit_offset,
+            info.cached_msg_min_offset,
+            info.cached_msg_max_offset,
+            info.cached_msg_count,
+        )
+    return found
