@@ -27,6 +27,7 @@ class Told:
     boot_ms: int | None
     state: str = ANSWERED
     offsets: dict[str, dict[int, int]] = field(default_factory=dict)
+    config: dict[str, str] | None = None
 
 
 @dataclass
@@ -109,6 +110,7 @@ class Story:
             self.now + 0.1,
             ANSWERED,
             boot_ms=told.boot_ms,
+            config=told.config,
             offsets={key: dict(queues) for key, queues in told.offsets.items()},
             spans={"orders": {queue: (0, end) for queue, end in self.ends.items()}},
             members={group: dict.fromkeys(them, "") for group, them in self.members.items()}

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from failback.analytics.live.observe.observation import sentences
 from tests.support.observe.stories import MASTER, SLAVE, Story
 
 
@@ -300,3 +301,26 @@ def test_what_a_slave_keeps_of_a_removed_group_is_no_progress() -> None:
     story.wait(3)
     (back,) = story.observation.returns
     assert {each.group for each in back.groups} == {"billing"}
+
+
+@pytest.mark.parametrize(
+    ("spared", "cost", "told"),
+    [
+        (3, 0, "Group g0: none. Group g1: none. Group g2: none."),
+        (4, 0, "4 groups: none."),
+        (
+            4,
+            7,
+            "Group billing: 7 messages redelivered (slave-only progress). 4 other groups: none.",
+        ),
+    ],
+)
+def test_groups_that_consumed_nothing_again_are_counted_where_they_are_many(
+    spared: int, cost: int, told: str
+) -> None:
+    cause = "ROLLBACK_SLAVE_ONLY_PROGRESS"
+    rows = [{"group": f"g{number}", "lo": 0, "hi": 0, "causes": []} for number in range(spared)]
+    rows += [{"group": "billing", "lo": cost, "hi": cost, "causes": [cause]}] if cost else []
+    gone = {"gone_from": 1.0, "gone_until": 2.0, "back_from": 11.0, "back_until": 12.0}
+    document = {"returns": [{"broker": "broker-a", **gone, "groups": rows}]}
+    assert sentences(document) == [f"broker-a was away for 9 to 11 s. {told}"]

@@ -29,6 +29,7 @@ from failback.analytics.live.observe.traced import (
 )
 from failback.analytics.report.checks import FAIL, INCONCLUSIVE, OBSERVED, PASS
 from failback.analytics.report.measures.numbers import Row
+from failback.analytics.report.measures.observed_advice import observed_knobs
 from failback.analytics.report.outcome import NO_LIMIT
 from failback.analytics.run.align import clocks_of
 from failback.analytics.run.run_source import RunSource
@@ -45,6 +46,9 @@ def with_observation(document: Row, source: RunSource) -> None:
         return
     found = _observation(source, run)
     document["observation"] = found
+    document["knobs"], why_none = observed_knobs(observation)
+    if not document["knobs"]:
+        document["notes"]["knobs"] = why_none
     problems = hidden(found)
     judged = [each for each in (_duplicates(found, run), _outages(found, run)) if each is not None]
     document["checks"] = [_check(problems, found["returns"]), *(row for row, _ in judged)]

@@ -1,9 +1,9 @@
 """Asks name servers and brokers what they hold, once each period, and writes nothing to them.
 
 Each look asks every name server for its list (106), and every broker for its table of offsets (43).
-What changes seldom is asked less often: when a broker began (28) after its connection ended and
-twice a minute, the ends of queues (202) and the members of groups (203) every few seconds, and each
-time while a master is away or a group in danger.
+What changes seldom is asked less often: when a broker began (28), and a master's settings (26),
+after its connection ended and twice a minute; the ends of queues (202) and the members of groups
+(203) every few seconds, and each time while a master is away or a group in danger.
 
 Clients find a master that is back, and move its table, within a second. So a broker that refuses
 connections is tried ten times a second, and is looked at as soon as it answers.
@@ -19,6 +19,7 @@ from typing import Final
 from failback.analytics.live.observe.asking_clients import ClientAsker
 from failback.analytics.live.observe.looks import ANSWERED, REFUSED, SILENT, BrokerLook, Look, Place
 from failback.analytics.live.observe.returns import is_about
+from failback.analytics.predict.keys import KEYS, RULES
 from failback.client.admin.admin import AdminClient
 from failback.client.remoting.connection import RemotingClient
 from failback.protocol.codes import ResponseCode
@@ -33,6 +34,8 @@ SELDOM_SECONDS: Final = 5.0
 BOOT_SECONDS: Final = 30.0
 FORGET_SECONDS: Final = 6 * 3600.0
 """For so long a broker that no name server lists any more is asked at its last address."""
+SETTINGS: Final = frozenset({RULES, *(key for key in KEYS if KEYS[key].side == "broker")})
+"""What a prediction needs of a broker's settings."""
 RETRY_SECONDS: Final = 0.1
 """How often a broker that refuses connections is tried."""
 _AT_ONCE: Final = 32
@@ -47,6 +50,8 @@ class _Asked:
         self.address = address
         self.boot_ms: int | None = None
         self.boot_at = -BOOT_SECONDS
+        self.config: dict[str, str] = {}
+        self.has_new_config = False
         self.seldom_at = -SELDOM_SECONDS
         self.listed_at = 0.0
         self.is_refused = False
@@ -54,6 +59,12 @@ class _Asked:
         self.is_young = False
         """Whether nobody listened there until its process began, which it has yet to tell."""
         self.turn = asyncio.Semaphore(_AT_ONCE)
+
+    def taken_config(self) -> dict[str, str] | None:
+        """Return its settings if they are others than were returned before."""
+        found = self.config if self.has_new_config else None
+        self.has_new_config = False
+        return found
 
 
 class Asker:
@@ -132,6 +143,18 @@ class Asker:
         text = told.get("bootTimestamp", "")
         asked.boot_ms = int(text) if text.isascii() and text.isdigit() else None
         asked.boot_at, asked.is_young = began, False
+        if asked.place.broker_id == 0:
+            await self._settings(asked)
+
+    async def _settings(self, asked: _Asked) -> None:
+        """Ask for what a prediction needs of a master's settings; without the right to, nothing."""
+        try:
+            told = await self._admin.broker_config(asked.address)
+        except BrokerError:
+            return
+        found = {name: value for name, value in told.items() if name in SETTINGS}
+        if found != asked.config:
+            asked.config, asked.has_new_config = found, True
 
     async def look(self, *, closely: bool) -> Look:
         """Ask everybody. ``closely``: what is asked seldom too."""
@@ -210,6 +233,7 @@ class Asker:
             offsets={key: dict(queues) for key, queues in offsets.items()},
             spans=spans,
             members=members,
+            config=asked.taken_config(),
         )
 
     def _wanted(self, offsets: Iterable[str]) -> list[tuple[str, str]]:

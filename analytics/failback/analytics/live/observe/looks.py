@@ -59,6 +59,8 @@ class BrokerLook(msgspec.Struct, frozen=True, omit_defaults=True):
     spans: dict[str, dict[int, tuple[int, int]]] | None = None
     members: dict[str, dict[str, str]] | None = None
     problem: str | None = None
+    config: dict[str, str] | None = None
+    """Settings by name, once they are known, and where they are others."""
 
     @property
     def place(self) -> Place:

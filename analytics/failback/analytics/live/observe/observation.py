@@ -12,6 +12,8 @@ from failback.analytics.live.observe.returns import GroupReturn, Return, Returns
 from failback.protocol.words.typed import typed
 
 Row = dict[str, Any]
+_NAMED: Final = 3
+"""So many groups that consumed nothing again are named in a sentence."""
 ROUTES: Final = "E1"
 TABLES: Final = "E2"
 MEMBERS: Final = "E3"
@@ -37,7 +39,10 @@ class Observation:
         """``groups`` and ``topics``: conclusions are about these only, where there are any."""
         self.finder = Finder()
         self._returns = Returns(self.finder, groups, topics)
+        self.began: float | None = None
         self.ended: float | None = None
+        self.configs: dict[str, dict[str, str]] = {}
+        """By pair the settings that its master told last."""
         self.looks = 0
         """Those of this process alone."""
 
@@ -54,7 +59,10 @@ class Observation:
     def look(self, look: Look) -> None:
         self.finder.look(look)
         self._returns.look(look)
+        if self.began is None:
+            self.began = look.began
         self.ended = look.ended
+        self.configs |= {each.pair: each.config for each in look.brokers if each.config is not None}
         self.looks += 1
 
     @property
@@ -163,7 +171,11 @@ def sentences(document: Row) -> list[str]:
         for each in row["groups"]:
             by_group.setdefault(each["group"], []).append(each)
         parts = [f"{row['broker']} was away for {away}."]
-        parts += [_of_group(group, rows) for group, rows in sorted(by_group.items())]
+        spared = [group for group in by_group if not any(row["hi"] for row in by_group[group])]
+        named = by_group if len(spared) <= _NAMED else by_group.keys() - set(spared)
+        parts += [_of_group(group, by_group[group]) for group in sorted(named)]
+        if len(spared) > _NAMED:
+            parts.append(f"{len(spared)} {'other ' if named else ''}groups: none.")
         found.append(" ".join(parts))
     return found
 

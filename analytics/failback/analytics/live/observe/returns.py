@@ -101,6 +101,8 @@ class GroupReturn:
     members_before: bool = False
     """Whether brokers listed the members before the return."""
     members_after: bool = False
+    members: int = 0
+    """How many it had when the master was back, as far as brokers listed them."""
     consumed: int = 0
     """By how much its offsets had grown since they were seen first, at the return."""
     was_lost: bool = False
@@ -358,6 +360,7 @@ class Returns:
                 max(0, offset - first.get(queue, offset)) for queue, offset in reached_of.items()
             )
             found.members_before = group in self._finder.members.known
+            found.members = len(self._finder.members.known.get(group, ()))
             if group in early:
                 found.owner_changed = True
                 self._taken_before(found, oldest_of.get(key, {}))

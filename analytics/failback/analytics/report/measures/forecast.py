@@ -78,7 +78,7 @@ def forecast(figures: Figures) -> Forecast:
         worst = max(cases, key=lambda case: (case.predicted.mean, case.predicted.worst))
         ranked = rank_knobs(worst.settings, worst.plan, before=worst.predicted)
         better = [knob for knob in useful(ranked) if knob.saved > 0 or knob.saved_worst > 0]
-        found.knobs = [_knob(knob.to_dict()) for knob in better[:MAX_KNOBS]]
+        found.knobs = [knob_row(knob.to_dict()) for knob in better[:MAX_KNOBS]]
     if reasons or not outages:
         found.notes["prediction"] = "; ".join(reasons[:5]) or NO_OUTAGE
     if not found.knobs:
@@ -87,7 +87,8 @@ def forecast(figures: Figures) -> Forecast:
     return found
 
 
-def _knob(row: Row) -> Row:
+def knob_row(row: Row) -> Row:
+    """A row of ``knobs`` from what a prediction prints of a setting."""
     for name in ("from", "to"):
         if isinstance(row[name], float) and row[name].is_integer():
             row[name] = int(row[name])
