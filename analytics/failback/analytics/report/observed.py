@@ -44,7 +44,7 @@ def with_observation(document: Row, source: RunSource) -> None:
     run = dict(source.folder.run)
     if not is_observed(run):
         return
-    found = _observation(source, run)
+    found, observation = _observation(source, run)
     document["observation"] = found
     document["knobs"], why_none = observed_knobs(observation)
     if not document["knobs"]:
@@ -67,7 +67,7 @@ def with_observation(document: Row, source: RunSource) -> None:
     }
 
 
-def _observation(source: RunSource, run: Row) -> Row:
+def _observation(source: RunSource, run: Row) -> tuple[Row, Observation]:
     """What looks show, and what single deliveries that were traced or logged add to it."""
     path = source.folder.path
     ledger = Ledger.read(path)
@@ -80,7 +80,7 @@ def _observation(source: RunSource, run: Row) -> Row:
         found["gaps"].append({"from": 0.0, "until": ended, "what": what})
     if ledger is not None:
         sharpen(found, source.lake, ledger)
-    return found
+    return found, observation
 
 
 def _traced(lake: Lake) -> Deliveries:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from failback.analytics.live.facts import is_canary
 from failback.analytics.live.observe.observation import Observation
 from failback.analytics.live.observe.returns import GroupReturn, Return
 from failback.analytics.predict.faults import FAULTS
@@ -31,7 +32,7 @@ def observed_knobs(observation: Observation) -> tuple[list[Row], str]:
         for each in observation.returns
         if each.outage.back is not None
         for group in each.groups
-        if group.hi and group.consumed
+        if group.hi and group.consumed and not is_canary(group.group)
     ]
     if not found:
         return [], "no group is known to have consumed anything again"
