@@ -118,7 +118,7 @@ def test_a_worker_that_dies_in_the_middle_changes_no_figure(
     put_into_lake(run)
     local = read_report(report(run, "local", tmp_path / "local").json)
     noted.mkdir()
-    words = ("report", "--lake", LAKE, "--run", PLAN.run, "--engine", "spark", "--out", str(out))
+    words = ("report", "--lake", LAKE, "--run", PLAN.run, "--out", str(out))  # auto takes Spark
     submit = TestProcess(
         "submit",
         submission(cluster, packed, noted, *words),

@@ -161,6 +161,8 @@ def test_the_folder_says_everything_and_the_manifest_binds_it(
     assert run["system"]["slave_read_enable"] is True
     assert run["topology"]["pairs"][0]["members"][1]["broker_id"] == 1
     assert run["warmup_end_ns"] < 0
+    assert run["warmup_seconds"] >= 0
+    assert set(run["steady_state"]) == {"hold_seconds", "timeout_seconds"}
     closed = json.loads((run_dir / "closed.json").read_text())
     phases = closed["phases"]
     assert phases["warmup_end_ns"] < phases["first_fault_ns"] < phases["last_heal_ns"]

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from failback.analytics.api import Run, predict
 from failback.analytics.predict.prediction_document import schema
+from failback.chaos.faults.experiments import load_experiment
 from failback.cli.__main__ import main
 from failback.cli.shared.bundled import bundled
 
@@ -130,8 +132,6 @@ def test_a_cluster_gives_its_broker_settings(
 
 def run_folder(folder: Path, duplicates: int | None) -> str:
     """A run of the arm `handover` as a run folder has it, with the figures that are read."""
-    from failback.chaos.faults.experiments import load_experiment
-
     experiment = load_experiment(bundled("experiment.yaml"))
     arm = experiment.arm("handover")
     run = {
@@ -184,6 +184,24 @@ def test_a_run_without_its_experiment_has_unknown_phases(
     (case,) = asked(capsys, folder)["cases"]
     assert case["settings"]["clientUptimeSeconds"] is None
     assert "all phases are taken as unknown" in case["notes"][0]
+
+
+def test_a_run_tells_itself_how_long_its_clients_ran(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """In a lake there is no experiment.yaml: run.json alone, by the command and from Python."""
+    folder = Path(run_folder(tmp_path / "a", None))
+    wanted = asked(capsys, str(folder))["cases"]
+    (folder / "experiment.yaml").unlink()
+    run = json.loads((folder / "run.json").read_text())
+    planned = load_experiment(bundled("experiment.yaml")).spec
+    run["warmup_seconds"] = planned.warmup_seconds
+    run["steady_state"] = planned.steady_state.model_dump()
+    (folder / "run.json").write_text(json.dumps(run))
+    assert wanted[0]["settings"]["clientUptimeSeconds"] is not None
+    assert asked(capsys, str(folder))["cases"] == wanted
+    of_lake = Run("a", run, closed=True, folder=None, lake="lake")
+    assert predict(of_lake).document["cases"] == wanted
 
 
 def test_faults_and_settings_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

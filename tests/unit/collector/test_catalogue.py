@@ -89,6 +89,27 @@ def test_a_folder_that_is_no_lake_is_said(
     assert (told.out, told.err) == ("", f"{tmp_path} holds no run: is it a lake?\n")
 
 
+@pytest.mark.foreign
+@pytest.mark.parametrize(
+    ("command", "more"),
+    [
+        ("show", []),
+        ("describe", []),
+        ("migrate", []),
+        ("query", ["FROM runs"]),
+        ("statements", ["--engine", "spark"]),
+    ],
+)
+def test_what_reads_a_lake_refuses_another_folder(
+    command: str, more: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "notes").mkdir()
+    assert main([command, str(tmp_path), *more]) == 2
+    told = capsys.readouterr()
+    assert told.err == f"error: {tmp_path} is no lake: it has no folder table=TABLE\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["notes"]
+
+
 def test_a_run_and_the_mark_of_another_have_different_names(tmp_path: Path) -> None:
     catalogue = Catalogue(tmp_path)
     catalogue.mark_changed("a", "a/b/0/life", "00", None)

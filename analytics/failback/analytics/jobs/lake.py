@@ -30,7 +30,7 @@ from failback.analytics.jobs import lake_sql
 from failback.analytics.lake.compact import MIB, StoredCatalogue, compact_run
 from failback.analytics.lake.convert import convert
 from failback.analytics.lake.fsck import check_run
-from failback.analytics.lake.layout import partitions, put_guard, runs
+from failback.analytics.lake.layout import check_lake, partitions, put_guard, runs
 from failback.analytics.lake.migrate import migrate_run
 from failback.analytics.lake.store import LakeStore, open_store
 from failback.analytics.run.folder_reading import read_run_folder
@@ -184,12 +184,18 @@ def _existing(named: str) -> LakeStore:
     return store
 
 
+def _lake(named: str) -> LakeStore:
+    store = _existing(named)
+    check_lake(store)
+    return store
+
+
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
 def _show(options: argparse.Namespace) -> int:
-    store = _existing(options.lake)
+    store = _lake(options.lake)
     found: dict[str, dict[str, list[int]]] = {}
     where: dict[str, str] = {}
     for each in partitions(store):
@@ -208,7 +214,7 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def _migrate(options: argparse.Namespace) -> int:
-    store = _existing(options.lake)
+    store = _lake(options.lake)
     put_guard(store)
     misplaced = {each.run for each in partitions(store) if each.day is None}
     unknown = sorted(set(options.run or ()) - {*misplaced, *runs(store)})

@@ -10,11 +10,13 @@ import contextlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from failback.analytics.errors import ReportInputError
 from failback.analytics.lake.store import Found, LakeStore
 from failback.client.consumelog.upload.lake_files import first_wall_ns
 from failback.client.consumelog.upload.layout import (
     GUARD,
     GUARD_TEXT,
+    MARKS,
     OPENED,
     WAITING,
     document_name,
@@ -126,6 +128,18 @@ def known_day(store: LakeStore, run: str) -> str | None:
     day = opened_day(store, run)
     zero = documented_zero(store, run) if day is None else None
     return day if zero is None else say_opened(store, run, zero)
+
+
+def check_lake(store: LakeStore) -> None:
+    """Make sure that rows were ever put here: a lake whose runs are all deleted still is one.
+
+    Raises:
+        ReportInputError: It is no lake.
+    """
+    names = store.folders()
+    tables = any(_value(name, "table") is not None for name in names)
+    if not tables and WAITING not in names and MARKS not in names and store.size(GUARD) is None:
+        raise ReportInputError(f"{store} is no lake: it has no folder table=TABLE")
 
 
 def put_guard(store: LakeStore) -> None:

@@ -12,7 +12,7 @@ from failback.analytics.predict.knobs import rank_knobs, useful
 from failback.analytics.predict.prediction import predict_all
 from failback.analytics.predict.prediction_document import Case
 from failback.analytics.predict.settings import Settings
-from failback.analytics.predict.sources import plan_of, with_system, with_workload
+from failback.analytics.predict.sources import plan_of, uptimes_of, with_system, with_workload
 from failback.protocol.errors import ConfigError
 
 UNKNOWN_AGES: Final = (
@@ -93,7 +93,8 @@ def of_run(
     Args:
         run: ``run.json``.
         asked: What narrows it down.
-        uptimes: How long clients ran until the kill, and at most, in seconds; ``None``: not known.
+        uptimes: How long clients ran until the kill, and at most, in seconds, for a ``run.json`` of
+            before, which does not tell; ``None``: not known.
         observed: What to compare with, where the faults are the run's own.
 
     Raises:
@@ -104,6 +105,8 @@ def of_run(
             raise ConfigError(name, "is missing")
     settings = with_system(Settings(), run).with_values(asked.values)
     workload = {**run["workload"], "switches": run.get("switches") or {}}
+    if "steady_state" in run:
+        uptimes = uptimes_of(run["warmup_seconds"], run["steady_state"], run["faults"])
     notes = () if uptimes else (UNKNOWN_AGES,)
     questions = []
     for group in chosen_groups([str(each["name"]) for each in workload["groups"]], asked.group):

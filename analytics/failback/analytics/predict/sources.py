@@ -152,6 +152,19 @@ def kill_seconds(faults: Sequence[Mapping[str, Any]]) -> float:
     )
 
 
+def uptimes_of(
+    warmup_seconds: float,
+    steady_state: Mapping[str, float],
+    faults: Sequence[Mapping[str, Any]],
+) -> tuple[float, float]:
+    """How long clients run before the kill: they start, warm up, are steady, then run zero.
+
+    The second is with the longest wait for the steady state.
+    """
+    always = warmup_seconds + kill_seconds(faults) + steady_state["hold_seconds"]
+    return always, always + steady_state["timeout_seconds"]
+
+
 def plan_of(faults: Sequence[Mapping[str, Any]], group: str, where: str) -> FaultPlan:
     """The fault that an arm of an experiment injects, as a plan of the predictor.
 

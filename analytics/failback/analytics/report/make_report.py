@@ -90,7 +90,8 @@ def report(run_dir: Path | str, engine: str = "auto", out: Path | str | None = N
 
     Args:
         run_dir: The run folder; a folder without ``closed.json`` can only be Inconclusive.
-        engine: ``local``, ``spark``, or ``auto``: local up to 200 M rows or 8 GB.
+        engine: ``local``, ``spark``, or ``auto``: local up to 200 M rows or 8 GB, unless there is
+            a Spark already.
         out: Where to write; ``<run_dir>/report`` by default.
 
     Raises:
@@ -236,8 +237,10 @@ def _choose(
         return "spark"
     if engine != "auto":
         return engine
-    from failback.analytics.analysis.engines.spark.session import is_cluster, why_not
+    from failback.analytics.analysis.engines.spark.session import is_cluster, is_given, why_not
 
+    if is_given():
+        return "spark"
     rows = max((sum(map(lake.rows, lake.parts)) for lake in lakes), default=0)
     size = max((lake.bytes for lake in lakes), default=0)
     remote = any(lake.store.folder is None for lake in lakes)

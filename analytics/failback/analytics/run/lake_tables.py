@@ -20,7 +20,7 @@ import pyarrow.dataset as ds
 
 from failback.analytics.errors import ReportInputError
 from failback.analytics.lake.lake import open_lake
-from failback.analytics.lake.layout import Partition, partitions
+from failback.analytics.lake.layout import Partition, check_lake, partitions
 from failback.analytics.lake.store import LakeStore, open_store
 from failback.analytics.run.run_folder import Evidence, RunFolder, groups_of
 from failback.client.consumelog.schema import lake_schema
@@ -177,7 +177,7 @@ def lake_tables(source: Path | str, run: str | None = None) -> LakeTables:
     """Look at a lake, or at the lake of a run folder.
 
     Raises:
-        ReportInputError: There is no such lake, or it has no rows of the run.
+        ReportInputError: There is no such folder, it is no lake, or has no rows of the run.
     """
     documents = None
     if "://" not in str(source) and (Path(source) / "run.json").exists():
@@ -186,6 +186,7 @@ def lake_tables(source: Path | str, run: str | None = None) -> LakeTables:
     if store.folder is not None and not store.folder.is_dir():
         raise ReportInputError("no such folder", store.folder)
     store.check()
+    check_lake(store)
     folders: dict[str, list[Partition]] = defaultdict(list)
     for each in partitions(store):
         folders[each.table].append(each)

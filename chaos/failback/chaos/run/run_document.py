@@ -84,6 +84,11 @@ def run_document(session: Session) -> dict[str, Any]:
         "rule_set": RULE_SETS.get(version, version),
         "engine": view.engine if view else None,
         "time_scale": session.time_scale,
+        "warmup_seconds": experiment.spec.warmup_seconds,
+        "steady_state": {
+            "hold_seconds": experiment.spec.steady_state.hold_seconds,
+            "timeout_seconds": experiment.spec.steady_state.timeout_seconds,
+        },
         "log_mode": arm.workload.log.mode,
         "zero": {"wall_ns": zero.wall_ns, "mono_ns": zero.mono_ns},
         "warmup_end_ns": session.after_zero(session.phases.warmup_end),

@@ -16,8 +16,8 @@ from failback.analytics.predict.questions import Asked, Question, chosen_groups,
 from failback.analytics.predict.settings import Settings
 from failback.analytics.predict.sources import (
     START_SECONDS,
-    kill_seconds,
     plan_of,
+    uptimes_of,
     with_broker_config,
     with_workload,
 )
@@ -141,14 +141,8 @@ def _question(
 def _uptimes(
     experiment: ChaosExperiment, faults: Sequence[Mapping[str, Any]]
 ) -> tuple[float, float]:
-    """How long clients run before the kill: they start, warm up, are steady, then time zero.
-
-    The second is with the longest wait for the steady state.
-    """
     spec = experiment.spec
-    always = spec.warmup_seconds + kill_seconds(faults)
-    steady = spec.steady_state
-    return always + steady.hold_seconds, always + steady.hold_seconds + steady.timeout_seconds
+    return uptimes_of(spec.warmup_seconds, spec.steady_state.model_dump(), faults)
 
 
 def _of_run(path: Path, asked: Asked) -> list[Question]:
@@ -164,6 +158,7 @@ def _of_run(path: Path, asked: Asked) -> list[Question]:
 
 
 def _uptimes_of_run(path: Path, run: Mapping[str, Any]) -> tuple[float, float] | None:
+    """By the experiment beside it, for a ``run.json`` of before."""
     from failback.chaos.faults.experiments import load_experiment
 
     try:

@@ -51,22 +51,31 @@ LOOK: Final = -2
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetSamples:
+class _Kept:
+    """What is kept of samples, whose times are put on one clock."""
+
+    clocks: Clocks
+    asked: Asked
+
+    def placed(self, chunk: pa.Table) -> tuple[Columns, np.ndarray]:
+        """The rows of a chunk, and their times."""
+        c = Columns(chunk)
+        return c, c.ints("t") + c.shifts(self.clocks)
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetSamples(_Kept):
     """Keeps offsets at the ends of stretches, the highest ones, falls, and looks around instants.
 
     A stretch is of one copy of an offset, in one life of its process, between two instants.
     """
-
-    clocks: Clocks
-    asked: Asked
 
     @property
     def schema(self) -> pa.Schema:
         return OFFSETS
 
     def __call__(self, chunk: pa.Table) -> pa.Table:
-        c = Columns(chunk)
-        t = c.ints("t") + c.shifts(self.clocks)
+        c, t = self.placed(chunk)
         of, _ = c.key("addr", "source", "binc")
         looks = changes(of, t)  # the rows of one look into a table lie together
         marked = c.rows(looks, OFFSETS, t=t, qid=np.full(c.count, LOOK, np.int64))
@@ -102,22 +111,18 @@ class OffsetSamples:
 
 
 @dataclass(frozen=True, slots=True)
-class QueueSamples:
+class QueueSamples(_Kept):
     """Keeps ends of queues at the ends of stretches, and the furthest ones.
 
     A stretch is of one queue at one address, in one life of its process, between two instants.
     """
-
-    clocks: Clocks
-    asked: Asked
 
     @property
     def schema(self) -> pa.Schema:
         return QUEUES
 
     def __call__(self, chunk: pa.Table) -> pa.Table:
-        c = Columns(chunk)
-        return self._kept(c, c.ints("t") + c.shifts(self.clocks))
+        return self._kept(*self.placed(chunk))
 
     def again(self, kept: pa.Table) -> pa.Table:
         c = Columns(kept)

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 INSTALL_PYSPARK: Final = f"--engine spark needs pyspark: {install('spark')}"
 INSTALL_JAVA: Final = "--engine spark needs Java 17: apt-get install openjdk-17-jre-headless"
 
+_SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
+"""What ``spark-submit`` gives the program that it starts."""
+
 
 def why_not() -> str | None:
     """What to install before Spark can start here; ``None`` when it can."""
@@ -49,6 +52,14 @@ def master_of(master: str | None = None) -> str:
 def is_cluster(master: str | None = None) -> bool:
     """Whether Spark would work in other processes than this one's JVM."""
     return not master_of(master).startswith("local")
+
+
+def is_given() -> bool:
+    """Whether there is a Spark already: that of ``spark-submit``, or an active session."""
+    if _SUBMITTED in os.environ:
+        return True
+    sql = sys.modules.get("pyspark.sql")
+    return sql is not None and sql.SparkSession.getActiveSession() is not None
 
 
 def check_reach(master: str | None, stores: Sequence[LakeStore]) -> None:
@@ -98,7 +109,7 @@ def start_session(
 
     builder = SparkSession.builder
     settings = _engine_settings(Path(scratch), stores)
-    if master is not None or "PYSPARK_GATEWAY_PORT" not in os.environ:
+    if master is not None or _SUBMITTED not in os.environ:
         named = master_of(master)
         # Workers in pods have the Python of their image, others that of this machine.
         python = "python3" if named.startswith(PREFIX) else sys.executable
