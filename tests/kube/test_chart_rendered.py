@@ -598,6 +598,38 @@ def test_secrets_of_a_guarded_cluster_are_where_the_variables_say(tmp_path: Path
     assert (file.name, secrets[places[str(file.parent)]]) == ("tools.yml", "billing-key")
 
 
+def test_an_exporter_that_observes_writes_where_the_dashboard_reads(tmp_path: Path) -> None:
+    import typer
+
+    from failback.cli.measure.observe import register
+
+    app = typer.Typer()
+    register(app)
+    billing = tuple(each for each in MODES["exporters"] if each.startswith("exporters[1]"))
+    words = tuple(each.replace("exporters[1]", "exporters[0]") for each in billing)
+    on = ("dashboard.enabled=true", "dashboard.runsClaim=all-runs", "exporters[0].observe=true")
+    found = objects(render(tmp_path, *words, *on))
+    pod = deployment(found, "failback-exporter-billing")
+    exporter, observer = pod["containers"]
+    name, *given = observer["args"]
+    with typer.main.get_command(app).make_context(name, list(given)) as context:
+        told = context.params
+    assert told["out"] == Path("/runs/billing-%F")
+    assert f"--namesrv={told['namesrv']}" in exporter["args"]
+    assert observer["env"] == exporter["env"]  # the same access
+    claims = [
+        [each["persistentVolumeClaim"]["claimName"] for each in volumes if each["name"] == "runs"]
+        for volumes in (pod["volumes"], deployment(found, "failback-dashboard")["volumes"])
+    ]
+    assert claims == [["all-runs"], ["all-runs"]]
+    assert {"name": "runs", "mountPath": "/runs"} in observer["volumeMounts"]
+    service = one(found, "Service", "failback-exporter-billing")
+    assert service["spec"]["publishNotReadyAddresses"] is True
+    elsewhere = objects(render(tmp_path, *words, *on, "exporters[0].runsClaim=own"))
+    volumes = deployment(elsewhere, "failback-exporter-billing")["volumes"]
+    assert {"name": "runs", "persistentVolumeClaim": {"claimName": "own"}} in volumes
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -608,6 +640,11 @@ def test_secrets_of_a_guarded_cluster_are_where_the_variables_say(tmp_path: Path
             ("exporters[0].name=a", "exporters[0].nameServers={ns-0:1}",
              "exporters[1].name=a", "exporters[1].nameServers={ns-1:1}"),
             "exporters[1].name: there is another exporter a",
+        ),
+        (
+            ("exporters[0].name=a", "exporters[0].nameServers={ns-0:1}",
+             "exporters[0].observe=true"),
+            "exporters[0].observe: name the claim for its run folders in exporters[0].runsClaim",
         ),
     ],
 )  # fmt: skip

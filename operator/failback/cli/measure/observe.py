@@ -52,7 +52,9 @@ _LINES = 10
 _OutOption = Annotated[
     Path,
     typer.Option(
-        "--out", metavar="FOLDER", help="Run folder to write; one begun before is continued."
+        "--out",
+        metavar="FOLDER",
+        help="Run folder to write; one begun before is continued. %F in it is today (UTC).",
     ),
 ]
 _GroupOption = Annotated[
@@ -142,6 +144,7 @@ def observe(
     from failback.analytics.live.observe.observing import observe as run
     from failback.analytics.run.trace_source import TRACE_TOPIC
 
+    out = Path(str(out).replace("%F", time.strftime("%F", time.gmtime())))
     check_folder("--out", out)
     period = _duration("--every", every)
     asked = cluster.found()

@@ -101,7 +101,7 @@ class Folder:
                 raise ConfigError("--out", f"{path} has files that are no run: name a new folder")
             run = _document(wanted)
             path.mkdir(parents=True, exist_ok=True)
-            replace_file(document, json.dumps(run, indent=1).encode() + b"\n")
+            _write(document, run)
             return cls(path, run, 0.0)
         run = _read(document)
         if not is_observed(run):
@@ -118,7 +118,7 @@ class Folder:
         changed = {name: now for name, now in settings.items() if now != run[_SETTINGS].get(name)}
         if any(changed.values()):
             run[_SETTINGS].update({name: now for name, now in changed.items() if now})
-            replace_file(document, json.dumps(run, indent=1).encode() + b"\n")
+            _write(document, run)
         last = max((look.ended for look in looks_in(path)), default=0.0)
         return cls(path, run, last)
 
@@ -132,9 +132,13 @@ class Folder:
         """Add a look; it outlives the machine when this returns.
 
         Raises:
-            OSError: The disk refused.
+            OSError: The disk refused: the look is missing, and a later one may be added.
         """
-        append_line(self.path / LOOKS, self._writer.line(look))
+        try:
+            append_line(self.path / LOOKS, self._writer.line(look))
+        except OSError:
+            self._writer = Writer()  # the next line has whole tables: nobody knows this one's
+            raise
 
 
 def _locked(path: Path) -> int:
@@ -152,6 +156,14 @@ def _locked(path: Path) -> int:
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps(note).encode(), 0)
     return descriptor
+
+
+def _write(path: Path, run: dict[str, Any]) -> None:
+    try:
+        replace_file(path, json.dumps(run, indent=1).encode() + b"\n")
+    except OSError as error:
+        error.filename = error.filename or os.fspath(path)  # a full disk names none
+        raise
 
 
 def _about(wanted: Wanted) -> dict[str, list[str]]:

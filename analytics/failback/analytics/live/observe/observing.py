@@ -17,6 +17,7 @@ from failback.analytics.live.observe.looks import Look
 from failback.analytics.live.observe.observation import Observation
 from failback.client.remoting.connection import RemotingClient, RemotingSettings
 from failback.protocol.errors import FailbackError
+from failback.protocol.words.reasons import why
 
 Listener = Callable[[Look, list[Event], Observation], None]
 
@@ -73,8 +74,9 @@ async def observe(
                     told(look, events, observation)
                     saw(look, observation.finder)
 
+                keeper = _Keeper(folder, note)
                 try:
-                    await _look_until(stop, deadline, folder, observation, asker, all_told, client)
+                    await _look_until(stop, deadline, keeper, observation, asker, all_told, client)
                 finally:
                     await asker.close()
         # An observer that runs for days holds no library that only rows need.
@@ -136,27 +138,51 @@ async def _until_first(*waits: Coroutine[Any, Any, object]) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+class _Keeper:
+    """Writes looks. A disk that refuses some does not end an observation: they are a gap."""
+
+    def __init__(self, folder: Folder, note: Callable[[str], None]) -> None:
+        self._folder = folder
+        self._note = note
+        self._refused = ""
+
+    async def keep(self, look: Look) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.run_in_executor(None, self._folder.add, look)
+        except OSError as error:
+            if not self._refused:
+                self._note(
+                    f"{self._folder.path}: {why(error)}: looks go on and are not kept until it can"
+                    " be written again; make room, or end this and name another folder in --out"
+                )
+            self._refused = why(error)
+            return
+        if self._refused:
+            self._note(f"{self._folder.path}: looks are kept again; those between are a gap")
+            self._refused = ""
+
+
 async def _look_until(
     stop: asyncio.Event,
     deadline: float | None,
-    folder: Folder,
+    keeper: _Keeper,
     observation: Observation,
     asker: Asker,
     told: Listener,
     client: RemotingClient,
 ) -> None:
-    loop = asyncio.get_running_loop()
     is_first = True
     while not stop.is_set() and (deadline is None or time.monotonic() < deadline):
         due = time.monotonic() + asker.every
         look = await asker.look(closely=observation.is_watchful)
         if is_first and not any(each is not None for each in look.listings.values()):
             where = ", ".join(asker.name_servers)
-            why = client.problem or "name one that does in --namesrv"
-            raise NobodyAnswers(f"no name server answers at {where}: {why}")
+            advice = client.problem or "name one that does in --namesrv"
+            raise NobodyAnswers(f"no name server answers at {where}: {advice}")
         is_first = False
         known = len(observation.finder.events)
         observation.look(look)
-        await loop.run_in_executor(None, folder.add, look)
+        await keeper.keep(look)
         told(look, observation.finder.events[known:], observation)
         await _until_first(stop.wait(), asker.wait(due - time.monotonic()))
