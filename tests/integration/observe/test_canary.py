@@ -95,6 +95,11 @@ async def make_topic(cluster: ClusterProcesses, topic: str) -> None:
         await admin.create_topic(cluster.broker_addr, TopicConfig(topic, 1, 1))
 
 
+async def listed(cluster: ClusterProcesses) -> list[str]:
+    async with AdminClient([cluster.namesrv_addr]) as admin:
+        return await admin.topics_at(cluster.namesrv_addr)
+
+
 def test_what_it_makes_is_used_and_removed(cluster: ClusterProcesses, tmp_path: Path) -> None:
     watching = observer(cluster.namesrv_addr, tmp_path / "run", "--canary", "--group", "billing")
     watching.start()
@@ -155,6 +160,7 @@ def test_what_somebody_else_made_is_left_alone(cluster: ClusterProcesses, tmp_pa
         json.dumps({"canary": "failback-canary-x", "starts": 0, "numbers": {}, "left": []})
     )
     asyncio.run(make_topic(cluster, "failback-canary-x-1"))
+    wait_until(lambda: "failback-canary-x-1" in asyncio.run(listed(cluster)), "its route")
     said = watched(cluster.namesrv_addr, run, "--for", "4s", "--canary")
     assert "no canary on broker-a: topic failback-canary-x-1 exists already" in said
     assert traces(cluster, "failback-canary-x") == {"failback-canary-x-1"}

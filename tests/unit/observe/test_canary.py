@@ -49,12 +49,15 @@ def test_a_standstill_is_the_longest_gap_of_a_span(
 
 def test_a_ledger_keeps_names_and_what_is_left(tmp_path: Path) -> None:
     first = Ledger.begin(tmp_path, "upgrade 7.1")
-    names = first.make("bench/broker-a")
-    assert first.make("bench/broker-b") != names
+    names = first.name("bench/broker-a")
+    assert first.name("bench/broker-b") != names
+    assert first.left == set()
+    for pair in ("bench/broker-a", "bench/broker-b"):
+        first.make(pair)
     first.removed("bench/broker-b")
     again = Ledger.begin(tmp_path, "upgrade 7.1")
     assert (again.starts, again.left) == (2, {"bench/broker-a"})
-    assert again.make("bench/broker-a") == names
+    assert again.name("bench/broker-a") == names
     assert names.topic.startswith("failback-canary-upgrade-7-1-")
     for name in (*names.groups, *names.topics):
         check_topic(name)

@@ -20,6 +20,7 @@ from failback.analytics.live.observe.folder import (
     trace_of,
 )
 from failback.analytics.live.observe.observation import Observation, hidden, sentences
+from failback.analytics.live.observe.returns import GroupReturn, Return
 from failback.analytics.live.observe.traced import (
     DELIVER_COLUMNS,
     NOTHING_TRACED,
@@ -73,7 +74,11 @@ def _observation(source: RunSource, run: Row) -> tuple[Row, Observation]:
     ledger = Ledger.read(path)
     observation = Observation.of(looks_in(path), *with_canary(settings_of(run), ledger))
     deliveries = _traced(source.lake)
-    found = observation.document(deliveries.counts)
+
+    def counts(returned: Return, group: GroupReturn) -> dict[int, int]:
+        return {} if is_canary(group.group) else deliveries.counts(returned, group)
+
+    found = observation.document(counts)
     if trace_of(run) and all(map(is_canary, deliveries.groups)):
         ended, topics = round(observation.ended or 0.0, 3), ", ".join(trace_of(run))
         what = f"no delivery was traced in {topics}: switch message trace on in the clients"

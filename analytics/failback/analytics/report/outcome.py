@@ -110,7 +110,12 @@ def _observed_evidence(report: Report) -> Badge:
     if observation["gaps"]:
         gaps = many(len(observation["gaps"]), "gap")
         return Badge("doubt", f"Evidence: with {gaps}", observation["gaps"][0]["what"])
-    groups = [group for back in observation["returns"] for group in back["groups"]]
+    groups = [
+        group
+        for back in observation["returns"]
+        for group in back["groups"]
+        if "E5" not in group["basis"]  # a canary's say nothing of other groups
+    ]
     basis = {each for group in groups for each in group["basis"]}
     if "E4" in basis:
         traced = [group for group in groups if "E4" in group["basis"]]

@@ -15,7 +15,12 @@ from typing import Final
 
 from failback.analytics.live.observe.canary.bird import Bird
 from failback.analytics.live.observe.canary.ledger import About, Ledger, Names, with_canary
-from failback.analytics.live.observe.canary.removal import is_there, make, remove
+from failback.analytics.live.observe.canary.removal import (
+    is_there,
+    make_groups,
+    make_topic,
+    remove,
+)
 from failback.analytics.live.observe.events import Finder
 from failback.analytics.live.observe.folder import Folder, Wanted
 from failback.analytics.live.observe.looks import ANSWERED, Look, Place
@@ -100,8 +105,8 @@ class Canary:
             if pair not in masters:
                 self._note(f"no canary on {_broker(pair)}: it has no master now")
                 continue
-            is_new = pair not in self.ledger.numbers
-            names = self.ledger.make(pair)
+            is_new = pair not in self.ledger.left
+            names = self.ledger.name(pair)
             self._do(pair, self._start(pair, masters[pair], names, is_new=is_new))
 
     def saw(self, look: Look, finder: Finder) -> None:
@@ -165,16 +170,17 @@ class Canary:
     async def _start(self, pair: str, master: str, names: Names, *, is_new: bool) -> None:
         servers = self._wanted.name_servers
         if is_new and await is_there(self._admin, servers, names):
-            self.ledger.removed(pair)
             self._note(f"no canary on {_broker(pair)}: topic {names.topic} exists already")
             return
+        self.ledger.make(pair)  # before this it is somebody else's, and is not removed
         try:
-            await make(self._admin, master, names)
+            await make_topic(self._admin, master, names)
         except BrokerError as error:
             if is_new:
                 self.ledger.removed(pair)
-            self._note(f"no canary on {_broker(pair)}: {master} makes no topic and group: {error}")
+            self._note(f"no canary on {_broker(pair)}: {master} makes no topic: {error}")
             return
+        await make_groups(self._admin, master, names)
         deadline = time.monotonic() + _ROUTE_SECONDS
         while not await is_there(self._admin, servers, names):
             if time.monotonic() > deadline:

@@ -120,16 +120,24 @@ class Ledger:
         """Return the names on a pair that has been given some."""
         return names_of(self.canary, self.numbers[pair])
 
-    def make(self, pair: str) -> Names:
+    def name(self, pair: str) -> Names:
+        """Give a pair its names, which say nothing of what is there yet.
+
+        Raises:
+            OSError: The ledger can't be written.
+        """
+        self.numbers.setdefault(pair, len(self.numbers) + 1)
+        self._write()
+        return self.at(pair)
+
+    def make(self, pair: str) -> None:
         """Note that something is about to be made on a pair.
 
         Raises:
             OSError: The ledger can't be written: nothing may be made.
         """
-        self.numbers.setdefault(pair, len(self.numbers) + 1)
         self.left.add(pair)
         self._write()
-        return self.at(pair)
 
     def removed(self, pair: str) -> None:
         """Note that nothing is there any more."""

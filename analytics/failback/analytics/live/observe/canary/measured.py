@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 
 from failback.analytics.lake.lake import Lake
 from failback.analytics.live.observe.canary.ledger import Ledger, Names
-from failback.analytics.live.observe.observation import TRACE
 
 Row = dict[str, Any]
 CANARY: Final = "E5"
@@ -73,7 +72,7 @@ def sharpen(observation: Row, lake: Lake, ledger: Ledger) -> None:
     log does not reach beyond stays as it is.
     """
     returns: Sequence[Row] = observation["returns"]
-    log = _Log(lake, ledger)
+    log = _Log(lake)
     for number, row in enumerate(returns):
         for pair in ledger.numbers:
             if pair.rpartition("/")[2] == row["broker"] and log.ended >= row["back_until"]:
@@ -84,8 +83,9 @@ def _sharpen(row: Row, later: Iterable[Row], log: _Log, names: Names) -> None:
     next_gone = [each["gone_from"] for each in later if each["broker"] == row["broker"]]
     until = min(next_gone, default=float("inf"))
     for group in row["groups"]:
-        if group["group"] in names.groups and group["topic"] == names.topic:
-            counts = again(log.deliveries(group["group"]), row["gone_from"], until)
+        if group["group"] in names.groups and group["topic"] in names.topics:
+            got = log.deliveries(group["group"], group["topic"])
+            counts = again(got, row["gone_from"], until)
             _made_exact(group, counts)
     span = row["gone_from"], min(row["back_until"] + _AFTERWARDS_SECONDS, until)
     row["recovery"] = {
@@ -99,7 +99,7 @@ def _made_exact(group: Row, counts: Mapping[int, int]) -> None:
         queue["lo"] = queue["hi"] = counts.get(queue["qid"], 0)
     group["lo"] = group["hi"] = sum(counts.values())
     group["exact"] = True
-    group["basis"] = [each for each in group["basis"] if each != TRACE] + [CANARY]
+    group["basis"] = [*group["basis"], CANARY]
     if not counts:
         group["causes"] = []
 
@@ -115,9 +115,8 @@ class _Log:
         ended: The last moment at which it is known to have gone on.
     """
 
-    def __init__(self, lake: Lake, ledger: Ledger) -> None:
+    def __init__(self, lake: Lake) -> None:
         self._lake = lake
-        self._topics = [each.topic for each in ledger.all]
         offsets: dict[int, list[int]] = {}
         beats: dict[int, int] = {}
         columns = ("proc_no", "mono_ns", "source", "offset_ns")
@@ -130,12 +129,11 @@ class _Log:
             (self._seconds(proc, beat) for proc, beat in beats.items()), default=float("-inf")
         )
 
-    def deliveries(self, group: str) -> Iterator[Delivery]:
-        wanted = pc.field("grp") == group
+    def deliveries(self, group: str, topic: str) -> Iterator[Delivery]:
+        wanted = (pc.field("grp") == group) & (pc.field("ptopic") == topic)
         for row in self._rows("deliver", ("proc_no", "bt", *_COPY), wanted):
-            if row["ptopic"] in self._topics:
-                copy = tuple(row[name] for name in _COPY)
-                yield Delivery(self._seconds(row["proc_no"], row["bt"]), row["qid"], copy)
+            copy = tuple(row[name] for name in _COPY)
+            yield Delivery(self._seconds(row["proc_no"], row["bt"]), row["qid"], copy)
 
     def sends(self, topic: str) -> Iterator[float]:
         """When sends were acknowledged."""

@@ -26,13 +26,21 @@ async def is_there(admin: AdminClient, name_servers: Iterable[str], names: Names
     return False
 
 
-async def make(admin: AdminClient, master: str, names: Names) -> None:
-    """Make the topic and both groups at a master.
+async def make_topic(admin: AdminClient, master: str, names: Names) -> None:
+    """Make the topic at a master.
 
     Raises:
         BrokerError, RemotingError, ProtocolError: It refused, or did not answer.
     """
     await admin.create_topic(master, TopicConfig(names.topic, QUEUES, QUEUES))
+
+
+async def make_groups(admin: AdminClient, master: str, names: Names) -> None:
+    """Make both groups at a master.
+
+    Raises:
+        BrokerError, RemotingError, ProtocolError: It refused, or did not answer.
+    """
     for group in names.groups:
         await admin.create_group(master, SubscriptionGroupConfig(group))
 
@@ -44,7 +52,7 @@ async def remove(
     name_servers: Iterable[str],
     names: Names,
 ) -> None:
-    """Remove what :func:`make` made, and what came of it.
+    """Remove the topic and the groups, and what came of it.
 
     A slave copies topics and groups of its master, but never drops an offset. 4.9.7 lets nobody
     else remove it there; older slaves do.
