@@ -64,7 +64,7 @@ def traced(path: Path) -> None:
         for message in ids:
             topic.copy(message, topic="orders", qid=queue)
         for offset in range(85, 150):
-            topic.handled(ids[offset], 100 * (offset - 80), 100 * (offset - 80) + 5,
+            topic.handled(ids[offset], 200 * (offset - 80), 200 * (offset - 80) + 5,
                           process=1, group="billing")  # fmt: skip
         for offset in range(90, 200):
             topic.handled(ids[offset], 18_000 + 10 * offset, 18_005 + 10 * offset,
@@ -143,6 +143,12 @@ def test_traced_deliveries_make_the_report_exact(tmp_path: Path) -> None:
     (group,) = found["observation"]["returns"][0]["groups"]
     assert (group["lo"], group["hi"], group["exact"]) == (120, 120, True)
     assert (found["totals"]["dup"], found["totals"]["delivered"]) == (120, 350)
+    # The master had told 100 of each queue. At 8.1 s it was gone, and 121 had been handed out.
+    assert found["groups"][0]["causes"] == {
+        "ROLLBACK_RESTART": 2 * 10,
+        "ROLLBACK_SLAVE_ONLY_PROGRESS": 2 * (150 - 121),
+    }
+    assert found["groups"][0]["unattributed"] == 2 * (121 - 100)
     assert "Evidence: trace, complete" in (run / "report" / "report.html").read_text()
 
 

@@ -45,7 +45,7 @@ from failback.analytics.run.epochs import Queue
 from failback.analytics.run.history import FaultStep, History, row_id
 from failback.analytics.run.history_reading import add_events, read_history, starts
 from failback.analytics.run.run_folder import RunFolder
-from failback.analytics.run.trace_source import is_trace
+from failback.analytics.run.trace_source import lacks_holdings
 
 QUIET_NS: Final = 5_000_000_000
 """A send counts as recovered when no failing one starts within this time after it."""
@@ -71,7 +71,13 @@ def prepare(folder: RunFolder, lake: Lake, engine: Engine) -> Prepared:
     return Prepared(history, outages, context_of(history, outages))
 
 
-def analyse(folder: RunFolder, lake: Lake, engine: Engine, rows: RowsTo | None = None) -> Analysis:
+def analyse(
+    folder: RunFolder,
+    lake: Lake,
+    engine: Engine,
+    rows: RowsTo | None = None,
+    proved: pa.Table | None = None,
+) -> Analysis:
     """Compute everything that a report needs of one run.
 
     Args:
@@ -79,6 +85,7 @@ def analyse(folder: RunFolder, lake: Lake, engine: Engine, rows: RowsTo | None =
         lake: Its tables.
         engine: What passes over the large ones.
         rows: Where the classified deliveries go, one by one; nowhere by default.
+        proved: Causes that are known of a run without assignments, ``attribution.PROVED``.
     """
     stage_timings = _StageTimings()
     prepared = prepare(folder, lake, engine)
@@ -98,7 +105,7 @@ def analyse(folder: RunFolder, lake: Lake, engine: Engine, rows: RowsTo | None =
     )
     distances = [coverage.distance_of(history, progress, a) for a in history.assignments]
     most = max(map(deliveries_of, (messages, copies)))
-    reduce = reduction_of(prepared, distances, Resolution.of(most))
+    reduce = reduction_of(prepared, distances, Resolution.of(most), proved)
     found = engine.repeats(context, messages, copies, inputs, reduce, rows)
     repeats = Repeats(found.depths, found.values, reduce.resolution)
     order = engine.order(context, folder.ordered_topics, messages)
@@ -130,14 +137,17 @@ def analyse(folder: RunFolder, lake: Lake, engine: Engine, rows: RowsTo | None =
 
 
 def reduction_of(
-    prepared: Prepared, distances: Sequence[Distance], resolution: Resolution
+    prepared: Prepared,
+    distances: Sequence[Distance],
+    resolution: Resolution,
+    proved: pa.Table | None = None,
 ) -> RepeatsReduction:
     """What makes partial rows of classified candidates, in a worker or here."""
     history, context, outages = prepared.history, prepared.context, prepared.outages
-    trace = is_trace(history.folder.run)
+    proves_causes = not lacks_holdings(history.folder.run)
     committed = [-1 if each.committed is None else each.committed for each in distances]
     return RepeatsReduction(
-        attribution=Attribution.of(history, proves_causes=not trace),
+        attribution=Attribution.of(history, proves_causes=proves_causes, proved=proved),
         warmup_end_ns=context.warmup_end_ns,
         until_ns=context.until_ns,
         ok_bin_ns=context.ok_bin_ns,

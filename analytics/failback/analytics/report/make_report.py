@@ -28,7 +28,7 @@ from failback.analytics.report.compare import compare_reports
 from failback.analytics.report.document import build_report
 from failback.analytics.report.measures.numbers import Row
 from failback.analytics.report.measures.point_rows import points_of
-from failback.analytics.report.observed import with_observation
+from failback.analytics.report.observed import observed, with_observation
 from failback.analytics.report.page.tables.over_time import file_tables
 from failback.analytics.report.page.tables.registry import csv_bytes, to_arrow
 from failback.analytics.report.results import ResultsTo
@@ -217,9 +217,12 @@ def reports_of(
         for source, each in zip(sources, made, strict=True):
             started = time.monotonic()
             rows = results.rows(source.folder.run_id) if results is not None else None
-            analysis = analyse(source.folder, source.lake, each, rows)
+            seen = observed(source)
+            proved = None if seen is None else seen.causes
+            analysis = analyse(source.folder, source.lake, each, rows, proved)
             document, points = build_report(analysis, each.name, limits)
-            with_observation(document, source)
+            if seen is not None:
+                with_observation(document, dict(source.folder.run), seen)
             document["timings"]["total"] = round(time.monotonic() - started, 3)
             if results is not None:
                 results.write(analysis, document, points)

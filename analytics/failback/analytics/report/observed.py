@@ -7,7 +7,11 @@ Nobody injected a fault, so nothing of it is judged unless the user set a limit:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
+import pyarrow as pa
+
+from failback.analytics.analysis.causes.attribution import PROVED
 from failback.analytics.lake.lake import Lake
 from failback.analytics.live.facts import is_canary
 from failback.analytics.live.observe.canary.ledger import Ledger, with_canary
@@ -36,18 +40,31 @@ from failback.analytics.run.align import clocks_of
 from failback.analytics.run.run_source import RunSource
 
 
-def with_observation(document: Row, source: RunSource) -> None:
-    """Add what was observed to the report of an observed run, and judge it as such.
+class Seen(NamedTuple):
+    """What was observed."""
+
+    block: Row
+    """``observation`` of the report."""
+    observation: Observation
+    causes: pa.Table
+    """Causes of traced deliveries that it proves, ``attribution.PROVED``."""
+
+
+def observed(source: RunSource) -> Seen | None:
+    """Return what was observed of an observed run; ``None`` of another.
 
     Raises:
         ReportInputError: Looks, or the ledger of a canary, can't be read.
     """
     run = dict(source.folder.run)
-    if not is_observed(run):
-        return
-    found, observation = _observation(source, run)
+    return _seen(source, run) if is_observed(run) else None
+
+
+def with_observation(document: Row, run: Row, seen: Seen) -> None:
+    """Add what was observed to the report of an observed run, and judge it as such."""
+    found = seen.block
     document["observation"] = found
-    document["knobs"], why_none = observed_knobs(observation)
+    document["knobs"], why_none = observed_knobs(seen.observation)
     if not document["knobs"]:
         document["notes"]["knobs"] = why_none
     problems = hidden(found)
@@ -68,7 +85,7 @@ def with_observation(document: Row, source: RunSource) -> None:
     }
 
 
-def _observation(source: RunSource, run: Row) -> tuple[Row, Observation]:
+def _seen(source: RunSource, run: Row) -> Seen:
     """What looks show, and what single deliveries that were traced or logged add to it."""
     path = source.folder.path
     ledger = Ledger.read(path)
@@ -85,7 +102,8 @@ def _observation(source: RunSource, run: Row) -> tuple[Row, Observation]:
         found["gaps"].append({"from": 0.0, "until": ended, "what": what})
     if ledger is not None:
         sharpen(found, source.lake, ledger)
-    return found, observation
+    causes = pa.Table.from_pylist(list(deliveries.causes(observation.returns)), PROVED)
+    return Seen(found, observation, causes)
 
 
 def _traced(lake: Lake) -> Deliveries:

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 SOURCE: Final = "trace"
+OBSERVED: Final = "observe"
+"""``source`` of a run that was seen from outside; it may have deliveries from a trace."""
 TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 """Where clients write it by default."""
 
@@ -18,3 +20,8 @@ TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 def is_trace(run: Mapping[str, Any]) -> bool:
     """Whether a run (``run.json``) was made from a trace."""
     return run.get("source") == SOURCE
+
+
+def lacks_holdings(run: Mapping[str, Any]) -> bool:
+    """Whether a run may have deliveries, and has no assignments, commits and send-backs."""
+    return run.get("source") in (SOURCE, OBSERVED)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,25 @@ from failback.analytics.analysis.causes.coverage import assigned_table
 from failback.analytics.run.history import History, Row
 from failback.protocol.message import RETRY_PREFIX
 
+PROVED: Final = pa.schema(
+    [
+        ("layer", pa.int64()),
+        ("grp", pa.utf8()),
+        ("broker", pa.utf8()),
+        ("ptopic", pa.utf8()),
+        ("qid", pa.int64()),
+        ("since", pa.int64()),
+        ("until", pa.int64()),
+        ("lo", pa.int64()),
+        ("hi", pa.int64()),
+        ("cause", pa.utf8()),
+    ]
+)
+"""A cause of what came again of ``[lo, hi)`` of a queue and began in ``[since, until)``, ns.
+
+A queue has at most one row in each ``layer``.
+"""
+_QUEUE: Final = ("grp", "broker", "ptopic", "qid")
 Message = tuple[str, int, int]
 """Group, lane and lseq."""
 
@@ -43,9 +62,11 @@ class Attribution:
     window_ns: int | None
     proves_causes: bool
     """Whether what the run recorded can prove a cause."""
+    proved: pa.Table
+    """Causes that were proved otherwise, :data:`PROVED`."""
 
     @classmethod
-    def of(cls, history: History, *, proves_causes: bool) -> Self:
+    def of(cls, history: History, *, proves_causes: bool, proved: pa.Table | None = None) -> Self:
         return cls(
             assigned=assigned_table(history.assignments),
             partial_view=np.array([a.partial_view for a in history.assignments], bool),
@@ -54,6 +75,7 @@ class Attribution:
             fault_ids=[step.fid for step in history.faults],
             window_ns=history.folder.definitions.window_ns,
             proves_causes=proves_causes,
+            proved=PROVED.empty_table() if proved is None else proved,
         )
 
     def to(self, classified: pa.Table, send_backs: pa.Table) -> pa.Table:
@@ -62,7 +84,8 @@ class Attribution:
         ``send_backs`` (``send_backs.SEND_BACKS``) are those of their messages.
         """
         if not self.proves_causes:
-            classified = unattributed(classified)
+            classified = unattributed(classified, self.assigned.column("grp"))
+            classified = _with_proved(classified, self.proved)
         if self.window_ns is not None:
             classified = _within(classified, self.window_ns)
         cause, inherited = _inherit(send_backs, classified)
@@ -92,6 +115,26 @@ class Attribution:
         at = np.searchsorted(self.fault_times, t, "right") - 1
         fids = pa.array(self.fault_ids, pa.utf8())
         return fids.take(pa.array(at, mask=(at < 0) | ~asked))
+
+
+def _with_proved(classified: pa.Table, proved: pa.Table) -> pa.Table:
+    """Name the causes of copies that came again where they are proved."""
+    if not proved.num_rows or not classified.num_rows:
+        return classified
+    c = Columns(classified)
+    again = c.one_of("cls", ["DUP"]) & (c.ints("nth_of_copy") > 1)
+    bt, qoff = c.ints("bt"), c.ints("qoff")
+    cause = classified.column("cause")
+    for layer in pc.unique(proved.column("layer")).to_pylist():
+        rows = proved.filter(pc.equal(proved.column("layer"), layer))
+        known = Columns(rows)
+        at = match(c, _QUEUE, known, _QUEUE)
+        since, until, lo, hi = (known.ints(name)[at] for name in ("since", "until", "lo", "hi"))
+        hit = again & (at >= 0) & (since <= bt) & (bt < until) & (lo <= qoff) & (qoff < hi)
+        named = rows.column("cause").take(pa.array(np.maximum(at, 0)))
+        cause = pc.if_else(pa.array(hit), named, cause)
+    where = classified.schema.get_field_index("cause")
+    return classified.set_column(where, classified.schema.field(where), cause)
 
 
 def _within(classified: pa.Table, window_ns: int) -> pa.Table:
@@ -200,15 +243,19 @@ def _handling_of(back: Row, rows: Sequence[Row]) -> Row | None:
     return max(found, key=lambda row: (row["bt"], row["did"]), default=None)
 
 
-def unattributed(classified: pa.Table) -> pa.Table:
+def unattributed(classified: pa.Table, recorded: pa.ChunkedArray | None = None) -> pa.Table:
     """Classified deliveries (``tables.CLASSIFIED``) with every cause null.
 
-    Commits and assignments alone prove a cause of a copy delivered again, send-backs one in a retry
-    topic, and all attempts, the failed ones too, one of a message stored twice. The brokers'
-    offsets do not replace them. An offset above a copy proves that it was committed, but not that
-    this was before the queue was assigned anew. That order alone separates a rollback from an
-    overlap.
+    Causes of groups that are ``recorded``, whose clients wrote a log, stay. Commits and assignments
+    alone prove a cause of a copy delivered again, send-backs one in a retry topic, and all
+    attempts, the failed ones too, one of a message stored twice. The brokers' offsets do not
+    replace them. An offset above a copy proves that it was committed, but not that this was before
+    the queue was assigned anew. That order alone separates a rollback from an overlap.
     """
     at = classified.schema.get_field_index("cause")
-    nothing = pa.nulls(classified.num_rows, pa.utf8())
-    return classified.set_column(at, "cause", nothing)
+    causes = pa.nulls(classified.num_rows, pa.utf8())
+    if recorded is not None and len(recorded):
+        groups = classified.column("grp").cast(pa.utf8())
+        is_recorded = pc.is_in(groups, value_set=recorded.combine_chunks())
+        causes = pc.if_else(is_recorded, classified.column("cause").cast(pa.utf8()), causes)
+    return classified.set_column(at, "cause", causes)

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from failback.analytics.lake.segment_ids import RUN_CHARS, RUN_PATTERN
-from failback.analytics.live.observe.folder import SOURCE, is_observed
+from failback.analytics.live.observe.folder import is_observed
 from failback.analytics.report.measures.point_rows import Point, points_of
 from failback.analytics.report.outcome import NO_LIMIT, evidence_badge
 from failback.analytics.report.schema import name_as_now
 from failback.analytics.run.run_lock import is_held
+from failback.analytics.run.trace_source import OBSERVED
 from failback.protocol.words.typed import typed
 
 logger = logging.getLogger(__name__)
@@ -71,7 +72,7 @@ class RunEntry:
 
     @property
     def is_observed(self) -> bool:
-        return self.source == SOURCE
+        return self.source == OBSERVED
 
     @property
     def next_step(self) -> str:

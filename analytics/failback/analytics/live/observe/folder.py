@@ -19,6 +19,7 @@ from typing import Any, Final
 from failback.analytics.errors import ReportInputError
 from failback.analytics.live.observe.looks import Look, Writer, looks_of
 from failback.analytics.run.run_folder import unplanned_run
+from failback.analytics.run.trace_source import OBSERVED
 from failback.client.files import replace_file
 from failback.client.remoting.guarded.access import ClusterAccess
 from failback.init.lines import append_line
@@ -26,7 +27,6 @@ from failback.init.processes import identity_of, process_space
 from failback.protocol.errors import ConfigError
 from failback.protocol.words.reasons import why
 
-SOURCE: Final = "observe"
 LOOKS: Final = "looks.jsonl"
 _SETTINGS: Final = "observed"
 
@@ -56,7 +56,7 @@ class Wanted:
 
 def is_observed(run: Mapping[str, Any]) -> bool:
     """Whether a run (``run.json``) was observed, not made."""
-    return run.get("source") == SOURCE
+    return run.get("source") == OBSERVED
 
 
 def looks_in(folder: Path) -> Iterator[Look]:
@@ -180,7 +180,7 @@ def _document(wanted: Wanted) -> dict[str, Any]:
     }
     return unplanned_run(
         wanted.run,
-        SOURCE,
+        OBSERVED,
         wall_ns=time.time_ns(),
         mono_ns=0,
         warmup_end_ns=0,  # what was traced before is in no figure

@@ -14,22 +14,29 @@ before. The count of a queue is exact only where the trace is seen to be whole:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from failback.analytics.analysis.arrays.intervals import Ints
-from failback.analytics.live.observe.returns import GroupReturn, QueueReturn, Return
+from failback.analytics.live.observe.returns import (
+    RESTART,
+    SLAVE_ONLY,
+    GroupReturn,
+    QueueReturn,
+    Return,
+)
 from failback.analytics.run.align import Clocks
 from failback.protocol.message import RETRY_PREFIX
 
 LATE_NS: Final = 10_000_000_000
 """Traces of the last deliveries may not have come yet."""
 _NS: Final = 1_000_000_000
+_NEVER: Final = (1 << 62) - 1
 
 
 class Queue(NamedTuple):
@@ -79,8 +86,55 @@ class Deliveries:
                 found[number] = count
         return found
 
+    def causes(self, returns: Sequence[Return]) -> Iterator[dict[str, Any]]:
+        """Yield causes that the returns prove of what was traced, ``attribution.PROVED``.
+
+        Only queues of which the trace is whole have some: one that lacks deliveries does not tell
+        what had been given when the master went.
+        """
+        for number, returned in enumerate(returns):
+            span = {"since": _back(returned), "until": _until(returned, returns)}
+            for group in returned.groups:
+                for qid in self.counts(returned, group):
+                    place = Queue(group.group, returned.broker, group.topic, qid)
+                    handled = self.queues.get(place, _NOTHING)
+                    queue = {"grp": place.group, "broker": place.broker, "ptopic": place.topic}
+                    gone = round(returned.outage.gone[1] * _NS)
+                    found = _rollbacks(group.queues[qid], handled, gone)
+                    for layer, (cause, lo, hi) in enumerate(found, 2 * number):
+                        row = {"layer": layer, "qid": qid, "lo": lo, "hi": hi, "cause": cause}
+                        yield {**queue, **span, **row}
+
 
 NOTHING_TRACED: Final = Deliveries()
+
+
+def _back(returned: Return) -> int:
+    """When the master was asked in vain last, in ns."""
+    back = returned.outage.back or returned.outage.gone
+    return round(back[0] * _NS)
+
+
+def _until(returned: Return, returns: Sequence[Return]) -> int:
+    """When the master went again, in ns."""
+    gone = (each.outage.gone[0] for each in returns if each.outage.pair == returned.outage.pair)
+    return min((t for t in (round(s * _NS) for s in gone) if t > _back(returned)), default=_NEVER)
+
+
+def _rollbacks(queue: QueueReturn, handled: Handled, gone: int) -> Iterator[tuple[str, int, int]]:
+    """Yield causes of what came again of ``[lo, hi)`` of a queue.
+
+    What the master's table held before it went came again because of its restart. What nobody had
+    been given yet when it was gone was committed to the slave alone. What lies between may have
+    reached the master after the last look: either is possible.
+    """
+    before = min(queue.before, queue.reached)
+    yield RESTART, queue.had, before
+    given = handled.offset[handled.begin < gone]
+    if given.size:
+        yield SLAVE_ONLY, max(before, queue.had, int(given.max()) + 1), queue.reached
+
+
 DELIVER_COLUMNS: Final = ("host", "proc_no", "grp", "broker", "ptopic", "qid", "qoff", "ukey", "bt")
 SCAN_COLUMNS: Final = ("ptopic", "ukey")
 
@@ -131,8 +185,7 @@ def _count(queue: QueueReturn, handled: Handled, returned: Return) -> int | None
     """Messages consumed again; ``None`` where the trace may lack some."""
     if queue.is_open or returned.outage.back is None or (handled.doubtful >= queue.had).any():
         return None
-    back = round(returned.outage.back[0] * _NS)
-    was = handled.begin < back
+    was = handled.begin < _back(returned)
     before, after = np.unique(handled.offset[was]), np.unique(handled.offset[~was])
     if not _covers(before, queue.had, queue.reached) or not _tail_is_known(queue, handled, was):
         return None
