@@ -2,13 +2,13 @@
 
 Everything lands under ``~/.cache/failback`` and stays: a second call looks at stamps only.
 
-    apache-4.9.7/lib, home         name server, broker, mqadmin; home/conf has their logback files
+    apache-4.9.7/lib, home         name server, broker, mqadmin, as the local runtime has them
     apache-client-4.9.8/lib        the client our programs run with
     apache-client-4.9.8/classes    the programs of tests/java/programs, compiled against it
     apache-client-4.9.8/load       the load generator of the benchmarks, tests/java/load
 
 ``FAILBACK_APACHE_HOME`` names another folder with ``lib`` and ``home`` to use instead of the
-first. Uses the standard library only; tests import the functions, the Makefile runs it.
+first. Tests import the functions, the Makefile runs it.
 """
 
 from __future__ import annotations
@@ -39,29 +39,30 @@ def cache_folder() -> Path:
     return Path(base) / "failback"
 
 
-def apache_home() -> Path:
-    """Return the folder with ``lib`` (jars) and ``home`` (rocketmq.home.dir) of the servers."""
-    given = os.environ.get("FAILBACK_APACHE_HOME")
-    return Path(given) if given else cache_folder() / f"apache-{SERVER_VERSION}"
-
-
 def client_home() -> Path:
     """Return the folder with ``lib`` (jars) and ``classes`` (our programs) of the client."""
     return cache_folder() / f"apache-client-{CLIENT_VERSION}"
 
 
-def ensure_servers() -> Path:
-    """Return :func:`apache_home`, filled. Does nothing for a folder given by the environment."""
-    home = apache_home()
-    if os.environ.get("FAILBACK_APACHE_HOME"):
+def ensure_servers(version: str = SERVER_VERSION) -> Path:
+    """Return the folder with ``lib`` (jars) and ``home`` (rocketmq.home.dir) of a version, filled.
+
+    Does nothing for a folder given by the environment, which stands for every version.
+    """
+    # Needs the project's packages, which who only fetches jars for Spark does not have yet.
+    from failback.operator.local.apache_release import ensure_apache
+    from failback.protocol.errors import ConfigError
+
+    given = os.environ.get("FAILBACK_APACHE_HOME")
+    if given:
+        home = Path(given)
         if not (home / "lib").is_dir() or not (home / "home" / "conf").is_dir():
             raise SetupError(f"FAILBACK_APACHE_HOME={home} has no lib or no home/conf folder")
         return home
-    pom = JAVA_TESTS / f"apache-{SERVER_VERSION}" / "pom.xml"
-    conf = JAVA_TESTS / "home" / "conf"
-    once(home / "lib", [pom], lambda target: _fetch(pom, target))
-    once(home / "home", sorted(conf.iterdir()), lambda t: _copy(conf, t / "conf"))
-    return home
+    try:
+        return ensure_apache(version, lambda line: print(f"setup: {line}", flush=True))
+    except ConfigError as error:
+        raise SetupError(str(error)) from error
 
 
 def ensure_client() -> Path:
@@ -141,10 +142,6 @@ def _fetch(pom: Path, target: Path) -> None:
         raise SetupError(f"{pom}: Maven fetched no jar")
 
 
-def _copy(source: Path, target: Path) -> None:
-    shutil.copytree(source, target)
-
-
 def _compile(sources: list[Path], lib: Path, target: Path) -> None:
     need_command(("javac",), "openjdk-17-jdk-headless", "javac (compiles the Java test programs)")
     _run(["javac", "-nowarn", "-cp", f"{lib}/*", "-d", str(target), *map(str, sources)])
@@ -161,12 +158,12 @@ def main() -> int:
     started = time.monotonic()
     try:
         need_java()
-        ensure_servers()
+        servers = ensure_servers()
         ensure_client()
     except SetupError as error:
         print(f"setup: {error}", file=sys.stderr)
         return 2
-    print(f"setup: Apache RocketMQ is in {apache_home()} ({time.monotonic() - started:.1f} s)")
+    print(f"setup: Apache RocketMQ is in {servers} ({time.monotonic() - started:.1f} s)")
     return 0
 
 

@@ -130,6 +130,17 @@ def test_a_cluster_gives_its_broker_settings(
     assert (case["settings"]["pairs"], case["settings"]["queues"]) == (2, 8)
 
 
+@pytest.mark.parametrize(("version", "copied"), [("4.9.7", 10_000), ("5.3.3", 63_000)])
+def test_a_cluster_of_apache_s_has_the_timers_of_its_version(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, version: str, copied: int
+) -> None:
+    file = tmp_path / "cluster.yaml"
+    text = (EXAMPLES / "apache.yaml").read_text(encoding="utf-8")
+    file.write_text(text.replace("4.9.7", version))
+    (case,) = asked(capsys, str(file), "--top", "0")["cases"]
+    assert case["settings"]["slaveSyncInterval"] == copied
+
+
 def run_folder(folder: Path, duplicates: int | None) -> str:
     """A run of the arm `handover` as a run folder has it, with the figures that are read."""
     experiment = load_experiment(bundled("experiment.yaml"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import socket
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ from failback.operator.local.addresses import (
     local_context,
     loopback_address,
 )
-from failback.operator.local.commands import find_apache, find_java, to_argv
+from failback.operator.local.apache_release import ensure_apache, find_apache, find_java
+from failback.operator.local.commands import to_argv
 from failback.operator.local.root import Root, read_json
 from failback.operator.local.runtime import refuse_what_cannot_run
 from failback.operator.local.supported import refuse_unsupported
@@ -187,23 +189,95 @@ def test_missing_java_names_the_one_thing_to_install(monkeypatch: pytest.MonkeyP
         find_java()
 
 
-def test_missing_jars_name_the_one_thing_to_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def java_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Make the only Java here be of a version; the cache is empty and there is no Maven."""
     java = tmp_path / "java"
-    java.write_text("#!/bin/sh\necho 'openjdk version \"17.0.1\"' >&2\n")
-    java.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+
+    def put(version: str) -> None:
+        java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+        java.chmod(0o755)
+
+    put("17.0.1")
+    monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("FAILBACK_APACHE_HOME", raising=False)
-    with pytest.raises(ConfigError, match=r"run python tools/setup_java\.py"):
+    return put
+
+
+def test_a_version_without_its_java_or_maven_names_what_to_install(
+    java_of: Callable[[str], None],
+) -> None:
+    with pytest.raises(ConfigError, match=r"spec.engine.version: .*apt-get install maven, or set"):
         find_apache("4.9.7")
-    with pytest.raises(ConfigError, match=r"use version: 4\.9\.7"):
-        find_apache("4.9.8")
-    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.1\"' >&2\n")
+    java_of("11.0.1")
     with pytest.raises(ConfigError, match="Java 17 or newer is needed for engine apache"):
         find_apache("4.9.7")
+
+
+@pytest.mark.parametrize(
+    ("version", "near"),
+    [("4.9.8", "4.9.7 or 5.0.0"), ("5.3.9", "5.3.4 or 5.4.0"), ("4.8.0", "4.9.0")],
+)
+@pytest.mark.usefixtures("java_of")
+def test_a_version_that_nobody_published_is_refused_with_the_nearest(
+    version: str, near: str
+) -> None:
+    with pytest.raises(ConfigError, match=rf"spec\.engine\.version: .* the nearest: {near}$"):
+        find_apache(version)
+
+
+def test_a_given_folder_without_jars_is_refused(
+    java_of: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAILBACK_APACHE_HOME", str(tmp_path))
+    with pytest.raises(ConfigError, match=r"FAILBACK_APACHE_HOME: no lib/rocketmq-broker-\*\.jar"):
+        find_apache("4.9.7")
+
+
+MAVEN = """#!/bin/sh
+PATH=/usr/bin:/bin
+echo "$@" >> "$XDG_CACHE_HOME/asked"
+for word; do case "$word" in
+  -DoutputDirectory=*) folder=${word#*=};;
+  -Drocketmq.version=*) version=${word#*=};;
+esac; done
+case "$version" in 9*) echo "[ERROR] Could not find artifact"; exit 1;; esac
+if [ "$version" = 5.4.0 ]; then
+  touch "$folder/half.jar"; echo "[ERROR] Checksum validation failed"; exit 1
+fi
+touch "$folder/rocketmq-broker-$version.jar"
+"""
+
+
+def test_a_version_is_fetched_once_by_maven_and_a_failure_leaves_nothing(
+    java_of: Callable[[str], None], tmp_path: Path
+) -> None:
+    maven = tmp_path / "mvn"
+    maven.write_text(MAVEN)
+    maven.chmod(0o755)
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    said: list[str] = []
+    for _ in range(2):
+        folder = ensure_apache("5.3.3", said.append)
+    assert [path.name for path in (folder / "lib").iterdir()] == ["rocketmq-broker-5.3.3.jar"]
+    assert {path.name for path in (folder / "home" / "conf").iterdir()} == {
+        "logback_broker.xml",
+        "logback_namesrv.xml",
+        "logback_tools.xml",
+    }
+    assert "NAME" not in (folder / "home" / "conf" / "logback_broker.xml").read_text()
+    asked = (cache / "asked").read_text().splitlines()
+    assert len(asked) == len(said) == 1
+    assert "--strict-checksums" in asked[0]
+    with pytest.raises(ConfigError, match="Maven could not fetch it: Checksum validation failed"):
+        ensure_apache("5.4.0")
+    assert not (cache / "failback" / "apache-5.4.0" / "lib").exists()
+    # Nobody knows yet what comes after the newest: Maven is asked.
+    with pytest.raises(ConfigError, match=r"no broker of .* 9\.0\.0 .* the nearest: 5\.5\.1$"):
+        ensure_apache("9.0.0")
 
 
 def test_a_container_of_an_unknown_image_is_refused() -> None:

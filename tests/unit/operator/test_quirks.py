@@ -28,7 +28,7 @@ KEYS = {
     "pairMembers",
 }
 FACTS = {
-    "slaveSyncSeconds": (10, 10, 60),
+    "slaveSyncSeconds": (10, 10, 63),
     "ackRule": ("oneSlave", "oneSlave", "inSyncReplicas"),
     "haListenPort": ("fixed", "fixed", "configurable"),
     "slaveServesWhenReadDisabled": (True, True, False),
@@ -71,7 +71,7 @@ def test_a_fact_of_each_engine(key: str) -> None:
         ("dropsTopicsOnSync", "5.4.0", False),
         ("ackRule", "5.0.0", "inSyncReplicas"),
         ("slaveSyncSeconds", "4.9.7", 10),
-        ("slaveSyncSeconds", "5.10.0", 60),
+        ("slaveSyncSeconds", "5.10.0", 63),
     ],
 )
 def test_a_fact_of_apache_depends_on_the_version(key: str, version: str, value: object) -> None:

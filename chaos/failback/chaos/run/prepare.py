@@ -19,7 +19,12 @@ from failback.chaos.errors import Aborted, GuardRefused, TargetError
 from failback.chaos.experiment.spec import check_engine, check_target
 from failback.chaos.faults.victims import require_consistent_roles
 from failback.chaos.recorder.recorder import Recorder
-from failback.chaos.run.run_document import client_settings, snapshot, write_run_json
+from failback.chaos.run.run_document import (
+    client_settings,
+    slave_sync_ms,
+    snapshot,
+    write_run_json,
+)
 from failback.chaos.session import RECORDER_PROC_NO, STEADY_STATE, Session
 from failback.chaos.workload.process import WorkloadProcess
 from failback.chaos.workload.supervisor import Supervisor
@@ -127,16 +132,16 @@ def _read_versions(session: Session, view: ClusterView) -> None:
             config = connection.broker_config()
         session.versions[member.pod] = runtime.get("brokerVersionDesc", "unknown")
         if member.role == "master" and not session.system:
-            session.system = _system_of(config, session)
+            session.system = _system_of(config, session, session.versions[member.pod])
 
 
-def _system_of(config: Mapping[str, str], session: Session) -> dict[str, Any]:
+def _system_of(config: Mapping[str, str], session: Session, version: str) -> dict[str, Any]:
     """Intervals as configured, not scaled: ``time_scale`` stands beside them."""
     commit = client_settings(session).persist_offset_interval_ms
     return {
         "slave_read_enable": config.get("slaveReadEnable", "false") == "true",
         "flush_interval_ms": int(config.get("flushConsumerOffsetInterval", 5000)),
-        "slave_sync_interval_ms": 10_000,
+        "slave_sync_interval_ms": slave_sync_ms(version),
         "delay_flush_interval_ms": int(config.get("flushDelayOffsetInterval", 10_000)),
         "client_commit_interval_ms": round(commit),
         "broker_role": config.get("brokerRole", ""),

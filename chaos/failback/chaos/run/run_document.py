@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import re
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,13 +30,24 @@ SNAPSHOT_FILES: Final = (
     "config/consumerOffset.json.bak",
     "config/delayOffset.json",
 )
-RULE_SETS: Final = {
-    "V4_9_4": "4.9.8",
-    "V4_9_5": "4.9.8",
-    "V4_9_7": "4.9.8",
-    "V4_9_8": "4.9.8",
-}
-"""Rules by version: nothing that a bound rests on changed between 4.9.4 and 4.9.8."""
+_RULES: Final = (((4, 9, 4), (4, 9, 99), "4.9.8"), ((5, 1, 4), (5, 5, 99), "5.x"))
+"""First and last version, and the name of their rules: nothing that a bound rests on changes."""
+_SLAVE_SYNC_MS: Final = {"5.x": 63_000}
+"""How old a slave's copy of the offsets may get, where it is not 10 s.
+
+5.x looks every 3 s whether more than a minute has passed."""
+
+
+def rule_set(version: str) -> str:
+    """Return whose rules a broker follows, by its ``brokerVersionDesc``; the version if unknown."""
+    found = re.fullmatch(r"V(\d+)_(\d+)_(\d+)", version)
+    numbers = tuple(map(int, found.groups())) if found else ()
+    return next((name for first, last, name in _RULES if first <= numbers <= last), version)
+
+
+def slave_sync_ms(version: str) -> int:
+    """Return how often a slave of this ``brokerVersionDesc`` copies the master's offsets."""
+    return _SLAVE_SYNC_MS.get(rule_set(version), 10_000)
 
 
 def snapshot(session: Session, when: str) -> None:
@@ -81,7 +93,7 @@ def run_document(session: Session) -> dict[str, Any]:
         "seed": str(experiment.seed),
         "drawn": session.schedule.drawn(),
         "versions": {"failback": package.__version__, **session.versions},
-        "rule_set": RULE_SETS.get(version, version),
+        "rule_set": rule_set(version),
         "engine": view.engine if view else None,
         "time_scale": session.time_scale,
         "warmup_seconds": experiment.spec.warmup_seconds,

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from failback.operator.kinds.base import Resource
 
 QUICK_TIME_SCALE: Final = 0.1
-APACHE_VERSION: Final = "4.9.7"
 RULES: Final = ("compat", "guarded")
 LASTS: Final = {
     "failback": "about two and a half minutes to the table",
@@ -52,6 +51,7 @@ def register(app: typer.Typer) -> None:
         examples=(
             "failback demo --quick                all timers at a tenth, without Spark",
             "failback demo --rules guarded        with the counter-measures on",
+            "failback demo --engine apache --version 5.3.3",
         ),
     )
 
@@ -64,6 +64,9 @@ def demo(
     engine: Annotated[
         str, typer.Option("--engine", help="Whose brokers: failback or apache.")
     ] = "failback",
+    version: Annotated[
+        str, typer.Option("--version", help="Of Apache's brokers, such as 5.3.3 (default: 4.9.7).")
+    ] = "",
     rules: Annotated[
         str, typer.Option("--rules", help="Brokers' rules: compat (4.9.8's) or guarded.")
     ] = "compat",
@@ -81,11 +84,13 @@ def demo(
     fetch_spark: Annotated[str, typer.Option("--fetch-spark", hidden=True)] = "",
 ) -> None:
     """Kill a master under load, with and without a consumer handover; count what comes twice."""
-    experiment = load_demo(quick=quick, engine=engine, rules=rules)
+    experiment = load_demo(quick=quick, engine=engine, version=version, rules=rules)
     if report_engine:
         spark = old_engine(report_engine)
     if spark and not fetch_spark and (missing := why_not_spark()):
         raise ConfigError("--spark", missing)
+    if engine == "apache":
+        version = fetched(version)
     folder = _new_folder(runs)
     board = Board([arm.name for arm in experiment.arms], silent=json)
     if not json:
@@ -94,7 +99,7 @@ def demo(
         ArmRun(
             experiment,
             arm.name,
-            demo_resources(arm.name, quick=quick, engine=engine, rules=rules),
+            demo_resources(arm.name, quick=quick, engine=engine, version=version, rules=rules),
             root=folder / "roots" / arm.name,
             run_dir=folder / arm.name,
             board=board,
@@ -121,7 +126,24 @@ def demo(
     raise typer.Exit(code)
 
 
-def load_demo(*, quick: bool, engine: str, rules: str) -> ChaosExperiment:
+def fetched(version: str) -> str:
+    """Have Apache's brokers of a version (empty: the default) in the cache; return the version.
+
+    Raises:
+        ConfigError: The version can't be had, or there is no Java for it.
+    """
+    from failback.operator.local.apache_release import DEFAULT_VERSION, FIELD, find_apache
+
+    try:
+        find_apache(version or DEFAULT_VERSION, note)
+    except ConfigError as error:
+        if error.field != FIELD:
+            raise
+        raise ConfigError("--version", error.problem) from error
+    return version or DEFAULT_VERSION
+
+
+def load_demo(*, quick: bool, engine: str, version: str = "", rules: str) -> ChaosExperiment:
     """Return the bundled experiment; refuse options that do not fit together.
 
     Raises:
@@ -139,6 +161,8 @@ def load_demo(*, quick: bool, engine: str, rules: str) -> ChaosExperiment:
     if rules != "compat" and engine == "apache":
         problem = "needs engine failback: Apache RocketMQ has no other rules than its own"
         raise ConfigError("--rules", problem)
+    if version and engine == "failback":
+        raise ConfigError("--version", "needs --engine apache: there is one Failback here")
     experiment = load_experiment(bundled("experiment.yaml"))
     return experiment.with_time_scale(QUICK_TIME_SCALE) if quick else experiment
 
@@ -156,8 +180,11 @@ def old_engine(name: str) -> bool | None:
     return REPORT_ENGINES[name]
 
 
-def demo_resources(arm: str, *, quick: bool, engine: str, rules: str) -> list[Resource]:
+def demo_resources(
+    arm: str, *, quick: bool, engine: str, version: str = "", rules: str
+) -> list[Resource]:
     """Return the bundled cluster in a namespace of the arm, with the options put in."""
+    from failback.operator.local.apache_release import DEFAULT_VERSION
     from failback.operator.schema.decoding import decode
     from failback.operator.schema.loading import read_documents
 
@@ -169,7 +196,7 @@ def demo_resources(arm: str, *, quick: bool, engine: str, rules: str) -> list[Re
             config = data["spec"].setdefault("config", {})
             config["failbackTimeScale"] = str(QUICK_TIME_SCALE)
         if engine == "apache":
-            data["spec"]["engine"] = {"type": "Apache", "version": APACHE_VERSION}
+            data["spec"]["engine"] = {"type": "Apache", "version": version or DEFAULT_VERSION}
         elif rules != "compat":
             data["spec"]["engine"] = {"type": "Failback", "rules": rules}
         items.append(decode(data))

@@ -191,6 +191,8 @@ def _cluster_of(path: Path, name: str = "") -> BrokerCluster:
 
 
 def _with_cluster(settings: Settings, cluster: BrokerCluster, index: int) -> Settings:
+    from failback.operator.engines.quirks import quirk
+
     pair = cluster.pair(index)
     engine = cluster.spec.engine
     values: dict[str, Any] = {
@@ -200,6 +202,9 @@ def _with_cluster(settings: Settings, cluster: BrokerCluster, index: int) -> Set
     }
     if engine.rules is not None:
         values["failbackRules"] = engine.rules
+    if engine.program == "apache" and engine.version:
+        copied = quirk("slaveSyncSeconds", engine.program, engine.version)
+        values["slaveSyncInterval"] = int(copied) * 1000
     return with_broker_config(settings.with_values(values), pair.config)
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from failback.operator.local.addresses import loopback_address
-from failback.operator.local.commands import Apache, to_argv
+from failback.operator.local.apache_release import Apache
+from failback.operator.local.commands import to_argv
 from failback.operator.local.probes import Probe
 from failback.operator.local.root import Root
 from failback.operator.render.context import POD_NAME

@@ -28,7 +28,7 @@ from failback.operator.local.addresses import (
     check_blocks,
     local_context,
 )
-from failback.operator.local.commands import Apache, find_apache
+from failback.operator.local.apache_release import Apache, find_apache
 from failback.operator.local.control import CommandError, ControlServer
 from failback.operator.local.down import end_leftovers
 from failback.operator.local.masters import Masters, mark, masters_of, with_masters
@@ -89,7 +89,7 @@ class LocalRuntime:
         self._masters = masters_of(items, self.root)
         documents = [item.model_dump(by_alias=True, exclude_unset=True) for item in items]
         items = self._items = with_masters(items, self._masters, self._log)
-        self._apache = _find_apache(items)
+        self._apache = _find_apache(items, self._log)
         namespace = items[0].namespace
         ports = allocate(self.root, _statefulset_names(items))
         self._context = local_context(namespace, self.root, ports, version("failback"))
@@ -368,7 +368,7 @@ def refuse_what_cannot_run(items: Sequence[Resource]) -> None:
     check_addresses(items[0].namespace, _pod_names(runnable))
 
 
-def _find_apache(items: Sequence[Resource]) -> Apache | None:
+def _find_apache(items: Sequence[Resource], log: Callable[[str], None]) -> Apache | None:
     versions = {
         item.spec.engine.version
         for item in items
@@ -376,7 +376,7 @@ def _find_apache(items: Sequence[Resource]) -> Apache | None:
     }
     if len(versions) > 1:
         raise ConfigError("spec.engine.version", "one root runs one version of Apache RocketMQ")
-    return find_apache(str(versions.pop())) if versions else None
+    return find_apache(str(versions.pop()), log) if versions else None
 
 
 def _statefulset_names(items: Sequence[Resource]) -> list[str]:
