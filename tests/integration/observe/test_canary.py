@@ -38,12 +38,12 @@ def observer(namesrv: str, out: Path, *more: str) -> TestProcess:
     return TestProcess("observer", command, out.parent, environment=failback_environment())
 
 
-def watched(namesrv: str, run: Path, *more: str) -> str:
-    """Observe to the end; return what was said."""
+def watched(namesrv: str, run: Path, *more: str, code: int = 0) -> str:
+    """Observe to the end, which has this exit code; return what was said."""
     watching = observer(namesrv, run, *more)
     watching.start()
     try:
-        assert watching.wait(90) == 0, watching.errors()
+        assert watching.wait(90) == code, watching.errors()
         return "\n".join(watching.lines())
     finally:
         watching.dispose()
@@ -164,3 +164,27 @@ def test_what_somebody_else_made_is_left_alone(cluster: ClusterProcesses, tmp_pa
     said = watched(cluster.namesrv_addr, run, "--for", "4s", "--canary")
     assert "no canary on broker-a: topic failback-canary-x-1 exists already" in said
     assert traces(cluster, "failback-canary-x") == {"failback-canary-x-1"}
+
+
+def test_what_is_left_where_the_master_is_away_is_told_and_removed_later(
+    cluster: ClusterProcesses, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    watching = observer(cluster.namesrv_addr, run, "--canary")
+    watching.start()
+    try:
+        names = names_in(run)
+        both_go_on(cluster, names)
+        cluster.broker.kill()
+        watching.wait_for("MasterGone")
+        os.kill(watching.pid, signal.SIGTERM)
+        assert watching.wait(120) == 0
+    finally:
+        watching.dispose()
+    said = "\n".join(watching.lines())
+    assert f"topic {names.topic} and groups {', '.join(names.groups)} may be left" in said
+    cluster.start_broker()
+    assert traces(cluster, names.topic) != set()
+    # Nobody saw what the master came back with: the report is Inconclusive.
+    watched(cluster.namesrv_addr, run, "--for", "5s", "--canary", code=3)
+    assert traces(cluster, names.topic) == set()
