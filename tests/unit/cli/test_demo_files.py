@@ -86,6 +86,7 @@ def test_the_table_shows_the_report_s_figures(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     report = {
+        "run": "demo-1",
         "arm": "handover",
         "totals": {
             "delivered": 11602,
@@ -112,7 +113,7 @@ def test_the_table_shows_the_report_s_figures(
     assert row["causes"] == {"ROLLBACK_SLAVE_ONLY_PROGRESS": 3840, "ROLLBACK_RESTART": 192}
     assert (row["bound"], row["produce_rto_ms"], row["consume_rto_ms"]) == (23869, 50416.2, 75397.3)
     print_verdicts([row | {"arm": None}])
-    assert capsys.readouterr().out.splitlines()[1].startswith("run  ")  # of a lake alone
+    assert capsys.readouterr().out.splitlines()[1].startswith("demo-1  ")
     print_verdicts([row])
     assert re.split(" {2,}", capsys.readouterr().out.splitlines()[1]) == [
         "handover",

@@ -46,6 +46,7 @@ def row_of(report_file: Path) -> dict[str, Any]:
     consume = [(each["consume_ms"] or {}).get("max") for each in report["rto"]]
     measured = [each for each in consume if each is not None]
     return {
+        "run": report["run"],
         "arm": report["arm"],
         "delivered": totals["delivered"],
         "distinct": totals["distinct"],
@@ -87,7 +88,7 @@ def say_answers(row: dict[str, Any]) -> None:
 
 
 def _name(row: dict[str, Any]) -> str:
-    return row["arm"] or "run"  # rows of a lake alone belong to no arm
+    return str(row["arm"] or row["run"])  # rows of a lake alone, and what was observed, have no arm
 
 
 def say_reasons(row: dict[str, Any]) -> None:
