@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest
 SRC := operator broker-image chaos analytics tests tools examples
 ARGS ?=
 
-.PHONY: help demo test test-all test-foreign soak lint format map bench images dist clean docs docs-pages docs-pictures \
+.PHONY: help demo test test-all test-foreign soak lint format map bench images dist clean docs docs-pages docs-pictures versions \
         setup setup-test setup-kube setup-bench setup-docs \
         test-unit test-integration test-faults test-java test-spark test-e2e test-kube test-images
 
@@ -23,6 +23,7 @@ help:
 	@echo "make soak        the full counts: SIGKILLs, crash points, property examples"
 	@echo "make docs        the pages of docs/ as a site in build/docs;  make docs-pages: those made from code"
 	@echo "make docs-pictures  the pictures of docs/pictures, from a run of the demo (ARGS='--run RUN': from that run)"
+	@echo "make versions    the demo on every tested version of RocketMQ, and docs/versions.md from it"
 	@echo "make lint        ruff, mypy --strict, import contracts, the pages;  make format rewrites"
 	@echo "make map         rooms, levels, arrows and circles of each package; draws docs/map.svg"
 	@echo "make clean       remove the virtual environment and build products"
@@ -87,6 +88,9 @@ docs-pictures: setup-test
 
 docs-pages: setup-test
 	@$(BIN)/python tools/reference_pages.py
+
+versions: setup
+	@$(BIN)/python tools/versions.py $(ARGS)
 
 lint: setup-test
 	@$(BIN)/python tools/run_tests.py --only lint

@@ -12,6 +12,7 @@ import pytest
 from tests.support.java.java_lab import Lab
 from tests.support.observe.truth import (
     AWAY_SECONDS,
+    ON_4_AND_5,
     begun,
     cost,
     holds,
@@ -19,6 +20,8 @@ from tests.support.observe.truth import (
     nothing_is_written,
     settled,
 )
+
+pytestmark = ON_4_AND_5
 
 
 @pytest.mark.sample

@@ -23,7 +23,7 @@ from tests.support.java.apache import client_home, server_home
 from tests.support.java.guarded_lab import GuardedLab
 from tests.support.java.java_lab import Lab
 from tests.support.observe.cluster import TOPIC, Observed
-from tests.support.observe.truth import AWAY_SECONDS, cost, holds, returned, settled
+from tests.support.observe.truth import AWAY_SECONDS, ON_4_AND_5, cost, holds, returned, settled
 
 TOPICS, QUEUES, GROUPS = 30, 8, 20
 
@@ -58,6 +58,7 @@ async def filled(observed: Observed) -> None:
             )
 
 
+@ON_4_AND_5
 async def test_11_thirty_topics_and_twenty_groups_are_few_questions(lab: Lab) -> None:
     observed = Observed(lab, "apache")
     await asyncio.to_thread(observed.start_brokers)

@@ -12,12 +12,15 @@ from tests.support.java.java_lab import Lab
 from tests.support.observe.cluster import TOPIC
 from tests.support.observe.truth import (
     AWAY_SECONDS,
+    ON_4_AND_5,
     begun,
     cost,
     kinds,
     nothing_is_written,
     settled,
 )
+
+pytestmark = ON_4_AND_5
 
 
 def test_9_an_admin_resets_the_offsets_in_the_middle(lab: Lab) -> None:

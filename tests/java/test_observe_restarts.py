@@ -10,7 +10,9 @@ import time
 import pytest
 
 from tests.support.java.java_lab import Lab
-from tests.support.observe.truth import AWAY_SECONDS, begun, holds, kinds, settled
+from tests.support.observe.truth import AWAY_SECONDS, ON_4_AND_5, begun, holds, kinds, settled
+
+pytestmark = ON_4_AND_5
 
 
 def test_4_a_clean_restart(lab: Lab) -> None:

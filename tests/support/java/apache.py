@@ -16,7 +16,7 @@ from typing import Literal
 
 import pytest
 from tools.setup import SetupError
-from tools.setup_java import ensure_client, ensure_servers
+from tools.setup_java import SERVER_VERSION, ensure_client, ensure_servers
 
 from tests.support.common.polling import SCALE
 from tests.support.net.ports import free_port_block
@@ -44,9 +44,9 @@ def java() -> str:
 
 
 @functools.cache
-def server_home() -> Path:
+def server_home(version: str = SERVER_VERSION) -> Path:
     """Return the folder of the Apache servers; skip the test where they can't be had."""
-    return _or_skip(ensure_servers)
+    return _or_skip(functools.partial(ensure_servers, version))
 
 
 @functools.cache
@@ -73,6 +73,7 @@ class NameServer:
     port: int = 0
     java_flags: tuple[str, ...] = ("-Xms64m", "-Xmx256m", *_FRUGAL)
     home: Path | None = None
+    version: str = SERVER_VERSION
     process: TestProcess = field(init=False)
 
     def __post_init__(self) -> None:
@@ -85,7 +86,7 @@ class NameServer:
             command = failback_command("namesrv", "-c", str(conf))
         else:
             command = [java(), *self.java_flags, *_homes(self.folder, self.home)]
-            command += ["-cp", f"{server_home()}/lib/*"]
+            command += ["-cp", f"{server_home(self.version)}/lib/*"]
             command += ["org.apache.rocketmq.namesrv.NamesrvStartup", "-c", str(conf)]
         conf.write_text("\n".join(lines) + "\n")
         self.process = TestProcess(
@@ -121,6 +122,8 @@ class Broker:
     java_flags: tuple[str, ...] = ("-Xms256m", "-Xmx512m", *_FRUGAL)
     home: Path | None = None
     """``rocketmq.home.dir`` with ``conf`` of its own; ``None``: that of all."""
+    version: str = SERVER_VERSION
+    """Of one of Apache's."""
     launcher: list[str] = field(default_factory=lambda: failback_command("broker"))
     process: TestProcess = field(init=False)
 
@@ -166,7 +169,7 @@ class Broker:
             command = [*self.launcher, "-c", str(conf)]
         else:
             command = [java(), *self.java_flags, *_OPENS, *_homes(self.folder, self.home)]
-            command += ["-cp", f"{server_home()}/lib/*"]
+            command += ["-cp", f"{server_home(self.version)}/lib/*"]
             command += ["org.apache.rocketmq.broker.BrokerStartup", "-c", str(conf)]
         self.process = TestProcess(
             "broker", command, self.folder, environment=failback_environment()

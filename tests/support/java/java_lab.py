@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tools.setup_java import SERVER_VERSION
+
 from tests.support.java.apache import Broker, Engine, NameServer, java_program
 from tests.support.processes.child_process import TestProcess
 
@@ -11,14 +13,17 @@ from tests.support.processes.child_process import TestProcess
 class Lab:
     """Makes name servers, brokers and Java programs, each in a folder of its own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, version: str = SERVER_VERSION) -> None:
+        """``version`` is of Apache's servers."""
         self.folder = folder
+        self.version = version
         self._nodes: list[NameServer | Broker] = []
         self._programs: list[TestProcess] = []
 
     def namesrv(self, engine: Engine = "failback") -> NameServer:
         """Return a running name server."""
-        node = NameServer(engine, self.folder / f"ns{len(self._nodes)}")
+        folder = self.folder / f"ns{len(self._nodes)}"
+        node = NameServer(engine, folder, version=self.version)
         self._nodes.append(node)
         node.start()
         return node
@@ -26,6 +31,7 @@ class Lab:
     def broker(self, engine: Engine, namesrv: NameServer, **settings: object) -> Broker:
         """Return a broker, not started; ``settings`` are fields of :class:`Broker`."""
         folder = self.folder / f"broker{len(self._nodes)}"
+        settings = {"version": self.version, **settings}
         node = Broker(engine, folder, namesrv.address, **settings)  # type: ignore[arg-type]
         self._nodes.append(node)
         return node

@@ -6,12 +6,18 @@ import time
 from collections import Counter
 from typing import Any
 
+import pytest
+from tools.setup_java import SERVER_VERSION
+
 from failback.client.admin.admin import AdminClient
 from tests.support.java.apache import Broker
 from tests.support.java.java_lab import Lab
 from tests.support.observe.cluster import TOPIC, Observed
 
 AWAY_SECONDS = 12
+ON_4_AND_5 = pytest.mark.parametrize(
+    "lab", [SERVER_VERSION, pytest.param("5.3.3", marks=pytest.mark.soak)], indirect=True
+)
 CONSUMER_OFFSETS = "config/consumerOffset.json"
 AFTERWARDS_SECONDS = 15
 
