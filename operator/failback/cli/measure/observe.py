@@ -21,7 +21,7 @@ from failback.cli.shared.errors import guarded
 from failback.cli.shared.options import JsonOption
 from failback.cli.shared.output import console, note, print_json, say
 from failback.cli.shared.verdicts import row_of, say_answers
-from failback.protocol.errors import ConfigError, FailbackError
+from failback.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -200,11 +200,12 @@ def _limits(max_duplicates: str, max_rto: str) -> dict[str, str]:
 
 
 def _duration(option: str, text: str) -> float:
+    from failback.analytics.errors import ReportInputError
     from failback.analytics.run.definitions import duration_ns
 
     try:
         found = duration_ns(text) / 1e9
-    except FailbackError as error:
+    except ReportInputError as error:
         raise ConfigError(option, f'must be a time such as 1s or 30m, got "{text}"') from error
     if not 0.2 <= found <= 31 * 86_400:
         raise ConfigError(option, f"must be between 0.2s and 31 days, got {text}")

@@ -77,7 +77,8 @@ class ObservedRun:
                  "from": each.since, "until": each.until, "detail": each.detail}
                 for each in events[: -MOST_ROWS - 1 : -1]
             ],
-            "gap_count": len(self._observation.finder.gaps),
+            "gap_count": len(self._observation.finder.gaps)
+            + len(self._observation.finder.open_gaps()),
             "at_risk_count": len(at_risk),
             "at_risk": [
                 {"broker": each.broker, "group": each.group, "topic": each.topic,

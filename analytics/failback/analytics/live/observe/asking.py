@@ -27,6 +27,7 @@ from failback.protocol.errors import (
     BrokerError,
     FailbackError,
     RemotingConnectError,
+    UnreadableAnswer,
 )
 from failback.protocol.route import split_offset_key
 
@@ -150,7 +151,7 @@ class Asker:
         """Ask for what a prediction needs of a master's settings; without the right to, nothing."""
         try:
             told = await self._admin.broker_config(asked.address)
-        except BrokerError:
+        except (BrokerError, UnreadableAnswer):
             return
         found = {name: value for name, value in told.items() if name in SETTINGS}
         if found != asked.config:

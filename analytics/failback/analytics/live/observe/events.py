@@ -14,6 +14,7 @@ from failback.analytics.live.facts import is_system
 from failback.analytics.live.observe.looks import (
     ANSWERED,
     REFUSED,
+    SILENT,
     BrokerLook,
     Look,
     Offsets,
@@ -68,6 +69,8 @@ class _Broker:
     """When it was asked in vain first since its last answer."""
     last_miss: float | None = None
     is_gone: bool = False
+    is_silent: bool = False
+    """Whether it was there at the last look, and said nothing that can be read."""
 
 
 @dataclass(slots=True)
@@ -126,6 +129,17 @@ class Finder:
         self._ended = look.ended
         return self.events[known:]
 
+    def open_gaps(self) -> list[Gap]:
+        """Return what was not seen until the last look, and may be after it."""
+        ended = self._ended or 0.0
+        if self._ended is not None and not self._brokers:
+            return [Gap(0.0, ended, "no name server listed a broker")]
+        return [
+            Gap(known.last_answer or 0.0, ended, f"{place.text} did not answer")
+            for place, known in self._brokers.items()
+            if known.is_silent
+        ]
+
     def boot_of(self, place: Place) -> int | None:
         """When the process began that answered last."""
         known = self._brokers.get(place)
@@ -155,6 +169,7 @@ class Finder:
 
     def _broker(self, broker: BrokerLook) -> None:
         known = self._brokers.setdefault(broker.place, _Broker())
+        known.is_silent = broker.state == SILENT
         if broker.state != ANSWERED:
             self._missed(broker, known)
             return

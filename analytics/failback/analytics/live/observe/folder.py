@@ -122,6 +122,13 @@ class Folder:
         last = max((look.ended for look in looks_in(path)), default=0.0)
         return cls(path, run, last)
 
+    def discard_if_unused(self) -> None:
+        """Remove a folder in which no look lies: the next observer may be about other things."""
+        if {each.name for each in self.path.iterdir()} <= {"run.json", "lock"}:
+            for name in ("run.json", "lock"):
+                (self.path / name).unlink(missing_ok=True)
+            self.path.rmdir()
+
     def close(self) -> None:
         """Let another observer go on."""
         with contextlib.suppress(OSError):

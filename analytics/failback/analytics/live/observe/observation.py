@@ -111,7 +111,7 @@ class Observation:
             ],
             "gaps": [
                 {"from": _seconds(gap.since), "until": _seconds(gap.until), "what": gap.what}
-                for gap in self.finder.gaps
+                for gap in [*self.finder.gaps, *self.finder.open_gaps()]
             ],
             "returns": [_return_row(each, counts) for each in self.returns],
         }

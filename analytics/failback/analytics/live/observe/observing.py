@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -12,20 +12,15 @@ from typing import Any
 from failback.analytics.live.observe.asking import Asker
 from failback.analytics.live.observe.canary.ledger import About, Ledger, with_canary
 from failback.analytics.live.observe.events import Event, Finder
+from failback.analytics.live.observe.first_look import Complaints, NobodyAnswers, check_first
 from failback.analytics.live.observe.folder import Folder, Wanted, looks_in
 from failback.analytics.live.observe.looks import Look
 from failback.analytics.live.observe.observation import Observation
 from failback.client.remoting.connection import RemotingClient, RemotingSettings
-from failback.protocol.errors import FailbackError
+from failback.protocol.errors import ConfigError
 from failback.protocol.words.reasons import why
 
 Listener = Callable[[Look, list[Event], Observation], None]
-
-
-class NobodyAnswers(FailbackError):
-    """No name server answered the first question."""
-
-    exit_code = 3
 
 
 async def observe(
@@ -44,7 +39,7 @@ async def observe(
 
     Raises:
         NobodyAnswers: At the first look no name server did.
-        ConfigError: The folder holds something else.
+        ConfigError: The folder holds something else, or nobody knows a group or topic.
         OSError: The folder can't be written.
     """
     folder = Folder.open(path, wanted)
@@ -76,7 +71,9 @@ async def observe(
 
                 keeper = _Keeper(folder, note)
                 try:
-                    await _look_until(stop, deadline, keeper, observation, asker, all_told, client)
+                    await _look_until(
+                        stop, deadline, keeper, wanted, observation, asker, all_told, client
+                    )
                 finally:
                     await asker.close()
         # An observer that runs for days holds no library that only rows need.
@@ -84,6 +81,9 @@ async def observe(
 
         await asyncio.to_thread(bring_up, path)
         return observation
+    except (NobodyAnswers, ConfigError):
+        folder.discard_if_unused()
+        raise
     finally:
         folder.close()
 
@@ -146,6 +146,14 @@ class _Keeper:
         self._note = note
         self._refused = ""
 
+    @property
+    def path(self) -> Path:
+        return self._folder.path
+
+    def tell(self, sentences: Iterable[str]) -> None:
+        for each in sentences:
+            self._note(each)
+
     async def keep(self, look: Look) -> None:
         loop = asyncio.get_running_loop()
         try:
@@ -167,20 +175,20 @@ async def _look_until(
     stop: asyncio.Event,
     deadline: float | None,
     keeper: _Keeper,
+    wanted: Wanted,
     observation: Observation,
     asker: Asker,
     told: Listener,
     client: RemotingClient,
 ) -> None:
-    is_first = True
+    complaints, is_first = Complaints(), True
     while not stop.is_set() and (deadline is None or time.monotonic() < deadline):
         due = time.monotonic() + asker.every
         look = await asker.look(closely=observation.is_watchful)
-        if is_first and not any(each is not None for each in look.listings.values()):
-            where = ", ".join(asker.name_servers)
-            advice = client.problem or "name one that does in --namesrv"
-            raise NobodyAnswers(f"no name server answers at {where}: {advice}")
-        is_first = False
+        if is_first:
+            keeper.tell(await check_first(look, wanted, observation, keeper.path, client))
+            is_first = False
+        keeper.tell(complaints.of(look))
         known = len(observation.finder.events)
         observation.look(look)
         await keeper.keep(look)

@@ -1,0 +1,67 @@
+"""What is refused at the first look, and what is said once while it lasts."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from failback.analytics.live.observe.first_look import Complaints, check_first
+from failback.analytics.live.observe.folder import Wanted
+from failback.analytics.live.observe.looks import Look
+from failback.client.remoting.connection import RemotingClient
+from failback.protocol.errors import ConfigError
+from tests.support.observe.stories import Story
+
+WANTED = Wanted("story", ("ns0",), 1.0)
+
+
+def told() -> Story:
+    story = Story()
+    story.commit(5)
+    story.wait(2)
+    return story
+
+
+def check(story: Story, look: Look, **wanted: tuple[str, ...]) -> list[str]:
+    async def asked() -> list[str]:
+        async with RemotingClient() as client:
+            about = replace(WANTED, **wanted)  # type: ignore[arg-type]
+            return await check_first(look, about, story.observation, Path("run"), client)
+
+    return asyncio.run(asked())
+
+
+def test_a_folder_about_another_cluster_is_refused() -> None:
+    story = told()
+    look = story.looks[-1]
+    assert check(story, look, groups=("billing",), topics=("orders",)) == []
+    other = msgspec.structs.replace(look, listings={"ns1": {"shop/broker-b": {0: "10.0.0.9:1"}}})
+    with pytest.raises(ConfigError) as refused:
+        check(story, other)
+    assert str(refused.value) == (
+        "--out: run is about bench/broker-a, and ns1 lists shop/broker-b: name a new folder"
+    )
+
+
+def test_what_is_silent_is_said_once_until_it_answers() -> None:
+    story, complaints = told(), Complaints()
+
+    def said() -> list[str]:
+        story.wait()
+        return list(complaints.of(story.looks[-1]))
+
+    assert said() == []
+    story.freeze()
+    (line,) = said()
+    assert line.startswith("broker-a-0 is not seen: ")
+    assert said() == []
+    story.thaw()
+    assert said() == []
+    story.freeze()
+    assert len(said()) == 1
+    story.kill()
+    assert said() == []  # a master that is gone is an event
