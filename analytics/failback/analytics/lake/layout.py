@@ -71,7 +71,9 @@ def _of_table(store: LakeStore, table: str, name: str) -> Iterator[Partition]:
     for below in store.folders(name):
         run, day = _value(below, "run"), _value(below, "date")
         if run is not None:
-            yield Partition(table, run, None, f"{name}/{below}")
+            # Some object stores go on showing a folder that has no object any more.
+            if store.folder is not None or store.files(f"{name}/{below}", ""):
+                yield Partition(table, run, None, f"{name}/{below}")
         elif day is not None:
             for folder in store.folders(f"{name}/{below}"):
                 run = _value(folder, "run")
