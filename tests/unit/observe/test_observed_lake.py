@@ -130,6 +130,31 @@ def test_the_page_shows_the_offsets_of_the_queue_that_fell_furthest(tmp_path: Pa
     assert document(run)["evidence"]["rows"]["broker_offset_sample"] > 0
 
 
+def test_where_nothing_happens_a_look_in_half_a_minute_becomes_rows(tmp_path: Path) -> None:
+    story = Story()
+    for second in range(300):
+        if second == 200:
+            story.start(150)  # another process, and none was missed
+        story.commit(second)
+        story.wait()
+    looks = run_at(written(story, tmp_path / "run")).lake.records("broker_offset_sample")
+    seconds = {row["t"] // NS for row in looks if row["bid"] == SLAVE}
+    assert seconds >= {0, *range(140, 260), 299}
+    assert len(seconds & set(range(139))) == 5, "one in half a minute"
+
+
+def test_instances_are_told_apart(tmp_path: Path) -> None:
+    story = told()
+    for look in story.looks:
+        for broker in look.brokers:
+            if broker.offsets is not None:
+                table = broker.offsets["orders@billing"]
+                broker.offsets["MQ_INST_a%orders@MQ_INST_a%billing"] = dict.fromkeys(table, 70)
+    made = report(written(story, tmp_path / "run"))
+    assert "Group billing in MQ_INST_a: none." in made.sentence
+    assert "Group billing: " in made.sentence
+
+
 @pytest.mark.usefixtures("brokers")
 def test_traced_deliveries_make_the_report_exact(tmp_path: Path) -> None:
     run = written(told(), tmp_path / "run", trace=("RMQ_SYS_TRACE_TOPIC",))

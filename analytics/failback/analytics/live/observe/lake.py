@@ -17,9 +17,8 @@ import pyarrow.compute as pc
 from failback.analytics.live.observe.canary.ledger import Ledger, with_canary
 from failback.analytics.live.observe.folder import LOOKS, is_observed, looks_in, settings_of
 from failback.analytics.live.observe.following import ahead_ms
-from failback.analytics.live.observe.looks import Look
 from failback.analytics.live.observe.observation import Observation
-from failback.analytics.live.observe.sampled import Sampler, fault_table
+from failback.analytics.live.observe.sampled import Sampler, fault_table, telling
 from failback.analytics.run.run_source import RunSource, source_at
 from failback.analytics.trace.clocks import MS_NS
 from failback.analytics.trace.pages import Pages
@@ -75,16 +74,13 @@ def _made_of(folder: Path) -> dict[str, int]:
 def _write(folder: Path, run: dict[str, Any]) -> None:
     name, zero = str(run["run"]), int(run["zero"]["wall_ns"])
     observation = Observation(*with_canary(settings_of(run), Ledger.read(folder)))
-    sampler = Sampler(name, zero, observation.is_wanted)
     addresses: dict[str, str] = {}
-
-    def seen(look: Look) -> Look:
+    for look in looks_in(folder):
         observation.look(look)
         addresses.update({at: place.broker for place, at in look.listed().items()})
-        return look
-
+    sampler = Sampler(name, zero, observation.is_wanted)
     day = day_of(zero) or day_of(0)
-    for table, number, rows in sampler.tables(map(seen, looks_in(folder))):
+    for table, number, rows in sampler.tables(telling(looks_in(folder), observation.finder.events)):
         path = folder / "lake" / lake_path(table, name, 0, number, day)
         write_parquet(lake_rows(rows, table), path)
     tables = {}

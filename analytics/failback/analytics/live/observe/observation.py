@@ -9,6 +9,7 @@ from failback.analytics.analysis.causes.labels import cause_words
 from failback.analytics.live.observe.events import Finder, Outage
 from failback.analytics.live.observe.looks import Look
 from failback.analytics.live.observe.returns import GroupReturn, Return, Returns
+from failback.protocol.names import instance_of, without_instance
 from failback.protocol.words.typed import typed
 
 Row = dict[str, Any]
@@ -182,6 +183,8 @@ def sentences(document: Row) -> list[str]:
 
 def _of_group(group: str, rows: list[Row]) -> str:
     lo, hi = sum(row["lo"] for row in rows), sum(row["hi"] for row in rows)
+    instance = instance_of(group)
+    group = without_instance(group) + (f" in {instance}" if instance else "")
     if not hi:
         return f"Group {group}: none."
     causes = sorted({cause for row in rows for cause in row["causes"]})

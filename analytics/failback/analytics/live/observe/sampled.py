@@ -1,6 +1,7 @@
 """Rows of the lake from looks: samples of offsets and of queues, and absences of masters. Pure.
 
-An offset is a row where it is not as it was at the look before, or in another life of its broker.
+Near what happened every look becomes rows, elsewhere one in half a minute. An offset is a row where
+it is not as it was at the look before, or in another life of its broker.
 A look into a table is a row of its own, with queue -1, as recorded runs have it. An absence is a
 fault of two steps, each with the interval in which it happened.
 """
@@ -13,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from failback.analytics.live.observe.events import Outage
+from failback.analytics.live.observe.events import Event, Outage
 from failback.analytics.live.observe.looks import ANSWERED, BrokerLook, Look, Offsets, Place, Spans
 from failback.analytics.trace.tables import fitted, reader_columns
 from failback.protocol.route import split_offset_key
@@ -22,7 +23,11 @@ OFFSETS: Final = "broker_offset_sample"
 QUEUES: Final = "broker_queue_sample"
 FAULTS: Final = "fault"
 OBSERVER: Final = "observer"
-ROWS_OF_A_FILE: Final = 1_000_000
+ROWS_OF_A_FILE: Final = 100_000
+SELDOM_SECONDS: Final = 30.0
+"""Between looks that become rows, where nothing happened."""
+NEAR_SECONDS: Final = 60.0
+"""Before and after an event every look does."""
 _NS: Final = 1_000_000_000
 _TABLE: Final = {"source": "code43", "file_mtime_ns": None}
 _LOOK: Final = {"grp": "", "ptopic": "", "qid": -1}
@@ -170,6 +175,20 @@ def _span_values(spans: Spans) -> dict[_Queue, Row]:
         for topic, queues in spans.items()
         for qid, (first, end) in queues.items()
     }
+
+
+def telling(looks: Iterable[Look], events: Sequence[Event]) -> Iterator[Look]:
+    """Yield all looks near events, some of the others, and the last one."""
+    near = [(each.since - NEAR_SECONDS, each.until + NEAR_SECONDS) for each in events]
+    told, left = -SELDOM_SECONDS, None
+    for look in looks:
+        is_near = any(first <= look.ended <= last for first, last in near)
+        left = look
+        if is_near or look.ended - told >= SELDOM_SECONDS:
+            told, left = look.ended, None
+            yield look
+    if left is not None:
+        yield left
 
 
 def table_of(name: str, run: str, rows: list[Row], zero_wall_ns: int, after: int = 0) -> pa.Table:
