@@ -15,8 +15,8 @@ from failback.analytics.report import make_report
 from failback.analytics.report.make_report import read_report, report
 from failback.analytics.trace import reading
 from failback.analytics.trace.ingest import Request, ingest
-from failback.analytics.trace.pages import Pages
-from failback.analytics.trace.reading import Span
+from failback.analytics.trace.pages import Pages, Place
+from failback.analytics.trace.reading import Span, TopicReader, copy_rows
 from failback.cli.__main__ import main
 from failback.client.admin.admin import AdminClient
 from failback.client.remoting.connection import RemotingClient
@@ -235,3 +235,23 @@ async def test_the_command_line(
         assert '--since: must be like 2026-01-31T12:00:00, milliseconds or now, got "soon"' in (
             capsys.readouterr().err
         )
+
+
+async def test_a_queue_is_read_from_a_begin_and_later_from_an_earlier_one(
+    lab: Lab, tmp_path: Path
+) -> None:
+    async with traced(lab) as found, RemotingClient() as client:
+        pages = Pages(tmp_path / "run")
+        reader = TopicReader(client, found.admin, pages)
+        place = Place(found.master.name, "orders", 0)
+
+        async def offsets(begin: int) -> list[int]:
+            assert await reader.read("copies", "orders", copy_rows, begins={place: begin}) == []
+            rows = pages.read("copies").to_pylist()
+            return [row["qoff"] for row in rows if row["qid"] == 0]
+
+        assert await offsets(2) == [2]
+        assert await offsets(1) == [1, 2]
+        assert await offsets(2) == [1, 2]
+        assert await offsets(0) == [0, 1, 2]
+        assert pages.holes("copies") == []

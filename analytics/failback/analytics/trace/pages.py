@@ -137,6 +137,10 @@ class Pages:
         ends = [end for _, end, _ in self._files(self._queue(table, place))]
         return max(ends, default=None)
 
+    def read_from(self, table: str, place: Place) -> int | None:
+        """The first offset that is on disk; ``None`` where nothing is."""
+        return min((first for first, _, _ in self._files(self._queue(table, place))), default=None)
+
     def write(
         self, table: str, place: Place, first: int, end: int, rows: Sequence[Mapping[str, Any]]
     ) -> None:

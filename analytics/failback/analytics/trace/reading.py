@@ -84,7 +84,8 @@ class TopicReader:
     ) -> list[str]:
         """Read all queues of ``topic``; return what could not be read, in words.
 
-        ``begins`` has offsets below which a queue is not read.
+        ``begins`` has offsets below which a queue is not read; one that is lower than the last
+        time is read from there up to what is on disk.
         """
         try:
             route = await self._admin.route(topic)
@@ -127,14 +128,9 @@ class TopicReader:
                 }
                 jobs = [
                     self._read_queue(
-                        table,
-                        place,
-                        (bid, addr),
-                        (max(low, begins.get(place, 0)), high),
-                        take,
-                        span,
+                        table, place, (bid, addr), found, take, span, is_begin=place in begins
                     )
-                    for place, (low, high) in limits.items()
+                    for place, found in limits.items()
                 ]
                 # All of them end before another member is asked: two must not write one queue.
                 for outcome in await asyncio.gather(*jobs, return_exceptions=True):
@@ -154,35 +150,53 @@ class TopicReader:
         limits: tuple[int, int],
         take: Take,
         span: Span,
+        *,
+        is_begin: bool,
     ) -> None:
-        bid, addr = member
+        """Read what is not on disk; ``is_begin``: the lower limit is where it is to begin."""
+        _, addr = member
         lowest, highest = limits
         async with self._slots:
             read_to = await asyncio.to_thread(self._pages.read_to, table, place)
+            read_from = await asyncio.to_thread(self._pages.read_from, table, place)
             offset = max(lowest, read_to or 0)
             if read_to is None and span.since_ms is not None and lowest < highest:
                 found = await self._admin.search_offset(addr, place.topic, place.qid, span.since_ms)
                 offset = min(max(found, lowest), highest)
-            first, rows = offset, list[dict[str, Any]]()
-            while offset < highest:
-                messages, following = await self._pull(addr, place, offset)
-                ended = False
-                for message in messages:
-                    if message.queue_offset >= highest or span.ends_before(message.store_timestamp):
-                        following, ended = message.queue_offset, True
-                        break
-                    if not span.begins_after(message.store_timestamp):
-                        rows += take(place, bid, message)
-                self._progress(place.topic, len(messages))
-                offset = following
-                if len(rows) >= PAGE_ROWS or offset >= highest or ended:
-                    if offset > first:
-                        await asyncio.to_thread(
-                            self._pages.write, table, place, first, offset, rows
-                        )
-                    first, rows = offset, []
-                if ended:
-                    return
+            if is_begin and read_from is not None and lowest < read_from:
+                await self._read_stretch(table, place, member, (lowest, read_from), take, span)
+            await self._read_stretch(table, place, member, (offset, highest), take, span)
+
+    async def _read_stretch(
+        self,
+        table: str,
+        place: Place,
+        member: tuple[int, str],
+        stretch: tuple[int, int],
+        take: Take,
+        span: Span,
+    ) -> None:
+        """Read offsets [first, end) of a queue."""
+        bid, addr = member
+        offset, end = stretch
+        first, rows = offset, list[dict[str, Any]]()
+        while offset < end:
+            messages, following = await self._pull(addr, place, offset)
+            ended = False
+            for message in messages:
+                if message.queue_offset >= end or span.ends_before(message.store_timestamp):
+                    following, ended = message.queue_offset, True
+                    break
+                if not span.begins_after(message.store_timestamp):
+                    rows += take(place, bid, message)
+            self._progress(place.topic, len(messages))
+            offset = min(following, end)
+            if len(rows) >= PAGE_ROWS or offset >= end or ended:
+                if offset > first:
+                    await asyncio.to_thread(self._pages.write, table, place, first, offset, rows)
+                first, rows = offset, []
+            if ended:
+                return
 
     async def _pull(self, addr: str, place: Place, offset: int) -> tuple[list[MessageExt], int]:
         """Messages at ``offset`` and behind, and the offset to go on at."""

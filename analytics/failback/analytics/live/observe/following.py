@@ -2,7 +2,7 @@
 
 Traces are read every few seconds, since the broker that has them may be the next to go. Positions
 of the traced messages, which lie in the topics themselves, are read less often and at the end. A
-queue is read from where its groups stood at the first look.
+queue is read from where its groups stood at the first look, or where a returned master began.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ BEFORE_MS: Final = 10 * 60 * 1000
 CLOCK: Final = "clock.json"
 
 Begins = Mapping[str, Mapping[str, Mapping[int, int]]]
-"""``cluster/broker`` to ``topic@group`` to queue id to the offset of the first look."""
+"""``cluster/broker`` to ``topic@group`` to queue id to an offset."""
 
 
 class Follower:
@@ -135,7 +135,7 @@ async def following(
     """Read the trace while the block runs, and to its end behind it."""
     follower = Follower(client, wanted, folder, int(run["zero"]["wall_ns"]), say)
     stop = asyncio.Event()
-    task = asyncio.create_task(follower.run(stop, lambda: observation.first_offsets))
+    task = asyncio.create_task(follower.run(stop, observation.first_offsets))
     try:
         yield
     except BaseException:

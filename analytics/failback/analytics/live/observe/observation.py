@@ -81,10 +81,23 @@ class Observation:
         over = [each.outage for each in self.returns]
         return over + [each for each in self.finder.outages.values() if each.back is None]
 
-    @property
-    def first_offsets(self) -> Mapping[str, Mapping[str, Mapping[int, int]]]:
-        """By ``cluster/broker``, ``topic@group`` and queue id the offset that was seen first."""
-        return self._returns.first
+    def first_offsets(self) -> dict[str, dict[str, dict[int, int]]]:
+        """The least offset of each queue that was seen, or that a returned master began with.
+
+        By ``cluster/broker``, ``topic@group`` and queue id.
+        """
+        found = {
+            pair: {key: dict(queues) for key, queues in keys.items()}
+            for pair, keys in self._returns.first.items()
+        }
+        for returned in self.returns:
+            keys = found.setdefault(returned.outage.pair, {})
+            for group in returned.groups:
+                mine = keys.setdefault(f"{group.topic}@{group.group}", {})
+                for number, queue in group.queues.items():
+                    if queue.is_sure:
+                        mine[number] = min(queue.had, mine.get(number, queue.had))
+        return found
 
     def is_wanted(self, key: str) -> bool:
         """Whether conclusions are about ``topic@group``."""
