@@ -103,7 +103,7 @@ def submission(cluster: SparkCluster, packed: Path, events: Path, *words: str) -
     ]
 
 
-@pytest.mark.timeout(1800)  # it packs, and starts four JVMs
+@pytest.mark.timeout(1800)  # packing takes most of it; then four JVMs start
 def test_a_worker_that_dies_in_the_middle_changes_no_figure(
     packed: Path,
     s3: S3Server,
