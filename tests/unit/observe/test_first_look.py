@@ -47,6 +47,14 @@ def test_a_folder_about_another_cluster_is_refused() -> None:
     )
 
 
+def test_a_group_may_be_named_as_its_clients_do() -> None:
+    story = told()
+    table = story.looks[-1].brokers[0].offsets or {}
+    table["MQ_INST_a%pay@MQ_INST_a%audit"] = {0: 1}
+    for group, topic in (("audit", "pay"), ("MQ_INST_a%audit", "MQ_INST_a%pay")):
+        assert check(story, story.looks[-1], groups=(group,), topics=(topic,)) == []
+
+
 def test_what_is_silent_is_said_once_until_it_answers() -> None:
     story, complaints = told(), Complaints()
 

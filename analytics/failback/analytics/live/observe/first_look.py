@@ -11,6 +11,7 @@ from failback.analytics.live.observe.observation import Observation
 from failback.client.admin.admin import AdminClient
 from failback.client.remoting.connection import RemotingClient
 from failback.protocol.errors import ConfigError, FailbackError
+from failback.protocol.names import without_instance
 from failback.protocol.route import split_offset_key
 from failback.protocol.words.spelling import did_you_mean
 
@@ -35,7 +36,7 @@ async def check_first(
         advice = client.problem or "name one that does in --namesrv"
         raise NobodyAnswers(f"no name server answers at {where}: {advice}")
     listed = {place.pair for place in look.listed()}
-    before = set(known.first_offsets)
+    before = set(known.first_offsets())
     if before and listed and not before & listed:
         problem = f"{path} is about {_all(before)}, and {where} lists {_all(listed)}"
         raise ConfigError("--out", f"{problem}: name a new folder")
@@ -49,7 +50,7 @@ async def _unknown(
 ) -> list[str]:
     """Name groups and topics that nobody knows; who does not answer may know them."""
     keys = {key for broker in look.brokers for key in broker.offsets or ()}
-    keys |= {key for tables in observation.first_offsets.values() for key in tables}
+    keys |= {key for tables in observation.first_offsets().values() for key in tables}
     named = [split_offset_key(key) for key in keys]
     topics, groups = {topic for topic, _ in named}, {group for _, group in named}
     is_whole = all(each.state == ANSWERED for each in look.brokers)
@@ -69,7 +70,8 @@ async def _unknown(
         ("--group", wanted.groups, groups),
         ("--topic", wanted.topics, topics),
     ):
-        for name in sorted(set(asked) - found):
+        as_clients_do = set(map(without_instance, found))
+        for name in sorted(set(asked) - found - as_clients_do):
             problem = f'no broker knows "{name}"{did_you_mean(name, found)}'
             if is_whole:
                 raise ConfigError(option, problem)
