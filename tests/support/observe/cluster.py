@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from tools.setup_java import SERVER_VERSION
+
 from failback.analytics.report.make_report import report
 from failback.analytics.run.trace_source import TRACE_TOPIC
 from tests.support.common.polling import wait_until
@@ -85,6 +87,9 @@ class Observed:
         self.observer.wait_for("observing")
         # The master's file is written 10 s after its start first, then every 5 s.
         wait_until(self._file_has_offsets, "offsets on the master's disk", 60)
+        if self.lab.version != SERVER_VERSION:
+            # 5.x copies topics and offsets to its slave a minute after its start, then each minute.
+            wait_until(self._slave_has_offsets, "offsets on the slave's disk", 150)
         time.sleep(3)
 
     def join(self, group: str = "billing", *, topic: str = TOPIC) -> TestProcess:
@@ -135,7 +140,14 @@ class Observed:
             os.kill(self.observer.pid, signal.SIGCONT)
 
     def _file_has_offsets(self) -> bool:
-        path = self.master.store / "config" / "consumerOffset.json"
+        return self._has_offsets(self.master)
+
+    def _slave_has_offsets(self) -> bool:
+        return self._has_offsets(self.slave)
+
+    @staticmethod
+    def _has_offsets(broker: Broker) -> bool:
+        path = broker.store / "config" / "consumerOffset.json"
         return path.exists() and f"{TOPIC}@billing" in path.read_text()
 
     def _observer(self, options: tuple[str, ...]) -> TestProcess:
