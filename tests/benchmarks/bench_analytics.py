@@ -2,6 +2,10 @@
 
     make bench-analytics                                  ten million deliveries
     make bench-analytics ARGS="--rows 100000000 --markdown docs/design/counting.md"
+    make bench-analytics ARGS="--only driver --markdown docs/analytics-engines.md"
+
+The first of its two parts is a race, the other looks at the driver of whole reports on a cluster,
+of ``--rows``, three and ten times as many deliveries (``tests.benchmarks.analytics.driver``).
 
 Ten million take 330 MB of disk below ``--scratch``; a hundred million, of which a tenth is written
 in four further shapes, take half an hour. Exact repeats are counted in all of them, causes and
@@ -15,12 +19,11 @@ made to hold; exit code 1 if one is wrong. Whether a target is met is printed an
 import argparse
 import json
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,7 +37,8 @@ from failback.analytics.collector.settings import Limits
 from failback.analytics.lake.segment_ids import SegmentId
 from failback.client.consumelog.upload.lake_files import ARROW_STREAM, lake_rows, parquet_bytes
 from failback.client.consumelog.upload.segments import SEGMENT_KEY
-from tests.benchmarks.analytics.bench import Entry, Lap, machine, race, session_for
+from tests.benchmarks.analytics import driver
+from tests.benchmarks.analytics.bench import Entry, Lap, generated, machine, race, session_for
 from tests.benchmarks.analytics.synthetic import Plan
 from tests.benchmarks.analytics.usage import CpuMeter
 from tests.benchmarks.documents import Table, with_figures
@@ -51,7 +55,13 @@ SHORT_LAPS: Final = 4
 """Laps of a round where one takes us tenths of a second, or seconds."""
 PEAK: Final = at_most(1.5 * 1024)
 INGESTED: Final = at_least(1.0)
-COMMAND: Final = "make bench-analytics"
+RACE: Final = "race"
+DRIVER: Final = "driver"
+PARTS: Final = {
+    RACE: "make bench-analytics",
+    DRIVER: "make bench-analytics ARGS='--only driver'",
+}
+"""What is measured, and the command that a document names for it."""
 Bar = tuple[str, float, Target]
 """What, the figure, and what it has to reach."""
 
@@ -78,24 +88,58 @@ class Measured:
 
 def main() -> int:
     options = parse()
-    if options.markdown:
-        with_figures(options.markdown.read_text(), COMMAND, "")  # it has a place for them
+    document = options.markdown.read_text() if options.markdown else None
+    if document is not None:
+        with_figures(document, PARTS[options.only or RACE], "")  # it has a place for them
     missing = why_not() if not options.without_spark else "left out"
     if missing:
         print(f"without spark: {missing}")
-    began = time.monotonic()
-    found = measure(options, with_spark=not missing)
-    minutes = (time.monotonic() - began) / 60
-    print(json.dumps({"rows": options.rows, **asdict(found), **machine()}))
-    figures = as_markdown(options, found, minutes)
-    print(f"\n{figures}")
-    for each in found.wrong:
+    wanted = [name for name in PARTS if options.only in (None, name)]
+    bars: list[Bar] = []
+    wrong: list[str] = []
+    for name in wanted:
+        if name == DRIVER and missing:
+            continue
+        found, figures = part_of(name, options, with_spark=not missing)
+        print(f"\n{figures}")
+        bars += found.bars
+        wrong += found.wrong
+        if options.markdown and not found.wrong and name == (options.only or RACE):
+            text = with_figures(options.markdown.read_text(), PARTS[name], figures)
+            options.markdown.write_text(text)
+    for each in wrong:
         print(f"wrong answer: {each}", file=sys.stderr)
-    if options.markdown and not found.wrong:
-        text = with_figures(options.markdown.read_text(), COMMAND, figures)
-        options.markdown.write_text(text)
-    missed = not all(target.is_met(figure) for _, figure, target in found.bars)
-    return 1 if found.wrong or (options.strict and missed) else 0
+    missed = not all(target.is_met(figure) for _, figure, target in bars)
+    return 1 if wrong or (options.strict and missed) else 0
+
+
+def part_of(
+    name: str, options: argparse.Namespace, *, with_spark: bool
+) -> tuple[Measured | driver.Measured, str]:
+    """What a part of the benchmark found, and its section of a document."""
+    began = time.monotonic()
+    found: Measured | driver.Measured
+    if name == RACE:
+        found = measure(options, with_spark=with_spark)
+        print(json.dumps({"rows": options.rows, **asdict(found), **machine()}))
+        return found, as_markdown(options, found, _minutes(began))
+    with tempfile.TemporaryDirectory(prefix="failback-bench-", dir=options.scratch) as scratch:
+        sizes = [options.rows * factor for factor in driver.FACTORS]
+        chosen = [case for case in driver.CASES if options.repeats in (None, case.name)]
+        found = driver.measured(sizes, chosen, Path(scratch))
+    print(json.dumps({**asdict(found), **machine()}))
+    head = f"{_machine()}. Measured {time.strftime('%Y-%m-%d')} in {_minutes(began):.0f} minutes."
+    return found, f"{head}\n\n{found.markdown()}"
+
+
+def _minutes(began: float) -> float:
+    return (time.monotonic() - began) / 60
+
+
+def _machine() -> str:
+    versions = machine()
+    name = versions.pop("machine")
+    return ", ".join([name, *(f"{what} {version}" for what, version in versions.items())])
 
 
 def parse() -> argparse.Namespace:
@@ -104,6 +148,9 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--only", choices=PARTS, help="the part to measure; both by default")
+    repeats = [case.name for case in driver.CASES]
+    parser.add_argument("--repeats", choices=repeats, help="of the driver's cases this one")
     parser.add_argument("--scratch", type=Path, help="where the runs are written")
     parser.add_argument("--without-spark", action="store_true")
     parser.add_argument("--strict", action="store_true", help="fail on a missed target too")
@@ -182,15 +229,6 @@ def order(part: Sequence[Run], scratch: Path, rounds: int) -> list[Entry]:
     return [*entries, *short * (SHORT_LAPS - 1)] * rounds
 
 
-def generated(plan: Plan, folder: Path) -> None:
-    """Write a run, in a process of its own: what that leaves in memory would count as ours."""
-    command = [sys.executable, "-m", "tests.benchmarks.analytics.bench", "generate"]
-    command += ["--out", str(folder)]
-    for each in fields(plan):
-        command += [f"--{each.name.replace('_', '-')}", str(getattr(plan, each.name))]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-
-
 def warm_up(folder: Path, engines: Sequence[str], spark: SparkSession) -> None:
     """Let Spark compile and start its workers: that is paid once per session."""
     generated(Plan(rows=200_000), folder)
@@ -256,11 +294,7 @@ def segments(table: Any) -> Iterator[tuple[SegmentId, bytes]]:
 
 def as_markdown(options: argparse.Namespace, found: Measured, minutes: float) -> str:
     """The section of the document: whether each target is met, and what that comes from."""
-    versions = machine()
-    head = ", ".join(
-        [versions.pop("machine"), *(f"{name} {version}" for name, version in versions.items())]
-    )
-    head += f". Measured {time.strftime('%Y-%m-%d')} in {minutes:.0f} minutes, "
+    head = f"{_machine()}. Measured {time.strftime('%Y-%m-%d')} in {minutes:.0f} minutes, "
     often = options.rounds * SHORT_LAPS
     head += f"the least of {options.rounds} rounds, of {often} of our counts and segments."
     bars = Table(f"{options.rows:,} deliveries", ("what", "figure (target)"))

@@ -17,8 +17,14 @@ from failback.analytics.analysis.engines.spark.runner import spark_engine
 from failback.analytics.analysis.engines.spark.session import why_not
 from failback.analytics.errors import ReportInputError
 from failback.analytics.report import make_report
-from failback.analytics.report.make_report import read_report, report, report_many
+from failback.analytics.report.make_report import (
+    build_report,
+    read_report,
+    report,
+    report_many,
+)
 from failback.analytics.run.definitions import Definitions
+from tests.benchmarks.analytics.engine_race import answer_of, is_right
 from tests.benchmarks.analytics.synthetic import Plan, generate
 from tests.spark.spark_session import two_threads
 from tests.support.analytics import bad_input, business_keys
@@ -111,6 +117,18 @@ def assert_equal_tables(a: Analysed, b: Analysed) -> None:
         assert set(mine) == set(theirs)
         for family, table in mine.items():
             assert table.equals(theirs[family]), family
+
+
+def test_engines_agree_where_ranges_are_too_many(spark: SparkSession, tmp_path: Path) -> None:
+    """Thousands of messages of one queue that came again one by one, and their sum is known."""
+    plan = Plan(rows=60_000, queues=1, groups=2, dup_shape="scattered", dup_share=0.3, seed=7)
+    truth = generate(plan, tmp_path / "run")
+    local = analysed(tmp_path / "run")
+    on_spark = analysed(tmp_path / "run", lambda lake: spark_engine(lake, spark))
+    assert local.counts.values["message_times"].num_rows == 4
+    assert sum(table.num_rows for table in local.counts.depths.values()) < 20
+    assert_equal_tables(local, on_spark)
+    assert is_right(answer_of(build_report(on_spark, "spark")[0]), truth)
 
 
 @pytest.mark.soak

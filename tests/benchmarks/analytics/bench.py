@@ -16,6 +16,7 @@ import contextlib
 import json
 import os
 import platform
+import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -115,6 +116,15 @@ def figures_of(best: Mapping[str, Lap]) -> dict[str, Any]:
         "peak_mib": {engine: each.peak_mib for engine, each in best.items()},
         **machine(),
     }
+
+
+def generated(plan: Plan, folder: Path) -> None:
+    """Write a run, in a process of its own: what that leaves in memory would count as ours."""
+    command = [sys.executable, "-m", "tests.benchmarks.analytics.bench", "generate"]
+    command += ["--out", str(folder)]
+    for each in fields(plan):
+        command += [f"--{each.name.replace('_', '-')}", str(getattr(plan, each.name))]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -119,6 +119,11 @@ def local_report(folder: Path, _: SparkSession | None) -> Answer:
     """What ``failback report`` says, by group and queue."""
     lake = _lake(folder)
     document, _points = build_report(analyse(read_run_folder(folder), lake, local_engine(lake)), "")
+    return answer_of(document)
+
+
+def answer_of(document: Mapping[str, Any]) -> Answer:
+    """What a report says, by group and queue."""
     found: dict[str, Any] = {
         row["group"]: {name: row[name] for name in ("delivered", "dup", "causes")} | {"queues": {}}
         for row in document["groups"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from failback.analytics.analysis.engines import blocks, engine, local
+from failback.analytics.analysis.engines.again import Again
 from failback.analytics.analysis.engines.engine import Engine
 from failback.analytics.analysis.engines.local import LocalRows, LocalRunner, local_engine
 from failback.analytics.lake.lake import Lake
@@ -112,7 +114,9 @@ def test_attempts_are_read_when_a_part_asks_for_them(
     generate(Plan(rows=3_000, dup_shape="scattered", seed=3), tmp_path / "run")
     wanted = analysed(tmp_path / "run")
     assert "APP_RESEND" in wanted.rows.column("cause").to_pylist()
-    monkeypatch.setattr(engine, "may_be_resent", lambda *_: False)
+    of = Again.of
+    never = staticmethod(lambda counts: replace(of(counts), resent=False))
+    monkeypatch.setattr(Again, "of", never)
     assert_equal_repeats(analysed(tmp_path / "run"), wanted)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from failback.analytics.analysis.causes.classify import CauseInputs
 from failback.analytics.analysis.counting.partials.context import Context
+from failback.analytics.analysis.engines.again import Again
 from failback.analytics.analysis.engines.base import Joined
 from failback.analytics.analysis.engines.engine import Engine
 from failback.analytics.analysis.engines.local import LocalRunner, local_engine
@@ -87,14 +89,13 @@ class Unrestricted(Engine):
     def repeats(
         self,
         context: Context,
-        messages: pa.Table,
-        copies: pa.Table,
+        again: Again,
         inputs: CauseInputs,
         reduce: Reduce,
         rows: RowsTo | None = None,
     ) -> Joined:
-        wide = (everything(messages), everything(copies))
-        return super().repeats(context, *wide, inputs, reduce, rows)
+        wide = replace(again, messages=everything(again.messages), copies=everything(again.copies))
+        return super().repeats(context, wide, inputs, reduce, rows)
 
 
 def everything(depths: pa.Table) -> pa.Table:

@@ -24,7 +24,7 @@ def found_of(rows: list[Row], processed: list[int | None], parts: int) -> dict[i
         key = Key(holder=holder)
         out.intervals(families.REDELIVERED, key, qoff, np.ones(qoff.size, bool))
     depths, _ = join_depths([out.table()])
-    return redelivered_of(depths, processed)
+    return redelivered_of(depths, {}, processed)
 
 
 def by_hand(rows: list[Row], processed: list[int | None]) -> dict[int, Redelivered]:

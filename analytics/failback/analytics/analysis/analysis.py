@@ -15,7 +15,6 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from failback.analytics.analysis.arrays.intervals import IntervalSet
 from failback.analytics.analysis.arrays.memory import give_back
@@ -26,7 +25,6 @@ from failback.analytics.analysis.causes.coverage import Distance
 from failback.analytics.analysis.causes.repeats import RepeatsReduction
 from failback.analytics.analysis.causes.windows import fault_ids, redelivered_of, windows_of
 from failback.analytics.analysis.counting import families, tables
-from failback.analytics.analysis.counting.families import Family
 from failback.analytics.analysis.counting.partials.context import (
     Context,
     Outage,
@@ -35,8 +33,9 @@ from failback.analytics.analysis.counting.partials.context import (
 )
 from failback.analytics.analysis.counting.partials.phases import PHASES, Phase
 from failback.analytics.analysis.counting.partials.resolution import Resolution
+from failback.analytics.analysis.engines.again import Again
 from failback.analytics.analysis.engines.base import Forbidden
-from failback.analytics.analysis.engines.engine import Engine, deliveries_of
+from failback.analytics.analysis.engines.engine import Engine
 from failback.analytics.analysis.engines.repeats import RowsTo
 from failback.analytics.analysis.results import Analysis, Repeats
 from failback.analytics.lake.lake import Lake
@@ -94,9 +93,8 @@ def analyse(
     counts = engine.count(context)
     stage_timings.end_of("stage_a")
     progress = coverage.progress_of(history, counts.values)
-    messages = _repeated(counts.depths, families.MESSAGE)
-    copies = _repeated(counts.depths, families.COPY)
-    links = _links(engine, context, messages)
+    again = Again.of(counts)
+    links = _links(engine, context, again.searched)
     inputs = CauseInputs(
         assigned=coverage.assigned_table(history.assignments),
         cover=coverage.cover_table(history.assignments, progress),
@@ -104,11 +102,11 @@ def analyse(
         links=links,
     )
     distances = [coverage.distance_of(history, progress, a) for a in history.assignments]
-    most = max(map(deliveries_of, (messages, copies)))
-    reduce = reduction_of(prepared, distances, Resolution.of(most), proved)
-    found = engine.repeats(context, messages, copies, inputs, reduce, rows)
+    resolution = Resolution.of(again.deliveries)
+    reduce = reduction_of(prepared, distances, resolution, proved)
+    found = engine.repeats(context, again, inputs, reduce, rows)
     repeats = Repeats(found.depths, found.values, reduce.resolution)
-    order = engine.order(context, folder.ordered_topics, messages)
+    order = engine.order(context, folder.ordered_topics, again.searched)
     stage_timings.end_of("stage_b")
     forbidden = [forbidden_of(counts.values, outage) for outage in outages]
     resumed = engine.resumed(context, forbidden).to_pylist() if forbidden else []
@@ -127,7 +125,7 @@ def analyse(
         phase_rows=_row_names(phase_rows),
         failed_after={number: each.failed for number, each in enumerate(forbidden)},
         distances=distances,
-        redelivered=redelivered_of(repeats.depths, [each.processed for each in distances]),
+        redelivered=redelivered_of(repeats.depths, repeats.values, reduce.processed),
         windows=windows_of(history, repeats.depths, repeats.values),
         timings=stage_timings.seconds,
     )
@@ -154,6 +152,7 @@ def reduction_of(
         killed=[outage.killed for outage in outages],
         instants=instants_of(outages),
         committed=committed,
+        processed=[each.processed for each in distances],
         fault_ids=fault_ids(history),
         resolution=resolution,
     )
@@ -200,12 +199,6 @@ def _known(found: pa.Table) -> dict[tuple[Any, int], int]:
         (Queue(row["broker"], row["topic"], row["qid"]), row["boot_ms"]): row["value"]
         for row in found.to_pylist()
     }
-
-
-def _repeated(depths: Mapping[str, pa.Table], family: Family) -> pa.Table:
-    """The depths of a family where they are more than one."""
-    found = family.of(depths)
-    return found.filter(pc.greater_equal(found.column("depth"), 2))
 
 
 def outages_of(faults: Sequence[FaultStep]) -> list[Outage]:

@@ -43,6 +43,8 @@ class RepeatsReduction:
     """Since when first repeats are asked for, ascending."""
     committed: Sequence[int]
     """Per assignment the offset that had been committed, or -1."""
+    processed: Sequence[int | None]
+    """Per assignment what had been processed when its queue was taken."""
     fault_ids: Sequence[str]
     """The faults, by number."""
     resolution: Resolution

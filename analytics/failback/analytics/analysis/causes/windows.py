@@ -57,10 +57,12 @@ class Redelivered(NamedTuple):
 
 
 def redelivered_of(
-    depths: Mapping[str, pa.Table], processed: Sequence[int | None]
+    depths: Mapping[str, pa.Table],
+    values: Mapping[str, pa.Table],
+    processed: Sequence[int | None],
 ) -> dict[int, Redelivered]:
     """What each assignment delivered again. ``processed`` are frontiers, one per assignment."""
-    found: dict[int, Redelivered] = {}
+    found = _crowded(values)
     table = families.REDELIVERED.of(depths)
     for number, lo, hi in columns_of(table, "holder", "lo", "hi"):
         frontier = processed[number]
@@ -72,6 +74,23 @@ def redelivered_of(
     return found
 
 
+def _crowded(values: Mapping[str, pa.Table]) -> dict[int, Redelivered]:
+    """What is known of ranges that were too many."""
+    count, least, end, finished = (
+        {row["holder"]: row["value"] for row in family.rows(values)}
+        for family in (
+            families.REDELIVERED_COUNT,
+            families.REDELIVERED_LEAST,
+            families.REDELIVERED_END,
+            families.REDELIVERED_FINISHED,
+        )
+    )
+    return {
+        holder: Redelivered(count[holder], least[holder], end[holder], finished[holder])
+        for holder in count
+    }
+
+
 def windows_of(
     history: History,
     depths: Mapping[str, pa.Table],
@@ -81,7 +100,7 @@ def windows_of(
     """Runs of repeated offsets per assignment, cause and previous holder, of rows in figures.
 
     Where there are more than ``most``, the largest of each queue and cause are kept, as many of
-    each.
+    each. Smaller ones may be left out already, where they were too many.
     """
     key = list(families.WINDOWS.stored)
     begins = {
@@ -100,6 +119,9 @@ def windows_of(
         windows.append(
             Window(number, place, lo, hi, hi - lo, cause_of(cause), prev_inc, inc, t, fid)
         )
+    for *at, count in columns_of(families.WINDOWS_LEFT_OUT.of(values), *_QUEUE, "value"):
+        queue = GroupQueue(*at)
+        left_out[queue] = left_out.get(queue, 0) + count
     windows.sort(key=lambda w: (w.key, w.t, w.lo, w.cause or "", w.from_proc, w.to_proc))
     return Windows(windows, left_out)
 

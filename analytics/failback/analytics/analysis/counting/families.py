@@ -127,6 +127,8 @@ INSTANT: Final = Column("instant", "number of the last kill or return of a broke
 HOLDER: Final = Column("holder", "number of the assignment; null is -2^62")
 PREV_INC: Final = Column("prev_inc", "incarnation of the client that had the copy before")
 FAULT: Final = Column("fault", "number of the fault; null is -2^62")
+DEPTH: Final = Column("depth", "how often, in all rows")
+FIGURE: Final = Column("figure", "how often, in rows that are in figures")
 OMID_HASH: Final = Column("omid_hash", "hash of the broker's message id; in large runs a share")
 
 _QUEUE: Final = (GRP, BROKER, TOPIC, QID)
@@ -142,6 +144,18 @@ HANDED: Final = Family(
     "messages by their producer's identity, where `message` is by another",
 )  # fmt: skip
 DONE: Final = Family("done", INTERVAL, "deliver", (GRP, LANE), "messages consumed with success")
+COPY_TIMES: Final = Family(
+    "copy_times", SUM, "deliver", (*_QUEUE, EPOCH, DEPTH, FIGURE), "queue offsets, where crowded"
+)
+COPY_RANGES_LEFT_OUT: Final = Family(
+    "copy_ranges", SUM, "deliver", _QUEUE, "ranges of repeats, where crowded"
+)
+MESSAGE_TIMES: Final = Family(
+    "message_times", SUM, "deliver", (GRP, DEPTH, FIGURE), "messages, where crowded"
+)
+MESSAGE_SPANS: Final = Family(
+    "message_span", INTERVAL, "deliver", (GRP, LANE), "around repeated messages, where crowded"
+)
 PROGRESS: Final = Family(
     "progress", MAX, "deliver", (*_QUEUE, EPOCH, BUCKET), "offset + 1 consumed with success"
 )
@@ -275,6 +289,18 @@ FIRST_DUPS: Final = Family(
 REDELIVERED: Final = Family(
     "redelivered", INTERVAL, "deliver", (HOLDER,), "queue offsets that another had before"
 )
+REDELIVERED_COUNT: Final = Family(
+    "redelivered_count", SUM, "deliver", (HOLDER,), "the same, where crowded: how many"
+)
+REDELIVERED_LEAST: Final = Family(
+    "redelivered_least", MIN, "deliver", (HOLDER,), "the same: the lowest"
+)
+REDELIVERED_END: Final = Family(
+    "redelivered_end", MAX, "deliver", (HOLDER,), "the same: the highest + 1"
+)
+REDELIVERED_FINISHED: Final = Family(
+    "redelivered_finished", SUM, "deliver", (HOLDER,), "the same: below what had been processed"
+)
 OLDEST_AGAIN: Final = Family(
     "oldest_again", MIN, "deliver", (HOLDER,), "store time of a duplicate below what was committed"
 )
@@ -284,9 +310,13 @@ WINDOWS: Final = Family("window", INTERVAL, "deliver", _WINDOW, "queue offsets o
 WINDOW_BEGINS: Final = Family(
     "window_begin", MIN, "deliver", _WINDOW, "begin of a duplicate of no assignment"
 )
+WINDOWS_LEFT_OUT: Final = Family(
+    "windows_left_out", SUM, "deliver", _QUEUE, "smaller windows, where crowded"
+)
 NAMED: Final = Family(
     "named", INTERVAL, "deliver", (BROKER, TOPIC, QID, EPOCH), "queue offsets, once per message"
 )
+NAMED_TIMES: Final = Family("named_times", SUM, "deliver", (DEPTH,), "the same, where crowded")
 PLACED_LEAST: Final = Family(
     "placed_least", MIN, "deliver", (OMID_HASH,), "hash of queue and offset of the copy"
 )

@@ -69,8 +69,12 @@ class Rows(Protocol):
     def values(self) -> Mapping[str, pa.Table]:
         """Partial rows without intervals, joined (``Joined.values``)."""
 
-    def joined(self) -> Joined:
-        """Partial rows, joined."""
+    def joined(self, condense: Callable[[pa.Table], pa.Table]) -> Joined:
+        """Partial rows, joined.
+
+        ``condense`` is picklable. It makes partial rows of depths (``tables.DEPTHS``), of some
+        blocks at a time (``engines.condensing``).
+        """
 
     def by_part(self, function: Callable[[pa.Table], pa.Table], schema: pa.Schema) -> Self:
         """What a function makes of all blocks (``blocks.BLOCKS``) of each part.

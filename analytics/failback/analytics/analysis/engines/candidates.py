@@ -7,14 +7,14 @@ they are normalised, by what neither group nor epoch changes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
 import numpy as np
 import pyarrow as pa
 
-from failback.analytics.analysis.arrays.columns import Columns
+from failback.analytics.analysis.arrays.columns import Columns, Flags
 from failback.analytics.analysis.arrays.intervals import IntervalSet, Ints
 from failback.analytics.analysis.causes.business_keys import links_to, members_of, sent_of
 from failback.analytics.analysis.counting import tables
@@ -28,6 +28,7 @@ from failback.analytics.lake.row_groups import RowGroup
 from failback.analytics.run.definitions import BUSINESS_KEY, LID, MESSAGE_ID
 
 _MAX_STRETCHES: Final = 1 << 10
+PIECE_ROWS: Final = 1 << 17
 MOST_SPANS: Final = 64
 """Ranges that a filter names; of more it names what lies around them."""
 
@@ -43,7 +44,7 @@ class Repeated:
 
     @classmethod
     def of(cls, messages: pa.Table, copies: pa.Table) -> Self:
-        """From the depths of ``MESSAGE`` and ``COPY``, each only where deeper than one."""
+        """From ranges of ``MESSAGE`` and of ``COPY``."""
         return cls(
             interval_sets(messages, "grp", "lane"),
             interval_sets(copies, "grp", "broker", "topic", "qid", "epoch"),
@@ -97,9 +98,16 @@ class Candidates:
 
     def of(self, chunk: pa.Table) -> pa.Table:
         """Those of a chunk, normalised (``tables.CODED``)."""
+        return pa.concat_tables([tables.CODED.empty_table(), *self.pieces_of(chunk)])
+
+    def pieces_of(self, chunk: pa.Table) -> Iterator[pa.Table]:
+        """The same piece by piece: a row takes two kilobytes while it is worked on."""
         if self._context.definitions.key == LID:
             chunk = self._near(chunk)
-        return candidates_of(normalise(chunk, self._context, self._ends, Dropped()), self._repeated)
+        for at in range(0, chunk.num_rows, PIECE_ROWS):
+            piece = chunk.slice(at, PIECE_ROWS)
+            rows = normalise(piece, self._context, self._ends, Dropped())
+            yield candidates_of(rows, self._repeated)
 
     def _near(self, chunk: pa.Table) -> pa.Table:
         """The rows that are candidates in some group and epoch, and those without a LAB_ID."""
@@ -197,17 +205,36 @@ def candidates_of(chunk: pa.Table, repeated: Repeated) -> pa.Table:
                 chosen[where] |= (
                     again if len(grp.names) == 1 else again & (grp.codes[where] == code)
                 )
-    for key, where in rows.by_queue(("grp", "broker", "ptopic")) if repeated.offsets else ():
-        for epoch in np.unique(rows["epoch"][where]).tolist():
-            offsets = repeated.offsets.get((*key, epoch))
-            if offsets is not None:
-                here = where[rows["epoch"][where] == epoch]
-                chosen[here] |= offsets.contains(rows["qoff"][here])
+    chosen |= _of_copies(rows, repeated)
     if rows.has("left_out"):
         chosen &= ~rows.true("left_out")
     kept = chunk.filter(pa.array(chosen)).select(tables.CODED.names).combine_chunks()
     columns = zip(kept.columns, tables.CODED, strict=True)
     return pa.table([_coded(column, f.type) for column, f in columns], schema=tables.CODED)
+
+
+def _of_copies(rows: Rows, repeated: Repeated) -> Flags:
+    """Which are of an offset that occurs more than once."""
+    found = np.zeros(rows.count, bool)
+    for key, where in rows.by_queue(("grp", "broker", "ptopic")) if repeated.offsets else ():
+        for epoch in np.unique(rows["epoch"][where]).tolist():
+            offsets = repeated.offsets.get((*key, epoch))
+            if offsets is not None:
+                here = where[rows["epoch"][where] == epoch]
+                found[here] |= offsets.contains(rows["qoff"][here])
+    return found
+
+
+def only_repeated(candidates: Sequence[pa.Table], repeated: Repeated) -> list[pa.Table]:
+    """Of all deliveries of some messages (``tables.CODED``) those of what occurs more than once.
+
+    ``repeated.messages`` may be wider than that; ``repeated.offsets`` may not.
+    """
+    whole = pa.concat_tables(candidates).unify_dictionaries().combine_chunks()
+    message = Columns(whole).dense("grp", "lane", "lseq")
+    chosen = np.bincount(message)[message] > 1
+    chosen |= _of_copies(Rows(whole), repeated)
+    return [whole.filter(pa.array(chosen))]
 
 
 def _coded(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:

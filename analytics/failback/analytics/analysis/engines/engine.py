@@ -12,7 +12,6 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from failback.analytics.analysis.arrays.intervals import IntervalSet
 from failback.analytics.analysis.causes.business_keys import joined_links, links_of
@@ -45,8 +44,10 @@ from failback.analytics.analysis.counting.partials.sends import (
 )
 from failback.analytics.analysis.counting.partials.sums import SCHEMA, Key, Partials
 from failback.analytics.analysis.engines import blocks, order, passes
+from failback.analytics.analysis.engines.again import Again
 from failback.analytics.analysis.engines.base import PART_ROWS, Forbidden, Joined, Pass, Runner
 from failback.analytics.analysis.engines.candidates import Candidates, Repeated
+from failback.analytics.analysis.engines.condensing import Condensing
 from failback.analytics.analysis.engines.joins import interval_sets
 from failback.analytics.analysis.engines.repeats import (
     AttemptsByMessage,
@@ -55,7 +56,6 @@ from failback.analytics.analysis.engines.repeats import (
     Reduce,
     RowsTo,
     SendBacksByMessage,
-    may_be_resent,
 )
 from failback.analytics.analysis.results import Counts
 from failback.analytics.lake.lake import Lake
@@ -98,6 +98,7 @@ class Engine:
 
     def count(self, context: Context) -> Counts:
         """Count: add up the partial rows of all large tables."""
+        condense = Condensing(by_lid=context.definitions.counts_all_by_lid)
         ends = self._late_ends
         counting = partial(counted, context=context, ends=ends)
         found = self._runner.mapped(
@@ -109,7 +110,7 @@ class Engine:
                 ),
             ],
             SCHEMA,
-        ).joined()
+        ).joined(condense)
         values = dict(found.values)
         bad = {row["reason"]: row["value"] for row in families.DROPPED.rows(values)}
         begun = {row["did"] for row in families.LATE_ENDS.rows(values)}
@@ -146,7 +147,7 @@ class Engine:
 
         Args:
             context: As in :meth:`count`.
-            messages: Depths of (grp, lane) that occur more than once.
+            messages: Ranges of (grp, lane).
         """
         linking = partial(
             _linked,
@@ -160,8 +161,7 @@ class Engine:
     def repeats(
         self,
         context: Context,
-        messages: pa.Table,
-        copies: pa.Table,
+        again: Again,
         inputs: CauseInputs,
         reduce: Reduce,
         rows: RowsTo | None = None,
@@ -172,16 +172,15 @@ class Engine:
 
         Args:
             context: As in :meth:`count`.
-            messages: Depths of (grp, lane) that occur more than once.
-            copies: Depths of (grp, queue, epoch) that occur more than once.
+            again: What occurs more than once.
             inputs: The small tables.
             reduce: Completes the causes of a part and makes partial rows of it.
             rows: Where the deliveries of the parts go, one by one; nowhere by default.
         """
-        repeated = Repeated.of(messages, copies)
+        repeated = again.repeated
         if not repeated:
             return Joined({}, {}, 0)
-        parts = self._parts(max(map(deliveries_of, (messages, copies))))
+        parts = self._parts(again.deliveries)
         candidates = self._candidates(context, repeated, parts)
         key = context.definitions.key
         sent = AttemptsByMessage.of(repeated, inputs.links, key, parts)
@@ -189,13 +188,15 @@ class Engine:
         attempts = Pass(
             "produce", passes.ATTEMPT_COLUMNS, sent, sent.sent.may_be_in, sent.sent.spans()
         )
-        for asked in (True,) if may_be_resent(messages, copies) else (False, True):
+        wider = repeated if again.wider else None
+        for asked in (True,) if again.resent else (False, True):
             chosen = [candidates, back, attempts] if asked else [candidates, back]
-            work = PartReduction(inputs, context.clocks, key, reduce, rows, has_attempts=asked)
-            found = self._runner.mapped(chosen, blocks.BLOCKS).by_part(work, SCHEMA).joined()
-            if not families.RESENT.rows(found.values):
+            work = PartReduction(inputs, context.clocks, key, reduce, rows, asked, wider)
+            found = self._runner.mapped(chosen, blocks.BLOCKS).by_part(work, SCHEMA)
+            joined = found.joined(Condensing(processed=reduce.processed))
+            if not families.RESENT.rows(joined.values):
                 break
-        return found
+        return joined
 
     def _candidates(self, context: Context, repeated: Repeated, parts: int) -> Pass:
         """The pass that brings candidates to parts that hold all deliveries of a message."""
@@ -215,7 +216,7 @@ class Engine:
         Args:
             context: As in :meth:`count`.
             topics: The ordered ones.
-            messages: As in :meth:`repeats`.
+            messages: Ranges of (grp, lane) that have all messages that occur more than once.
         """
         if not topics:
             return tables.ORDER.empty_table()
@@ -247,12 +248,6 @@ def _sent_back(context: Context, repeated: Repeated, links: pa.Table, parts: int
     lanes = passes.lanes_of(repeated.messages)
     found = SendBacksByMessage(lanes, context, links, parts)
     return Pass("sendback", SEND_BACK_COLUMNS, found)
-
-
-def deliveries_of(depths: pa.Table) -> int:
-    """Rows that lie in the ranges of a depth table."""
-    length = pc.subtract(depths.column("hi"), depths.column("lo"))
-    return int(pc.sum(pc.multiply(length, depths.column("depth"))).as_py() or 0)
 
 
 def counted(chunk: pa.Table, context: Context, ends: Ends) -> pa.Table:

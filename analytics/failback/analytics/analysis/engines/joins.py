@@ -90,6 +90,12 @@ def swept_runs(runs: pa.Table) -> pa.Table:
     return pa.table(columns, names=tables.DEPTHS.names).cast(tables.DEPTHS)
 
 
+def condensed(parts: Sequence[pa.Table]) -> tuple[dict[str, pa.Table], dict[str, pa.Table]]:
+    """Values and depths of partial rows that were condensed."""
+    depths, _ = join_depths(parts)
+    return join_values(parts), depths
+
+
 def compacted(parts: Sequence[pa.Table]) -> pa.Table:
     """Partial rows that join as ``parts`` do, and are fewer (``sums.SCHEMA``)."""
     found = [_partial(table, op, ("value",)) for (op, _), table in _joined_values(parts).items()]

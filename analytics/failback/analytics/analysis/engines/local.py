@@ -15,10 +15,12 @@ import pyarrow.compute as pc
 
 from failback.analytics.analysis.arrays.memory import give_back
 from failback.analytics.analysis.counting.families import INTERVAL
+from failback.analytics.analysis.counting.partials.sums import SCHEMA
 from failback.analytics.analysis.engines.base import Joined, Pass
-from failback.analytics.analysis.engines.blocks import BLOCKS
+from failback.analytics.analysis.engines.blocks import BLOCKS, split, unpacked
+from failback.analytics.analysis.engines.condensing import buckets, cut
 from failback.analytics.analysis.engines.engine import Engine
-from failback.analytics.analysis.engines.joins import compacted, join_depths, join_values
+from failback.analytics.analysis.engines.joins import compacted, condensed, join_values, swept_runs
 from failback.analytics.lake.lake import Lake
 
 SPILL_BYTES: Final = 64 << 20
@@ -26,6 +28,9 @@ SPILL_BYTES: Final = 64 << 20
 
 MOST_PARTIALS: Final = 1 << 20
 """Partial rows in memory before those of equal keys become one, 120 bytes each."""
+
+BUCKETS: Final = 256
+"""Files of ranges that are too many: of so many blocks of numbers each is worked on alone."""
 
 
 def local_engine(lake: Lake) -> Engine:
@@ -69,22 +74,23 @@ class LocalRows:
     def values(self) -> dict[str, pa.Table]:
         return join_values(list(self._pieces))
 
-    def joined(self) -> Joined:
-        found: list[pa.Table] = []
-        runs = added = known = 0
-        for piece in self._pieces:
-            runs += int(pc.sum(pc.equal(piece.column("op"), INTERVAL)).as_py() or 0)
-            found.append(piece)
-            added += piece.num_rows
-            if added > max(MOST_PARTIALS, known):
-                found = [compacted(found)]
-                added, known = 0, found[0].num_rows
-                give_back()
-        depths, _ = join_depths(found)
-        values = join_values(found)
-        del found
+    def joined(self, condense: Callable[[pa.Table], pa.Table]) -> Joined:
+        runs = 0
+        values = _Few()
+        with contextlib.ExitStack() as spilled:
+            ranges = _Ranges(spilled, self._spill_bytes)
+            for piece in self._pieces:
+                is_range = pc.equal(piece.column("op"), INTERVAL)
+                mine = piece.filter(is_range)
+                runs += mine.num_rows
+                ranges.add(mine)
+                values.add(piece.filter(pc.invert(is_range)))
+            for depths in ranges:
+                values.add(condense(depths))
+        found = values.whole()
         give_back()
-        return Joined(values, depths, runs)
+        joined, depths = condensed(found)
+        return Joined(joined, depths, runs)
 
     def by_part(self, function: Callable[[pa.Table], pa.Table], schema: pa.Schema) -> Self:
         return type(self)(self._parts(function), schema, self._spill_bytes)
@@ -100,6 +106,64 @@ class LocalRows:
             give_back()
             for part in parts:
                 yield function(part)
+
+
+class _Few:
+    """Partial rows; those of equal keys become one when they are many."""
+
+    def __init__(self) -> None:
+        self._found: list[pa.Table] = []
+        self._added = self._known = 0
+
+    def add(self, piece: pa.Table) -> None:
+        self._found.append(piece)
+        self._added += piece.num_rows
+        if self._added > max(MOST_PARTIALS, self._known):
+            self._found = [compacted(self._found)]
+            self._added, self._known = 0, self._found[0].num_rows
+            give_back()
+
+    def whole(self) -> list[pa.Table]:
+        """All of it; nothing is kept."""
+        found, self._found = self._found, []
+        return found
+
+    @property
+    def rows(self) -> int:
+        return self._added + self._known
+
+
+class _Ranges:
+    """Interval rows: in memory while they are few, else by blocks of numbers, on disk."""
+
+    def __init__(self, stack: contextlib.ExitStack, most_bytes: int) -> None:
+        self._here = _Few()
+        self._parts = _Parts(stack, most_bytes)
+        self._spilled = False
+
+    def add(self, ranges: pa.Table) -> None:
+        """Take interval rows in (``sums.SCHEMA``)."""
+        self._here.add(ranges)
+        if self._here.rows > 2 * MOST_PARTIALS:
+            self._spill()
+
+    def _spill(self) -> None:
+        found = pa.concat_tables([SCHEMA.empty_table(), *self._here.whole()])
+        self._here = _Few()
+        self._spilled = True
+        ranges = cut(found)
+        self._parts.add(split(ranges, buckets(ranges, BUCKETS)))
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        """Depths (``tables.DEPTHS``), all of some blocks at a time."""
+        if self._spilled:
+            self._spill()
+            for part in self._parts:
+                yield swept_runs(pa.concat_tables(unpacked(part)))
+            return
+        found = pa.concat_tables([SCHEMA.empty_table(), *self._here.whole()])
+        if found.num_rows:
+            yield swept_runs(found)
 
 
 class _Parts:

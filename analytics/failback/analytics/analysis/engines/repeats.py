@@ -7,7 +7,7 @@ longer by a million rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol, Self
@@ -29,7 +29,13 @@ from failback.analytics.analysis.counting import families, tables
 from failback.analytics.analysis.counting.partials.context import Context
 from failback.analytics.analysis.counting.partials.sums import SCHEMA, Key, Partials
 from failback.analytics.analysis.engines import blocks, passes
-from failback.analytics.analysis.engines.candidates import Candidates, Repeated, Sent, by_lane
+from failback.analytics.analysis.engines.candidates import (
+    Candidates,
+    Repeated,
+    Sent,
+    by_lane,
+    only_repeated,
+)
 from failback.analytics.analysis.engines.joins import produced_of
 from failback.analytics.run.align import Clocks
 from failback.analytics.run.definitions import BUSINESS_KEY
@@ -42,6 +48,10 @@ SENT_BACK: Final = 2
 
 class Reduce(Protocol):
     """Makes partial rows of a part. Picklable."""
+
+    @property
+    def processed(self) -> Sequence[int | None]:
+        """Per assignment what had been processed when its queue was taken."""
 
     def attributed(self, classified: pa.Table, send_backs: pa.Table) -> pa.Table:
         """The rows of a part (``tables.CLASSIFIED``) as a person may want to see them.
@@ -68,7 +78,10 @@ class CandidatesByMessage:
     parts: int
 
     def __call__(self, chunk: pa.Table) -> pa.Table:
-        found = self.candidates.of(chunk)
+        found = [self._split(piece) for piece in self.candidates.pieces_of(chunk)]
+        return pa.concat_tables([blocks.BLOCKS.empty_table(), *found])
+
+    def _split(self, found: pa.Table) -> pa.Table:
         c = Columns(found)
         part = blocks.parts_of(c.ints("lane"), c.ints("lseq"), self.parts)
         return blocks.split(found, part, CANDIDATES)
@@ -144,12 +157,16 @@ class PartReduction:
     rows: RowsTo | None
     has_attempts: bool
     """Whether send attempts are in the parts."""
+    wider: Repeated | None = None
+    """What was looked for, where that is more than what occurs more than once."""
 
     def __call__(self, part: pa.Table) -> pa.Table:
         """Partial rows (``sums.SCHEMA``) of one part (``blocks.BLOCKS``)."""
         candidates = blocks.unpacked(part, CANDIDATES)
         if not candidates:
             return SCHEMA.empty_table()
+        if self.wider is not None:
+            candidates = only_repeated(candidates, self.wider)
         attempts = blocks.unpacked(part, ATTEMPTS)
         back = sent_back_in(part)
         del part
@@ -186,17 +203,3 @@ def _open(resent: int) -> pa.Table:
     out = Partials()
     out.values(families.RESENT, Key(), np.array([resent], np.int64))
     return out.table()
-
-
-def may_be_resent(messages: pa.Table, copies: pa.Table) -> bool:
-    """Whether the counts say that some message has several copies.
-
-    A message that is one copy is delivered again as often as that one. Where a log was cut, copies
-    may be counted together, so that a few are not seen.
-    """
-    return _again(messages) > _again(copies)
-
-
-def _again(depths: pa.Table) -> int:
-    length = pc.subtract(depths.column("hi"), depths.column("lo"))
-    return int(pc.sum(pc.multiply(length, pc.subtract(depths.column("depth"), 1))).as_py() or 0)

@@ -189,6 +189,10 @@ class Queue(Block, kw_only=True):
     depth_ranges: Annotated[
         list[DepthRange], text("How often offsets were delivered, where that is more than once.")
     ]
+    depth_ranges_left_out: Annotated[
+        Count | UnsetType,
+        text("Such ranges that are left out: they were more than 2,048 in 262,144 offsets."),
+    ] = UNSET
     windows: Annotated[list[Interval], text("Intervals that came again.")]
     windows_left_out: Annotated[
         Count | UnsetType,

@@ -97,6 +97,13 @@ class Divergence(Block, kw_only=True):
         Count | UnsetType,
         text("By how many that may differ; in large runs, else it is exact."),
     ] = UNSET
+    conflicts_at_least: Annotated[
+        bool | UnsetType,
+        text(
+            "Of offsets that came again in more than 2,048 ranges of 262,144, only those count "
+            "whose messages came again, here and as artefacts."
+        ),
+    ] = UNSET
     truncation_events: Annotated[list[Truncation], text("Each loss.")]
     truncation_artefacts: Annotated[
         Count, text("Repeats that are none: another message took the offset.")

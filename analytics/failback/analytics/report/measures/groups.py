@@ -31,6 +31,9 @@ def group_figures(figures: Figures, name: str, losses: Mapping[str, Row] | None)
         *(mine.column(c).to_pylist() for c in ("lo", "hi", "figure")), strict=True
     ):
         counts[depth] += hi - lo
+    for row in figures.values(families.MESSAGE_TIMES):
+        if row["grp"] == name and row["figure"]:
+            counts[row["figure"]] += row["value"]
     delivered, distinct = figures.group_sums(families.DELIVERED)[name], sum(counts.values())
     retry, messages = (
         figures.group_sums(family)[name] for family in (families.RETRIES, families.DUP_MESSAGES)

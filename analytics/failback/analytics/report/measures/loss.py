@@ -39,8 +39,8 @@ def losses_of(figures: Figures) -> tuple[dict[str, Row], Row]:
     done = figures.sets(families.DONE, lanes=lanes)
     # Of the message that was sent, whatever counts as the same one elsewhere.
     all_by_lid = figures.analysis.context.definitions.counts_all_by_lid
-    family = families.MESSAGE if all_by_lid else families.HANDED
-    delivered = figures.sets(family, lanes=lanes)
+    handed = (families.MESSAGE, families.HANDED) if all_by_lid else (families.HANDED,)
+    delivered = union_of(figures, *handed, lanes=lanes)
     stored = figures.sets(families.STORED, lanes=lanes)
     empty = IntervalSet()
     counts: dict[str, Row] = {}

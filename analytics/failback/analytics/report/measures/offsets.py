@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any, Final
 
+import numpy as np
 import pyarrow.compute as pc
 
+from failback.analytics.analysis.arrays.columns import Columns
 from failback.analytics.analysis.counting import families
 from failback.analytics.report.measures.lookups import Figures
 from failback.analytics.report.measures.numbers import Row
@@ -123,10 +125,11 @@ def drop_figures(figures: Figures) -> list[Row]:
 def divergence_figures(figures: Figures) -> Row:
     """``divergence``: offsets or ids that name two messages, and where a log lost its tail."""
     repeats = figures.analysis.repeats
-    named = families.NAMED.of(repeats.depths)
-    named = named.filter(pc.greater(named.column("depth"), 1))
-    length = pc.subtract(named.column("hi"), named.column("lo"))
-    more = pc.multiply(length, pc.subtract(named.column("depth"), 1))
+    ranges = Columns(families.NAMED.of(repeats.depths))
+    crowded = Columns(families.NAMED_TIMES.of(repeats.values))
+    depth = np.append(ranges.ints("depth"), crowded.ints("depth"))
+    length = np.append(ranges.ints("hi") - ranges.ints("lo"), crowded.ints("value"))
+    several = depth > 1
     least, most = (
         figures.table(family).column("value")
         for family in (families.PLACED_LEAST, families.PLACED_MOST)
@@ -136,8 +139,9 @@ def divergence_figures(figures: Figures) -> Row:
     error = {} if resolution.exact else {"conflicts_error": resolution.omids_error(moved)}
     events = figures.analysis.history.events
     return {
-        "conflicts": (pc.sum(length).as_py() or 0) + moved * resolution.omid_share,
+        "conflicts": int(length[several].sum()) + moved * resolution.omid_share,
         **error,
+        **({"conflicts_at_least": True} if _crowded(figures) else {}),
         "truncation_events": [
             {
                 "broker": queue.broker,
@@ -149,5 +153,10 @@ def divergence_figures(figures: Figures) -> Row:
             for queue, found in sorted(events.items())
             for boot_ms, cut in zip(found.boot_ms, found.cut, strict=True)
         ],
-        "truncation_artefacts": pc.sum(more).as_py() or 0,
+        "truncation_artefacts": int((length * (depth - 1))[several].sum()),
     }
+
+
+def _crowded(figures: Figures) -> bool:
+    """Whether offsets that came again were so many ranges that they were not looked at as such."""
+    return any(row["depth"] > 1 for row in figures.values(families.COPY_TIMES))

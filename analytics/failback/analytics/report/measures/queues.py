@@ -27,6 +27,13 @@ def queue_figures(figures: Figures) -> tuple[list[Row], bool]:
         row["distinct"] += hi - lo if figure else 0
         if depth > 1 and figure:
             row["depth_ranges"].append({"lo": lo, "hi": hi, "depth": depth, "epoch": epoch})
+    for each in figures.values(families.COPY_TIMES):
+        row = found.setdefault(_place(each), _empty_queue(_place(each)))
+        row["epochs"].add(each["epoch"])
+        row["delivered"] += each["figure"] * each["value"]
+        row["distinct"] += each["value"] if each["figure"] else 0
+    for each in figures.values(families.COPY_RANGES_LEFT_OUT):
+        found[_place(each)]["depth_ranges_left_out"] = each["value"]
     for key, count in figures.dups_of_queues.items():
         found[key]["dup"] = count
     windows = figures.analysis.windows
@@ -50,6 +57,10 @@ def queue_figures(figures: Figures) -> tuple[list[Row], bool]:
         row |= _offsets_now(figures, key)
     kept = sorted(found, key=lambda key: (-found[key]["dup"], key))[:MAX_QUEUES]
     return [found[key] for key in sorted(kept)], len(kept) < len(found)
+
+
+def _place(row: Row) -> GroupQueue:
+    return GroupQueue(row["grp"], row["broker"], row["topic"], row["qid"])
 
 
 def _empty_queue(key: GroupQueue) -> Row:

@@ -103,9 +103,11 @@ def _at(bins: Any, values: Any, wanted: Any) -> Any:
 
 def affected_of(figures: Figures, name: str) -> Row:
     hit = sum(queue.grp == name for queue in figures.dups_of_queues)
-    depths = figures.depths(families.COPY)
-    mine = depths.filter(pc.equal(depths.column("grp"), name))
-    all_ = set(zip(*(mine.column(c).to_pylist() for c in ("broker", "topic", "qid")), strict=True))
+    all_: set[tuple[Any, ...]] = set()
+    for table in (figures.depths(families.COPY), figures.table(families.COPY_TIMES)):
+        mine = table.filter(pc.equal(table.column("grp"), name))
+        columns = (mine.column(c).to_pylist() for c in ("broker", "topic", "qid"))
+        all_ |= set(zip(*columns, strict=True))
     resolution = figures.analysis.repeats.resolution
     keys = _of_group(figures, families.DUP_KEYS, name).column("value").to_pylist()
     return {

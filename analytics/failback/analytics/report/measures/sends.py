@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from math import ceil
 from typing import Any
 
@@ -31,10 +31,13 @@ def send_figures(figures: Figures, topics: Sequence[str]) -> Row:
     }
 
 
-def union_of(figures: Figures, *wanted: Family) -> dict[tuple[Any, ...], IntervalSet]:
+def union_of(
+    figures: Figures, *wanted: Family, lanes: Collection[int] | None = None
+) -> dict[tuple[Any, ...], IntervalSet]:
+    """Interval sets of families by their key, which is the same; of some lanes, where given."""
     found: dict[tuple[Any, ...], IntervalSet] = {}
     for family in wanted:
-        for key, members in figures.sets(family).items():
+        for key, members in figures.sets(family, lanes=lanes).items():
             found[key] = found[key] | members if key in found else members
     return found
 

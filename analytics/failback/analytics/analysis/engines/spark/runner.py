@@ -59,14 +59,14 @@ class SparkRows:
     def values(self) -> dict[str, pa.Table]:
         return take_unreadable(joined_values(self.frame), self._lake)
 
-    def joined(self) -> Joined:
+    def joined(self, condense: Callable[[pa.Table], pa.Table]) -> Joined:
         kept = self.frame.persist()
         try:
             values = take_unreadable(joined_values(kept), self._lake)
-            depths, runs = joined_depths(kept)
+            depths, more, runs = joined_depths(kept, condense)
         finally:
             kept.unpersist()
-        return Joined(values, depths, runs)
+        return Joined({**values, **more}, depths, runs)
 
     def by_part(self, function: Callable[[pa.Table], pa.Table], schema: pa.Schema) -> Self:
         worker = shared(self.frame.sparkSession, function)

@@ -85,7 +85,8 @@ def resumes(report: Report) -> Table:
 
 def _conflicts(divergence: Report) -> object:
     found, error = divergence.get("conflicts"), divergence.get("conflicts_error")
-    return found if error is None else f"{found} ± {error}"
+    text = found if error is None else f"{found} ± {error}"
+    return f"at least {text}" if divergence.get("conflicts_at_least") else text
 
 
 def topology_lines(report: Report) -> list[str]:
