@@ -168,7 +168,7 @@ async def strange(request: pytest.FixtureRequest) -> AsyncIterator[Strange]:
 async def test_a_broker_that_answers_strangely_is_named_and_is_a_gap(
     strange: Strange, said: str, tmp_path: Path
 ) -> None:
-    done = await asyncio.to_thread(observe, strange.peer.addr, tmp_path / "run")
+    done = await asyncio.to_thread(observe, strange.peer.addr, tmp_path / "run", "--for", "4s")
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     told = [line for line in done.stdout.splitlines() if said in line]
     assert len(told) == 1, done.stdout

@@ -84,7 +84,9 @@ class Complaints:
 
     def __init__(self) -> None:
         self._silent: set[str] = set()
-        self._problems: dict[Place, str] = {}
+        self._before: set[Place] = set()
+        """Brokers that were silent at the last look."""
+        self._said: set[Place] = set()
 
     def of(self, look: Look) -> Iterator[str]:
         """Yield what is new with this look, a sentence each."""
@@ -95,15 +97,17 @@ class Complaints:
                 others = "brokers are asked where they were"
             yield f"name server {_all(silent)} does not answer: {others}"
         self._silent = silent
+        now = {broker.place for broker in look.brokers if broker.state == SILENT}
         for broker in look.brokers:
-            if broker.state != SILENT:
-                self._problems.pop(broker.place, None)
-            elif broker.place not in self._problems:
-                self._problems[broker.place] = broker.problem or ""
+            # Once is what a process that dies looks like, too.
+            if broker.place in now & self._before - self._said:
+                self._said.add(broker.place)
                 yield (
                     f"{broker.place.text} is not seen: {broker.problem}; until it is, that is a"
                     " gap, and the others are observed"
                 )
+        self._said &= now
+        self._before = now
 
 
 def _all(names: Set[str]) -> str:
