@@ -73,7 +73,7 @@ async def _unknown(
         as_clients_do = set(map(without_instance, found))
         for name in sorted(set(asked) - found - as_clients_do):
             problem = f'no broker knows "{name}"{did_you_mean(name, found)}'
-            if is_whole:
+            if is_whole and not wanted.canary:  # which is there to be observed
                 raise ConfigError(option, problem)
             said.append(f"{option}: {problem}: it is observed when one does")
     return said
