@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from failback.analytics.live.observe.observation import sentences
-from tests.support.observe.stories import MASTER, SLAVE, Story
+from tests.support.observe.stories import KEY, MASTER, SLAVE, Story
 
 
 def at_work(committed: int = 1000) -> Story:
@@ -124,6 +124,28 @@ def test_who_starts_while_only_the_slave_is_there_goes_on_from_its_table() -> No
     story.wait(2)
     found = group(story)
     assert (found["lo"], found["hi"]) == (0, 0)
+
+
+@pytest.mark.parametrize(("held", "again"), [(None, 3000), (400, 2200), (1500, 0)])
+def test_who_starts_at_a_slave_that_is_behind_begins_there(held: int | None, again: int) -> None:
+    story = at_work()
+    story.store(1500)
+    story.commit(1500, at=(MASTER,))
+    story.brokers[SLAVE].offsets = {} if held is None else {KEY: {0: held, 1: held}}
+    story.wait(2)
+    story.kill()
+    story.members["billing"] = set()
+    story.wait(3)
+    story.members["billing"] = {"c"}
+    story.wait(2)
+    story.commit(1500, at=(SLAVE,))
+    story.wait(2)
+    story.start(1500)
+    story.wait(3)
+    found = group(story)
+    assert found["lo"] <= again <= found["hi"]
+    assert found["hi"] == again
+    assert ("ROLLBACK_STALE_SLAVE" in found["causes"]) == (again > 0)
 
 
 @pytest.mark.parametrize("looks", [0, 2])

@@ -29,6 +29,7 @@ from failback.protocol.route import split_offset_key
 
 SLAVE_ONLY: Final = "ROLLBACK_SLAVE_ONLY_PROGRESS"
 RESTART: Final = "ROLLBACK_RESTART"
+STALE_SLAVE: Final = "ROLLBACK_STALE_SLAVE"
 TAILS: Final = ("TAIL_CRASH", "TAIL_REBALANCE", "TAIL_SHUTDOWN")
 _LATE_SECONDS: Final = 10.0
 """A table that was read later may have grown since the return."""
@@ -70,6 +71,8 @@ class QueueReturn:
     hi: int = 0
     stands: int = 0
     """The master's table at the last look."""
+    served: int | None = None
+    """The least that slaves held when somebody took the queue and only they were there."""
     stood: set[int] = field(default_factory=set)
     """What the master's table held at looks until it had caught up."""
 
@@ -85,7 +88,8 @@ class QueueReturn:
 
     def taken(self, least: int, most: int, *, surely: bool) -> None:
         """Somebody took the queue from an offset between ``least`` and ``most``."""
-        self.hi = max(self.hi, self.furthest - min(least, self.least))
+        least = min(least, self.least, self.least if self.served is None else self.served)
+        self.hi = max(self.hi, self.furthest - least)
         if surely and self.is_sure:
             self.lo = max(self.lo, self.reached - most)
 
@@ -151,6 +155,10 @@ class GroupReturn:
             found.append(RESTART)
         if any(each.reached > max(each.before, each.least) for each in self.queues.values()):
             found.append(SLAVE_ONLY)
+        if any(
+            each.served is not None and each.served < each.before for each in self.queues.values()
+        ):
+            found.append(STALE_SLAVE)
         return found or list(TAILS)
 
     @property
@@ -201,6 +209,8 @@ class Returns:
         """By pair tables of the master that are a while apart, the last few."""
         self._early: dict[str, set[str]] = {}
         """By pair groups that got members while its master was listed and not read yet."""
+        self._served: dict[str, dict[str, dict[int, int]]] = {}
+        """By pair and key what slaves held of queues that were taken while only they were there."""
         self._away: set[str] = set()
         """Pairs whose master was away at the last look."""
         self._absent: dict[str, float] = {}
@@ -226,6 +236,7 @@ class Returns:
                 self._master(broker)
         now = dict(self._finder.members.known)
         self._note_early(listed, now)
+        self._note_served(now)
         for each in self.returns:
             self._follow(each, look, now, was_listed=self._listed.get(each.outage.pair, False))
         self._members = now
@@ -256,6 +267,29 @@ class Returns:
                 changed = {group for group in now if now[group] != self._members.get(group)}
                 self._early.setdefault(pair, set()).update(changed)
         self._away = away
+
+    def _note_served(self, now: Mapping[str, frozenset[str]]) -> None:
+        """Note where members may have begun that took queues while only slaves were there.
+
+        A slave whose copy is old, or not there yet, sends them far back.
+        """
+        taken = set()
+        for group, members in now.items():
+            before = self._members.get(group, members)
+            if members - before or (before - members and members):
+                taken.add(group)
+        for pair in self._away if taken else ():
+            tables = [
+                table
+                for place, table in self._tables.items()
+                if place.pair == pair and place.broker_id != 0
+            ]
+            for key, reached in self._reached.get(pair, {}).items():
+                if split_offset_key(key)[1] in taken:
+                    served = self._served.setdefault(pair, {}).setdefault(key, {})
+                    for queue, offset in reached.items():
+                        held = [max(0, table.get(key, {}).get(queue, 0)) for table in tables]
+                        served[queue] = min(served.get(queue, offset), *held, offset if held else 0)
 
     def _notes(self, broker: BrokerLook) -> None:
         for topic, queues in (broker.spans or {}).items():
@@ -337,6 +371,7 @@ class Returns:
         oldest_of = self._least(broker.pair, returned)
         least_of = oldest_of if returned.gap else had_of
         early = self._early.pop(broker.pair, set())
+        served_of = self._served.pop(broker.pair, {})
         lost = self._longest_absence.pop(broker.pair, 0.0) > ROUTE_FORGOTTEN_SECONDS
         for key, reached_of in sorted(self._reached.get(broker.pair, {}).items()):
             topic, group = split_offset_key(key)
@@ -354,6 +389,10 @@ class Returns:
                 )
                 for queue, reached in sorted(reached_of.items())
             }
+            for number, start in served_of.get(key, {}).items():
+                if number in queues:
+                    queues[number].served = start
+                    queues[number].hi = max(0, queues[number].furthest - start)
             found = GroupReturn(group, topic, queues, was_lost=lost)
             first = self.first.get(broker.pair, {}).get(key, {})
             found.consumed = sum(
