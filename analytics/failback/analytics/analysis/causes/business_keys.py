@@ -8,7 +8,7 @@ key that it belongs to: one message may have been sent several times.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -18,9 +18,12 @@ from failback.analytics.analysis.arrays.intervals import IntervalSet
 from failback.analytics.analysis.counting import tables
 from failback.analytics.analysis.counting.partials.rows import Rows
 
+COUNTED_LINKS: Final = tables.LINKS.append(pa.field("times", pa.int64()))
+"""Links with how many deliveries they are of."""
+
 
 def links_of(chunk: pa.Table, repeated: Mapping[Any, IntervalSet]) -> pa.Table:
-    """What was sent of some messages (``tables.LINKS``), from normalised rows.
+    """What was sent of some messages, from normalised rows (:data:`COUNTED_LINKS`).
 
     Args:
         chunk: Normalised by business key.
@@ -34,8 +37,24 @@ def links_of(chunk: pa.Table, repeated: Mapping[Any, IntervalSet]) -> pa.Table:
             mine = (grp.codes == grp.names.index(group)) & (rows["lane"] == lane)
             here = np.flatnonzero(mine)
             chosen[here] = members.contains(rows["lseq"][here])
-    found = chunk.select(tables.LINKS.names).filter(pa.array(chosen)).cast(tables.LINKS)
-    return found.group_by(tables.LINKS.names).aggregate([]).cast(tables.LINKS)
+    found = chunk.select(tables.LINKS.names).cast(tables.LINKS)
+    counts = ~rows.true("left_out") if rows.has("left_out") else np.ones(rows.count, bool)
+    found = found.append_column("times", pa.array(counts.astype(np.int64)))
+    return _summed(found.filter(pa.array(chosen)))
+
+
+def links_of_repeated(found: Sequence[pa.Table]) -> pa.Table:
+    """Of all links of some messages (:data:`COUNTED_LINKS`) those of what came more than once."""
+    links = _summed(pa.concat_tables([COUNTED_LINKS.empty_table(), *found]))
+    c = Columns(links)
+    message = c.dense("grp", "lane", "lseq")
+    again = np.bincount(message, c.ints("times"))[message] > 1 if c.count else np.empty(0, bool)
+    return links.select(tables.LINKS.names).filter(pa.array(again))
+
+
+def _summed(links: pa.Table) -> pa.Table:
+    summed = links.group_by(tables.LINKS.names).aggregate([("times", "sum")])
+    return summed.rename_columns(COUNTED_LINKS.names).cast(COUNTED_LINKS)
 
 
 def joined_links(parts: Sequence[pa.Table]) -> pa.Table:

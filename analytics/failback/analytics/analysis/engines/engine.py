@@ -13,8 +13,13 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from failback.analytics.analysis.arrays.columns import Columns
 from failback.analytics.analysis.arrays.intervals import IntervalSet
-from failback.analytics.analysis.causes.business_keys import joined_links, links_of
+from failback.analytics.analysis.causes.business_keys import (
+    joined_links,
+    links_of,
+    links_of_repeated,
+)
 from failback.analytics.analysis.causes.classify import CauseInputs
 from failback.analytics.analysis.causes.send_backs import SEND_BACK_COLUMNS
 from failback.analytics.analysis.counting import families, tables
@@ -147,16 +152,18 @@ class Engine:
 
         Args:
             context: As in :meth:`count`.
-            messages: Ranges of (grp, lane).
+            messages: Ranges of (grp, lane) that have all messages that occur more than once.
         """
         linking = partial(
             _linked,
             context=context,
             ends=self._late_ends,
             repeated=interval_sets(messages, "grp", "lane"),
+            parts=self._parts(self._lake.rows("deliver")),
         )
         rows = Pass("deliver", self._deliver_columns(context, full=False), linking)
-        return joined_links([self._runner.mapped([rows], tables.LINKS).whole()])
+        found = self._runner.mapped([rows], blocks.BLOCKS).by_part(_linked_again, tables.LINKS)
+        return joined_links([found.whole()])
 
     def repeats(
         self,
@@ -267,6 +274,12 @@ def counted(chunk: pa.Table, context: Context, ends: Ends) -> pa.Table:
 
 
 def _linked(
-    chunk: pa.Table, context: Context, ends: Ends, repeated: Mapping[Any, IntervalSet]
+    chunk: pa.Table, context: Context, ends: Ends, repeated: Mapping[Any, IntervalSet], parts: int
 ) -> pa.Table:
-    return links_of(normalise(chunk, context, ends, Dropped()), repeated)
+    found = links_of(normalise(chunk, context, ends, Dropped()), repeated)
+    c = Columns(found)
+    return blocks.split(found, blocks.parts_of(c.ints("lane"), c.ints("lseq"), parts))
+
+
+def _linked_again(part: pa.Table) -> pa.Table:
+    return links_of_repeated(blocks.unpacked(part))
