@@ -202,6 +202,18 @@ def test_up_after_the_runtime_was_killed_ends_its_children_first(root: Path) -> 
     assert not any(Identity(each["pid"], each["ticks"]).alive() for each in before)
 
 
+def test_one_of_two_name_servers_comes_back_beside_the_other(root: Path) -> None:
+    first, second = up(root)["nameserver_pods"]
+    os.kill(second["pid"], signal.SIGKILL)
+
+    def is_back() -> bool:
+        pods = call(Root(root), "view")["nameserver_pods"]
+        return pods[1]["pid"] not in (None, second["pid"]) and pods[1]["state"] == "Ready"
+
+    wait_until(is_back, "the second name server", 60)
+    assert call(Root(root), "view")["nameserver_pods"][0]["pid"] == first["pid"]
+
+
 def test_a_runtime_killed_while_starting_leaves_nothing_that_down_misses(root: Path) -> None:
     file = root.parent / "cluster.yaml"
     file.write_text(PAIR)

@@ -24,6 +24,7 @@ from failback.operator.local.root import Root, read_json, write_json
 from failback.operator.render.context import Context
 from failback.protocol.errors import ConfigError
 
+ANY: Final = "0.0.0.0"
 BLOCK: Final = 10
 _FIRST: Final = 20_000  # below Linux's ephemeral ports, which begin at 32768
 _BLOCKS: Final = 1_200
@@ -95,19 +96,26 @@ def check_blocks(blocks: dict[str, int]) -> None:
         check_free(base + offset for offset in LISTENING_OFFSETS)
 
 
-def check_free(ports: Iterable[int]) -> None:
-    """Raise :class:`ConfigError` naming the first port that is listened on, and by whom."""
+def check_free(ports: Iterable[int], address: str = ANY) -> None:
+    """Raise :class:`ConfigError` naming the first port that is listened on, and by whom.
+
+    Args:
+        ports: Which are to be free.
+        address: Where; pods of one StatefulSet share their ports, each at its own address.
+    """
     for port in ports:
-        if not _can_listen(port):
-            raise ConfigError(f"port {port}", f"is already taken: {holder(port)}")
+        if not _can_listen(port, address):
+            raise ConfigError(f"port {port}", f"is already taken: {holder(port, address)}")
 
 
-def holder(port: int) -> str:
+def holder(port: int, address: str = ANY) -> str:
     """Say who listens on a port: ``127.0.0.1:80, pid 7 (nginx: master)``."""
     for connection in psutil.net_connections("tcp"):
         if connection.status != psutil.CONN_LISTEN or not connection.laddr:
             continue
         if connection.laddr.port != port:
+            continue
+        if address != ANY and connection.laddr.ip not in (address, ANY, "::"):
             continue
         address = f"{connection.laddr.ip}:{port}"
         if connection.pid is None:
@@ -120,12 +128,12 @@ def holder(port: int) -> str:
     return f"0.0.0.0:{port}, a process that is not visible"
 
 
-def _can_listen(port: int) -> bool:
+def _can_listen(port: int, address: str = ANY) -> bool:
     with socket.socket() as probe:
         # As servers bind: connections of a former process in TIME_WAIT do not count.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(("0.0.0.0", port))
+            probe.bind((address, port))
         except OSError:
             return False
         return True

@@ -221,7 +221,7 @@ class Pod:
 
     def _taken_port(self) -> str | None:
         try:
-            check_free(self.spec.ports)
+            check_free(self.spec.ports, self.spec.address)
         except ConfigError as error:
             return str(error)
         return None
