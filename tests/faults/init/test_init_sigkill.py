@@ -101,7 +101,8 @@ def test_as_pid_1_it_reaps_kills_and_dies_with_the_childs_code(lab: InitLab) -> 
     outside = lab.call("kill", "9")
     assert outside.returncode == 4, "pids of another namespace are other processes"
     assert "another PID namespace" in outside.stderr
-    assert inside("kill", "9", "--by", "exec").returncode == 0
+    # PID 1 ends with its child, and who asked may end with its namespace before it has said so.
+    assert inside("kill", "9", "--by", "exec").returncode in (0, -signal.SIGKILL)
     assert ended(process) == 137
     (death,) = lab.deaths()
     assert (death["pid"], death["signal"], death["sent_by"]["by"]) == (child["pid"], 9, "exec")
