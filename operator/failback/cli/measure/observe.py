@@ -18,7 +18,7 @@ from failback.cli.shared.checks import check_folder, run_id
 from failback.cli.shared.clusters import NO_CLUSTER, ClusterOptions, cluster_options
 from failback.cli.shared.commands import MEASURE, add
 from failback.cli.shared.errors import guarded
-from failback.cli.shared.options import JsonOption
+from failback.cli.shared.options import JsonOption, TraceTopicOption
 from failback.cli.shared.output import console, note, print_json, say
 from failback.cli.shared.verdicts import row_of, say_answers
 from failback.protocol.errors import ConfigError
@@ -67,14 +67,6 @@ _TopicOption = Annotated[
 ]
 _TraceOption = Annotated[
     bool, typer.Option("--trace", help="Read the clients' message trace too: exact counts.")
-]
-_TraceTopicOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--trace-topic",
-        metavar="TOPIC",
-        help="Where the clients' trace is (default: RMQ_SYS_TRACE_TOPIC and those of regions).",
-    ),
 ]
 _EveryOption = Annotated[
     str, typer.Option("--every", metavar="TIME", help="Time between two looks, such as 1s.")
@@ -131,7 +123,7 @@ def observe(
     every: _EveryOption = "1s",
     for_: _ForOption = "",
     trace: _TraceOption = False,
-    trace_topic: _TraceTopicOption = None,
+    trace_topic: TraceTopicOption = None,
     max_duplicates: _MaxDuplicatesOption = "",
     max_rto: _MaxRtoOption = "",
     ask_clients: _AskClientsOption = False,

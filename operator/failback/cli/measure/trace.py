@@ -12,7 +12,7 @@ from failback.cli.shared.checks import check_folder, run_id
 from failback.cli.shared.clusters import NO_CLUSTER, ClusterOptions, cluster_options
 from failback.cli.shared.commands import MEASURE, add
 from failback.cli.shared.errors import INCONCLUSIVE, guarded
-from failback.cli.shared.options import JsonOption
+from failback.cli.shared.options import JsonOption, TraceTopicOption
 from failback.cli.shared.output import console, print_json, say
 from failback.protocol.errors import ConfigError
 from failback.protocol.words.typed import typed
@@ -41,14 +41,6 @@ _OutOption = Annotated[
     Path,
     typer.Option(
         "--out", metavar="FOLDER", help="Run folder to write; one begun before is continued."
-    ),
-]
-_TraceTopicOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--trace-topic",
-        metavar="TOPIC",
-        help="Where the clients' trace is (default: RMQ_SYS_TRACE_TOPIC and those of regions).",
     ),
 ]
 _TopicOption = Annotated[
@@ -97,7 +89,7 @@ _RunOption = Annotated[
 def trace(
     out: _OutOption,
     cluster: ClusterOptions = NO_CLUSTER,
-    trace_topic: _TraceTopicOption = None,
+    trace_topic: TraceTopicOption = None,
     topic: _TopicOption = None,
     group: _GroupOption = None,
     broadcasting: _BroadcastingOption = None,

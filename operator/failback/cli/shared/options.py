@@ -11,6 +11,14 @@ if TYPE_CHECKING:
     from failback.operator.local.root import Root
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
+TraceTopicOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--trace-topic",
+        metavar="TOPIC",
+        help="Where the clients' trace is (default: RMQ_SYS_TRACE_TOPIC and those of regions).",
+    ),
+]
 RootOption = Annotated[
     Path | None,
     typer.Option(
