@@ -1,12 +1,13 @@
 """Fetch Apache RocketMQ and compile our Java test programs: ``python tools/setup_java.py``.
 
-Everything lands under ``~/.cache/failback`` and stays: a second call looks at stamps only.
+Everything lands under ``~/.cache/failback`` and stays: a second call makes nothing.
 
-    apache-4.9.7/lib, home         name server, broker, mqadmin, as the local runtime has them
-    apache-client-4.9.8/lib        the client our programs run with
-    apache-client-4.9.8/classes    the programs of tests/java/programs, compiled against it
-    apache-client-4.9.8/load       the load generator of the benchmarks, tests/java/load
+    apache-4.9.7/lib, home          name server, broker, mqadmin, as the local runtime has them
+    apache-client-4.9.8/lib-*       the client our programs run with
+    apache-client-4.9.8/classes-*   the programs of tests/java/programs, compiled against it
+    apache-client-4.9.8/load-*      the load generator of the benchmarks, tests/java/load
 
+``*`` is a digest of what a folder was made from: checkouts that differ have folders of their own.
 ``FAILBACK_APACHE_HOME`` names another folder with ``lib`` and ``home`` to use instead of the
 first. Tests import the functions, the Makefile runs it.
 """
@@ -39,11 +40,6 @@ def cache_folder() -> Path:
     return Path(base) / "failback"
 
 
-def client_home() -> Path:
-    """Return the folder with ``lib`` (jars) and ``classes`` (our programs) of the client."""
-    return cache_folder() / f"apache-client-{CLIENT_VERSION}"
-
-
 def ensure_servers(version: str = SERVER_VERSION) -> Path:
     """Return the folder with ``lib`` (jars) and ``home`` (rocketmq.home.dir) of a version, filled.
 
@@ -65,59 +61,48 @@ def ensure_servers(version: str = SERVER_VERSION) -> Path:
         raise SetupError(str(error)) from error
 
 
-def ensure_client() -> Path:
-    """Return :func:`client_home`, filled and our programs compiled."""
-    home = client_home()
+def ensure_client() -> tuple[Path, Path]:
+    """Return the folder of the client's jars, and that of our programs, compiled."""
+    return _client("classes", sorted((JAVA_TESTS / "programs").glob("*.java")))
+
+
+def ensure_load_generator() -> tuple[Path, Path]:
+    """Return the folder of the client's jars, and that of the benchmarks' load generator."""
+    options = JAVA_TESTS / "programs" / "Options.java"
+    return _client("load", [options, *sorted((JAVA_TESTS / "load").glob("*.java"))])
+
+
+def _client(name: str, sources: list[Path]) -> tuple[Path, Path]:
+    home = cache_folder() / f"apache-client-{CLIENT_VERSION}"
     pom = JAVA_TESTS / f"client-{CLIENT_VERSION}" / "pom.xml"
-    sources = sorted((JAVA_TESTS / "programs").glob("*.java"))
-    once(home / "lib", [pom], lambda target: _fetch(pom, target))
-    once(home / "classes", [pom, *sources], lambda t: _compile(sources, home / "lib", t))
-    return home
-
-
-def ensure_load_generator() -> Path:
-    """Return the folder of the benchmarks' load generator, which runs with the client's ``lib``.
-
-    A folder of its own: making it anew must not take classes from programs that run.
-    """
-    home = client_home()
-    pom = JAVA_TESTS / f"client-{CLIENT_VERSION}" / "pom.xml"
-    sources = [JAVA_TESTS / "programs" / "Options.java"]
-    sources += sorted((JAVA_TESTS / "load").glob("*.java"))
-    once(home / "lib", [pom], lambda target: _fetch(pom, target))
-    once(home / "load", [pom, *sources], lambda t: _compile(sources, home / "lib", t))
-    return home / "load"
+    lib = fetch_jars(pom, home / "lib")
+    return lib, once(home / name, [pom, *sources], lambda target: _compile(sources, lib, target))
 
 
 def fetch_jars(pom: Path, target: Path) -> Path:
-    """Return ``target``, filled with the jars that a pom names."""
-    once(target, [pom], lambda folder: _fetch(pom, folder))
-    return target
+    """Return a folder with the jars that a pom names, beside ``target``."""
+    return once(target, [pom], lambda folder: _fetch(pom, folder))
 
 
-def once(target: Path, inputs: Iterable[Path], make: Callable[[Path], None]) -> None:
-    """Make folder ``target`` unless it stands and was made from the same ``inputs``."""
+def once(target: Path, inputs: Iterable[Path], make: Callable[[Path], None]) -> Path:
+    """Return folder ``target-DIGEST`` of the ``inputs``, which is made unless it stands.
+
+    What other inputs made stays: another checkout may run with it now.
+    """
     digest = hashlib.sha256()
     for path in inputs:
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
-    stamp = target.with_name(f".{target.name}.stamp")
-    if _stands(target, stamp, digest.hexdigest()):
-        return
+    made = target.with_name(f"{target.name}-{digest.hexdigest()[:12]}")
+    if made.is_dir():
+        return made
     with _locked(target.parent):
-        if _stands(target, stamp, digest.hexdigest()):
-            return  # another process made it while this one waited
-        half = target.with_name(f".{target.name}.half")
-        shutil.rmtree(half, ignore_errors=True)
-        half.mkdir(parents=True)
-        make(half)
-        stamp.unlink(missing_ok=True)
-        shutil.rmtree(target, ignore_errors=True)
-        half.rename(target)
-        stamp.write_text(digest.hexdigest())
-
-
-def _stands(target: Path, stamp: Path, wanted: str) -> bool:
-    return target.is_dir() and stamp.is_file() and stamp.read_text() == wanted
+        if not made.is_dir():  # no other process made it while this one waited
+            half = target.with_name(f".{made.name}.half")
+            shutil.rmtree(half, ignore_errors=True)
+            half.mkdir(parents=True)
+            make(half)
+            half.rename(made)
+    return made
 
 
 @contextmanager

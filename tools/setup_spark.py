@@ -1,10 +1,11 @@
 """Fetch what the Spark tests read object stores and tables with: ``python tools/setup_spark.py``.
 
-    spark-s3a/    Hadoop's S3A and the modules of Amazon's SDK that it needs
-    s3proxy/      an S3-compatible server whose store is a folder
-    lakehouse/    Delta and Iceberg, and the Spark that both are made for
+    spark-s3a-*      Hadoop's S3A and the modules of Amazon's SDK that it needs
+    s3proxy-*        an S3-compatible server whose store is a folder
+    lakehouse/*-*    Delta and Iceberg, and the Spark that both are made for
 
-They land under ``~/.cache/failback`` and stay. Uses the standard library only; tests import the
+They land under ``~/.cache/failback`` and stay; the last ``*`` is a digest of what they were made
+from. Uses the standard library only; tests import the
 functions.
 """
 
@@ -37,8 +38,8 @@ def ensure_lakehouse() -> tuple[Path, Path]:
     of_ours = POMS / "lakehouse"
     base = cache_folder() / "lakehouse"
     wanted = of_ours / "requirements.txt"
-    once(base / "python", [wanted], lambda target: _install(wanted, target))
-    return fetch_jars(of_ours / "pom.xml", base / "jars"), base / "python"
+    python = once(base / "python", [wanted], lambda target: _install(wanted, target))
+    return fetch_jars(of_ours / "pom.xml", base / "jars"), python
 
 
 def _install(wanted: Path, target: Path) -> None:

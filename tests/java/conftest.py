@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tools.setup_java import SERVER_VERSION
 
-from tests.support.java.apache import client_home, server_home
+from tests.support.java.apache import client_folders, server_home
 from tests.support.java.java_lab import Lab
 
 
@@ -17,7 +17,7 @@ def lab(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Lab]:
     """A lab with Apache's servers of the version that the test is parametrized by."""
     version = getattr(request, "param", SERVER_VERSION)
     server_home(version)
-    client_home()
+    client_folders()
     lab = Lab(tmp_path, version)
     try:
         yield lab

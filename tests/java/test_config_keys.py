@@ -18,7 +18,7 @@ from failback.operator.engines.catalogue import (
 )
 from failback.protocol.errors import BrokerError
 from tests.support.common.polling import SCALE
-from tests.support.java.apache import Broker, Engine, client_home, java, server_home
+from tests.support.java.apache import Broker, Engine, client_folders, java, server_home
 from tests.support.java.java_lab import Lab
 
 APACHE = "4.9.7"
@@ -49,7 +49,8 @@ _OTHER = {
 @pytest.fixture(scope="module")
 def apache_keys() -> dict[str, tuple[str, str]]:
     """Java type and default of every key of the Apache broker."""
-    classes = f"{server_home()}/lib/*:{client_home()}/classes"
+    _, ours = client_folders()
+    classes = f"{server_home()}/lib/*:{ours}"
     command = [java(), "-Xshare:auto", "-cp", classes, "ConfigKeys"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120 * SCALE)
     rows = (line.split("\t") for line in done.stdout.splitlines())

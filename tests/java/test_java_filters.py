@@ -16,7 +16,7 @@ from failback.protocol.codes import RequestCode
 from failback.protocol.headers import SendMessageRequestHeader
 from failback.protocol.route import ConsumerData, HeartbeatData, SubscriptionData, TopicConfig
 from tests.support.common.polling import wait_until
-from tests.support.java.apache import Broker, Engine, NameServer, client_home, java
+from tests.support.java.apache import Broker, Engine, NameServer, client_folders, java
 from tests.support.java.java_lab import Lab
 from tests.support.processes.child_process import ROOT, TestProcess
 
@@ -28,9 +28,9 @@ FILTER = "a > 2 AND (b IS NULL OR b IN ('x', 'y')) AND a NOT BETWEEN 15 AND 17"
 
 
 def java_tool(program: str, *arguments: str) -> list[str]:
-    home = client_home()
+    jars, _ = client_folders()
     command = [java(), "-Xms32m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-    command += ["-Drocketmq.client.logLevel=WARN", "-cp", f"{home}/lib/*"]
+    command += ["-Drocketmq.client.logLevel=WARN", "-cp", f"{jars}/*"]
     return [*command, str(ROOT / f"tests/java/tools/{program}.java"), *arguments]
 
 

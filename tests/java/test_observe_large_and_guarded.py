@@ -19,7 +19,7 @@ from failback.client.admin.admin import AdminClient
 from failback.client.remoting.connection import RemotingClient
 from failback.protocol.command import RemotingCommand
 from failback.protocol.route import TopicConfig
-from tests.support.java.apache import client_home, server_home
+from tests.support.java.apache import client_folders, server_home
 from tests.support.java.guarded_lab import GuardedLab
 from tests.support.java.java_lab import Lab
 from tests.support.observe.cluster import TOPIC, Observed
@@ -83,7 +83,7 @@ async def test_11_thirty_topics_and_twenty_groups_are_few_questions(lab: Lab) ->
 @pytest.fixture
 def guarded(tmp_path: Path) -> Iterator[GuardedLab]:
     server_home()
-    client_home()
+    client_folders()
     lab = GuardedLab(tmp_path)
     try:
         yield lab

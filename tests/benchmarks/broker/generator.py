@@ -12,7 +12,7 @@ import msgspec
 from tools.setup_java import ensure_load_generator
 
 from tests.benchmarks.broker.proc import CLOCK_TICKS
-from tests.support.java.apache import client_home, java
+from tests.support.java.apache import java
 
 _HEAP: Final = ("-Xms512m", "-Xmx512m")
 
@@ -67,11 +67,11 @@ class LoadGenerator:
         """Answers that were asked for and not read yet."""
 
     def __enter__(self) -> Self:
-        classes = ensure_load_generator()
+        jars, classes = ensure_load_generator()
         self._folder.mkdir(parents=True, exist_ok=True)
         command = [java(), *_HEAP, f"-Duser.home={self._folder}"]
         command += ["-Drocketmq.client.logLevel=WARN"]
-        command += ["-cp", f"{classes}:{client_home()}/lib/*", "LoadGenerator"]
+        command += ["-cp", f"{classes}:{jars}/*", "LoadGenerator"]
         with (self._folder / "generator.err").open("w") as errors:
             self._process = subprocess.Popen(
                 command,

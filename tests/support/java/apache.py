@@ -10,9 +10,10 @@ import functools
 import os
 import shutil
 import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import pytest
 from tools.setup import SetupError
@@ -27,6 +28,7 @@ from tests.support.processes.child_process import (
 )
 
 Engine = Literal["failback", "apache"]
+Made = TypeVar("Made")
 
 _OPENS = (
     "--add-opens=java.base/java.nio=ALL-UNNAMED",
@@ -50,16 +52,16 @@ def server_home(version: str = SERVER_VERSION) -> Path:
 
 
 @functools.cache
-def client_home() -> Path:
-    """Return the folder of the Apache client and our programs; skip where it can't be had."""
+def client_folders() -> tuple[Path, Path]:
+    """Return the folders of the client's jars and of our programs; skip where they can't be had."""
     return _or_skip(ensure_client)
 
 
-def _or_skip(ensure: object) -> Path:
+def _or_skip(ensure: Callable[[], Made]) -> Made:
     if shutil.which(java()) is None:
         pytest.skip("needs Java 17")
     try:
-        return ensure()  # type: ignore[operator, no-any-return]
+        return ensure()
     except SetupError as error:
         pytest.skip(str(error))
 
@@ -227,12 +229,12 @@ def java_program(
 
     One that signs runs with the libraries of the server: the client's lack Apache's ACL classes.
     """
-    home = client_home()
+    jars, classes = client_folders()
     command = [java(), "-Xms32m", "-Xmx256m", *_FRUGAL, f"-Duser.home={folder}"]
     command += ["-Drocketmq.client.logLevel=WARN"]
     command += [f"-D{key}={value}" for key, value in (properties or {}).items()]
-    libraries = server_home() / "lib" if "accessKey" in options else home / "lib"
-    command += ["-cp", f"{home}/classes:{libraries}/*", program]
+    libraries = server_home() / "lib" if "accessKey" in options else jars
+    command += ["-cp", f"{classes}:{libraries}/*", program]
     for name, value in options.items():
         command += [f"-{name}", str(value)]
     return TestProcess(program, command, folder)
