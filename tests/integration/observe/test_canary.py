@@ -7,6 +7,7 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -31,22 +32,25 @@ def cluster(tmp_path: Path) -> Iterator[ClusterProcesses]:
         yield made
 
 
-def observer(namesrv: str, out: Path, *more: str) -> TestProcess:
+@contextmanager
+def observer(namesrv: str, out: Path, *more: str) -> Iterator[TestProcess]:
+    """Observe while the block runs."""
     command = failback_command(
         "cli", "observe", "-n", namesrv, "--out", str(out), "--every", "500ms", *more
     )
-    return TestProcess("observer", command, out.parent, environment=failback_environment())
+    watching = TestProcess("observer", command, out.parent, environment=failback_environment())
+    watching.start()
+    try:
+        yield watching
+    finally:
+        watching.dispose()
 
 
 def watched(namesrv: str, run: Path, *more: str, code: int = 0) -> str:
     """Observe to the end, which has this exit code; return what was said."""
-    watching = observer(namesrv, run, *more)
-    watching.start()
-    try:
+    with observer(namesrv, run, *more) as watching:
         assert watching.wait(90) == code, watching.errors()
         return "\n".join(watching.lines())
-    finally:
-        watching.dispose()
 
 
 def names_in(run: Path) -> Names:
@@ -66,11 +70,14 @@ async def offsets_of(cluster: ClusterProcesses, names: Names) -> dict[str, int]:
     return {group: sum(table.get(f"{names.topic}@{group}", {}).values()) for group in names.groups}
 
 
-def both_go_on(cluster: ClusterProcesses, names: Names) -> None:
-    """Wait until both groups have committed."""
+def singing(cluster: ClusterProcesses, run: Path) -> Names:
+    """Wait until both groups of the canary of a run have committed, and the observer saw it."""
+    names = names_in(run)
     wait_until(
         lambda: all(asyncio.run(offsets_of(cluster, names)).values()), "commits of a canary", 60
     )
+    wait_until(lambda: names.topic in (run / "looks.jsonl").read_text(), "a look at a canary")
+    return names
 
 
 def traces(cluster: ClusterProcesses, canary: str) -> set[str]:
@@ -101,18 +108,14 @@ async def listed(cluster: ClusterProcesses) -> list[str]:
 
 
 def test_what_it_makes_is_used_and_removed(cluster: ClusterProcesses, tmp_path: Path) -> None:
-    watching = observer(cluster.namesrv_addr, tmp_path / "run", "--canary", "--group", "billing")
-    watching.start()
-    try:
-        names = names_in(tmp_path / "run")
-        both_go_on(cluster, names)
+    run = tmp_path / "run"
+    with observer(cluster.namesrv_addr, run, "--canary", "--group", "billing") as watching:
+        names = singing(cluster, run)
         os.kill(watching.pid, signal.SIGINT)
         assert watching.wait(60) == 0
-    finally:
-        watching.dispose()
     assert watching.errors() == ""
     assert traces(cluster, names.topic) == set()
-    lake = open_lake(tmp_path / "run" / "lake", "run")
+    lake = open_lake(run / "lake", "run")
     assert {row["grp"] for row in lake.records("deliver")} == set(names.groups)
     assert {row["topic"] for row in lake.records("produce")} == {names.topic}
 
@@ -121,14 +124,9 @@ def test_one_that_was_killed_is_gone_on_with_and_removed(
     cluster: ClusterProcesses, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
-    first = observer(cluster.namesrv_addr, run, "--canary")
-    first.start()
-    try:
-        names = names_in(run)
-        both_go_on(cluster, names)
+    with observer(cluster.namesrv_addr, run, "--canary") as first:
+        names = singing(cluster, run)
         first.kill()
-    finally:
-        first.dispose()
     said = watched(cluster.namesrv_addr, run, "--for", "1s")
     assert f"topic {names.topic} of an earlier canary may be left on broker-a" in said
     assert traces(cluster, names.topic) != set()
@@ -170,17 +168,12 @@ def test_what_is_left_where_the_master_is_away_is_told_and_removed_later(
     cluster: ClusterProcesses, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
-    watching = observer(cluster.namesrv_addr, run, "--canary")
-    watching.start()
-    try:
-        names = names_in(run)
-        both_go_on(cluster, names)
+    with observer(cluster.namesrv_addr, run, "--canary") as watching:
+        names = singing(cluster, run)
         cluster.broker.kill()
         watching.wait_for("MasterGone")
         os.kill(watching.pid, signal.SIGTERM)
         assert watching.wait(120) == 0
-    finally:
-        watching.dispose()
     said = "\n".join(watching.lines())
     assert f"topic {names.topic} and groups {', '.join(names.groups)} may be left" in said
     cluster.start_broker()

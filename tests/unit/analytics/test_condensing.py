@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import numpy as np
@@ -22,19 +21,10 @@ from failback.analytics.analysis.engines.local import local_engine
 from failback.analytics.report.document import build_report
 from failback.analytics.report.schema import report_bytes
 from failback.analytics.run.definitions import BUSINESS_KEY, LID, MESSAGE_ID, Definitions
-from tests.benchmarks.analytics.synthetic import Plan, generate
-from tests.support.analytics.histories import random_history
+from tests.support.analytics.repeating_runs import SHAPES, repeating_run
 from tests.support.analytics.run_analysis import Analysed, analysed
-from tests.support.analytics.run_builder import merged
 
 Row = dict[str, Any]
-PLANS = {
-    "windows": Plan(rows=9_000, groups=2, seed=5),
-    "scattered": Plan(rows=9_000, groups=2, dup_shape="scattered", dup_share=0.3, seed=5),
-    "truncated": Plan(
-        rows=9_000, truncations=3, rate_skew="zipf:1.1", dup_share=0.2, foreign_share=0.1, seed=6
-    ),
-}
 
 
 @pytest.fixture
@@ -44,14 +34,6 @@ def crowded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(condensing, "MOST_OF_HASHES", 1)
     monkeypatch.setattr(condensing, "BLOCK_BITS", 8)
     monkeypatch.setattr(condensing, "HASH_BITS", 60)
-
-
-def run_of(name: str, folder: Path) -> Path:
-    if name in PLANS:
-        generate(PLANS[name], folder)
-        return folder
-    histories = [random_history(Random(seed), warmup=False) for seed in range(60)]
-    return merged(histories).write(folder, manifest=False)
 
 
 def figures_of(analysis: Analysed) -> Row:
@@ -64,7 +46,7 @@ def figures_of(analysis: Analysed) -> Row:
 
 @pytest.mark.parametrize("spilled", [False, True])
 @pytest.mark.parametrize("key", [LID, MESSAGE_ID, BUSINESS_KEY])
-@pytest.mark.parametrize("name", [*PLANS, "histories"])
+@pytest.mark.parametrize("name", SHAPES)
 def test_figures_are_those_of_all_ranges(
     name: str,
     key: str,
@@ -73,7 +55,7 @@ def test_figures_are_those_of_all_ranges(
     monkeypatch: pytest.MonkeyPatch,
     request: pytest.FixtureRequest,
 ) -> None:
-    run = run_of(name, tmp_path / "run")
+    run = repeating_run(name, tmp_path / "run")
     exact = analysed(run, local_engine, Definitions(key))
     request.getfixturevalue("crowded")
     if spilled:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import numpy as np
@@ -23,33 +22,19 @@ from failback.analytics.analysis.engines.joins import join_depths, join_values
 from failback.analytics.report.document import build_report
 from failback.analytics.report.schema import report_bytes
 from tests.benchmarks.analytics.synthetic import Plan, generate
-from tests.support.analytics.histories import random_history
+from tests.support.analytics.repeating_runs import SHAPES, repeating_run
 from tests.support.analytics.repeats_reduction import reduction
 from tests.support.analytics.run_analysis import analysed
-from tests.support.analytics.run_builder import merged
 
 Row = dict[str, Any]
 COARSE = Resolution(exact=False, omid_share=4)
-PLANS = {
-    "windows": Plan(rows=12_000, groups=2, seed=5),
-    "scattered": Plan(rows=12_000, groups=2, dup_shape="scattered", dup_share=0.3, seed=5),
-    "truncated": Plan(rows=12_000, truncations=3, rate_skew="zipf:1.1", seed=6),
-}
 
 
-def run_of(name: str, folder: Path) -> Path:
-    if name in PLANS:
-        generate(PLANS[name], folder)
-        return folder
-    histories = [random_history(Random(seed), warmup=False) for seed in range(60)]
-    return merged(histories).write(folder, manifest=False)
-
-
-@pytest.mark.parametrize("name", [*PLANS, "histories"])
+@pytest.mark.parametrize("name", SHAPES)
 def test_figures_differ_by_no_more_than_is_said(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = run_of(name, tmp_path / "run")
+    run = repeating_run(name, tmp_path / "run")
     exact, _ = build_report(analysed(run), "local")
     monkeypatch.setattr(resolution, "EXACT_CANDIDATES", 10)
     coarse, _ = build_report(analysed(run), "local")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 
-from failback.analytics.dashboard.poller import Poller, opened
+from failback.analytics.dashboard import poller
 from failback.analytics.dashboard.problems import DashboardProblem
 from failback.analytics.dashboard.serve import make_app
 from failback.analytics.dashboard.settings import DashboardSettings
@@ -19,29 +19,22 @@ from failback.analytics.dashboard.sources import live_run
 from failback.analytics.dashboard.sources.observed_run import ObservedRun
 from failback.analytics.dashboard.sources.runs import RunIndex
 from failback.analytics.exporter.runs import RunWatch
-from failback.analytics.live.observe.folder import Folder, Wanted
 from failback.analytics.report.make_report import report
 from tests.support.dashboard.asgi import ask
-from tests.support.observe.stories import SLAVE, Story
+from tests.support.observe.folders import add, opened
+from tests.support.observe.outages import at_work, come_back, serve
+from tests.support.observe.stories import Story
 
 RUN = "upgrade-7"
 COMMAND = "failback explain-offset billing orders 0 --live"
 
 
-def gone_and_behind(story: Story) -> None:
+def gone_and_behind() -> Story:
     """A master that is back with an old table, of which nobody took a queue yet."""
-    story.store(1000)
-    story.commit(900)
-    story.wait(3)
-    story.commit(1000)
-    story.wait(2)
-    story.kill()
-    story.wait(3)
-    story.commit(1500, at=(SLAVE,))
-    story.members["billing"] = set()
-    story.wait(3)
-    story.start(900)
-    story.wait(2)
+    story = at_work()
+    serve(story, 1500)
+    come_back(story, 900)
+    return story
 
 
 class Dashboard:
@@ -49,7 +42,7 @@ class Dashboard:
 
     def __init__(self, runs: Path) -> None:
         self.app: FastAPI = make_app(DashboardSettings(runs), [], lambda _: None)[0]
-        self.poller: Poller = self.app.state.shared.poller
+        self.poller: poller.Poller = self.app.state.shared.poller
         self.poller.state = replace(self.poller.state, at=1.0)
 
     def look(self) -> None:
@@ -62,23 +55,13 @@ class Dashboard:
         return html.unescape(body)
 
 
-def observing(path: Path) -> Folder:
-    return Folder.open(path, Wanted(RUN, ("ns0",), 1.0))
-
-
-def add(folder: Folder, story: Story, first: int = 0) -> None:
-    for look in story.looks[first:]:
-        folder.add(look)
-
-
 def test_a_run_is_followed_while_it_observes_and_its_report_stands_there_then(
     tmp_path: Path,
 ) -> None:
-    story, shown = Story(), Dashboard(tmp_path)
-    folder = observing(tmp_path / RUN)
+    story, shown = gone_and_behind(), Dashboard(tmp_path)
+    folder = opened(tmp_path / RUN)
     shown.look()
     assert "nothing was looked at yet" in shown.page(f"/runs/{RUN}")
-    gone_and_behind(story)
     add(folder, story)
     shown.look()
     assert f'<a href="/runs/{RUN}">Watch' in shown.page("/runs?verdict=running")
@@ -116,14 +99,14 @@ def test_a_run_is_followed_while_it_observes_and_its_report_stands_there_then(
     assert RUN in shown.page("/runs?verdict=Observed")
     assert RUN not in shown.page("/compare")
 
-    folder = observing(tmp_path / RUN)
+    folder = opened(tmp_path / RUN)
     shown.look()
     assert "Brokers now" in shown.page(f"/runs/{RUN}")
     folder.close()
 
 
 def test_nobody_aborts_what_only_observes(tmp_path: Path) -> None:
-    folder = observing(tmp_path / RUN)
+    folder = opened(tmp_path / RUN)
     (entry,) = RunIndex(tmp_path).scan()
     shown = Dashboard(tmp_path)
     with pytest.raises(DashboardProblem, match="upgrade-7 only observes: end the failback observe"):
@@ -132,7 +115,7 @@ def test_nobody_aborts_what_only_observes(tmp_path: Path) -> None:
 
 
 def test_an_observed_run_keeps_no_alert_calm(tmp_path: Path) -> None:
-    folder = observing(tmp_path / RUN)
+    folder = opened(tmp_path / RUN)
     active = [
         sample
         for metric in RunWatch(tmp_path).collect()
@@ -145,7 +128,7 @@ def test_an_observed_run_keeps_no_alert_calm(tmp_path: Path) -> None:
 
 def progress_of(path: Path) -> tuple[ObservedRun, dict[str, Any]]:
     (entry,) = RunIndex(path).scan()
-    live = opened(entry)
+    live = poller.opened(entry)
     assert isinstance(live, ObservedRun)
     for _ in range(1000):
         if not live.look(0):
@@ -156,10 +139,8 @@ def progress_of(path: Path) -> tuple[ObservedRun, dict[str, Any]]:
 def test_looks_are_read_a_few_at_a_time_and_a_torn_one_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    story = Story()
-    folder = observing(tmp_path / RUN)
-    gone_and_behind(story)
-    add(folder, story)
+    folder = opened(tmp_path / RUN)
+    add(folder, gone_and_behind())
     _, whole = progress_of(tmp_path)
     monkeypatch.setattr(live_run, "MOST_BYTES", 10)  # less than a line
     live, slow = progress_of(tmp_path)

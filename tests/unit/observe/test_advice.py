@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from failback.analytics.report.measures.observed_advice import observed_knobs
-from tests.support.observe.stories import MASTER, SLAVE, Story
+from tests.support.observe.outages import come_back, serve, take_over
+from tests.support.observe.stories import MASTER, Story
 
 
 def handed_over(**config: str) -> Story:
@@ -14,18 +15,9 @@ def handed_over(**config: str) -> Story:
         story.store(100 * second)
         story.commit(100 * second)
         story.wait(1)
-    story.kill()
-    story.wait(2)
-    story.store(3000)
-    story.commit(3000, at=(SLAVE,))
-    story.members["billing"] = set()
-    story.wait(20)
-    story.start(1000)
-    story.wait(2)
-    story.members["billing"] = {"c"}
-    story.wait(1)
-    story.commit(3000, at=(MASTER,))
-    story.wait(2)
+    serve(story, 3000)
+    come_back(story, 1000, after=20)
+    take_over(story, 3000)
     return story
 
 

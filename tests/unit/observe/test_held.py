@@ -7,33 +7,23 @@ from typing import Any
 import pytest
 
 from failback.analytics.live.observe.looks import Held, Reader, Writer
-from tests.support.observe.stories import MASTER, SLAVE, Story
+from tests.support.observe.outages import come_back, cost, serve, take_over
+from tests.support.observe.stories import Story
 
 
 def handed_over(*told: Held, since: int = 1) -> dict[str, Any]:
     """A member that had committed 1,500 of 9,000 is asked 5 s apart, leaves ``since`` s later."""
     story = Story()
-    story.store(9000)
     story.commit(900)
     story.wait(2)
-    story.kill()
-    story.wait(2)
-    story.commit(1500, at=(SLAVE,))
+    serve(story, 1500, stored=9000)
     for held in told:
         story.tell(held)
         story.wait(5)
     story.now -= 5 - since
-    story.members["billing"] = set()
-    story.wait(5)
-    story.start(900)
-    story.wait(2)
-    story.members["billing"] = {"c"}
-    story.wait(2)
-    story.commit(9500, at=(MASTER,))
-    story.wait(2)
-    (returned,) = story.observation.document()["returns"]
-    (found,) = returned["groups"]
-    return dict(found)
+    come_back(story, 900, after=5)
+    take_over(story, 9500)
+    return cost(story)
 
 
 def test_nobody_was_asked() -> None:

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from failback.analytics.analysis.lineage import lineage, queues_named
-from failback.analytics.live.observe.folder import Folder, Wanted
 from failback.analytics.live.observe.lake import run_at
 from failback.analytics.report.make_report import report
 from failback.analytics.run.history_reading import read_history
 from tests.support.analytics.trace_builder import START_MS, TraceBuilder, made_id
+from tests.support.observe.folders import document, written
+from tests.support.observe.outages import at_work, come_back, serve, take_over
 from tests.support.observe.stories import MASTER, SLAVE, Story
 
 NS = 1_000_000_000
@@ -21,39 +22,24 @@ END = (1 << 62) - 1
 
 
 def told() -> Story:
-    """A master that is away from second 8 to 15 and begins with 90 where 150 was reached."""
-    story = Story()
-    story.store(100)
-    story.commit(90)
-    story.wait(4)
-    story.commit(100)
-    story.wait(4)
-    story.kill()
-    story.wait(2)
-    story.store(150)
-    story.commit(150, at=(SLAVE,))
-    story.wait(3)
-    story.members["billing"] = set()
-    story.wait(2)
-    story.start(90)
-    story.wait(3)
-    story.members["billing"] = {"c"}
-    story.wait(2)
+    """A master that is away from second 8 to 19 and begins with 90 where 150 was reached."""
+    story = at_work(100, file=90, pause=4)
+    serve(story, 150)
+    come_back(story, 90)
+    take_over(story, 200)
     story.store(200)
     story.commit(200)
-    story.wait(3)
+    story.wait()
     return story
 
 
-def written(story: Story, path: Path, *, trace: tuple[str, ...] = ()) -> Path:
-    folder = Folder.open(path, Wanted("story", ("ns0",), 1.0, trace=trace))
-    for look in story.looks:
-        folder.add(look)
-    folder.close()
-    run = json.loads((path / "run.json").read_text())
-    run["zero"]["wall_ns"] = START_MS * 1_000_000
-    (path / "run.json").write_text(json.dumps(run))
-    return path
+def begun(story: Story, path: Path, **wanted: Any) -> Path:
+    """Write a story that begins when traces of the builder do."""
+    run = written(story, path, **wanted)
+    about = json.loads((run / "run.json").read_text())
+    about["zero"]["wall_ns"] = START_MS * 1_000_000
+    (run / "run.json").write_text(json.dumps(about))
+    return run
 
 
 def traced(path: Path) -> None:
@@ -67,14 +53,9 @@ def traced(path: Path) -> None:
             topic.handled(ids[offset], 200 * (offset - 80), 200 * (offset - 80) + 5,
                           process=1, group="billing")  # fmt: skip
         for offset in range(90, 200):
-            topic.handled(ids[offset], 18_000 + 10 * offset, 18_005 + 10 * offset,
+            topic.handled(ids[offset], 22_000 + 10 * offset, 22_005 + 10 * offset,
                           process=2, group="billing")  # fmt: skip
     topic.flush()
-
-
-def document(run: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((run / "report" / "report.json").read_text())
-    return found
 
 
 @pytest.fixture
@@ -84,7 +65,7 @@ def brokers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_story_of_an_offset_is_told(tmp_path: Path) -> None:
-    source = run_at(written(told(), tmp_path / "run"))
+    source = run_at(begun(told(), tmp_path / "run"))
     history = read_history(source.folder, source.lake)
     (queue,) = queues_named(history, "billing", "orders", 1)
     found = lineage(history, source.lake, queue, END)
@@ -97,25 +78,25 @@ def test_the_story_of_an_offset_is_told(tmp_path: Path) -> None:
     on_slave = [step.offset for step in found.steps if step.place == "slave table"]
     assert on_slave == [90, 100, 150, 200]
     assert [(step.kind, step.issued, step.observed) for step in history.faults] == [
-        ("GONE", 7.1 * NS, 8.1 * NS), ("ACCEPT", 14 * NS, 15.1 * NS),
+        ("GONE", 7.1 * NS, 8.1 * NS), ("ACCEPT", 18 * NS, 19.1 * NS),
     ]  # fmt: skip
-    assert history.end_of(queue.queue, 21 * NS) == 200
+    assert history.end_of(queue.queue, 24 * NS) == 200
 
 
 def test_a_process_that_can_not_tell_yet_when_it_began_is_named_later(tmp_path: Path) -> None:
     story = told()
-    at = next(n for n, look in enumerate(story.looks) if look.began == 15)
+    at = next(n for n, look in enumerate(story.looks) if look.began == 19)
     young = story.looks[at]
     brokers = tuple(
         each if each.broker_id else type(each)(**_fields(each) | {"boot_ms": None})
         for each in young.brokers
     )
     story.looks[at] = type(young)(young.began, young.ended, 1.0, young.listings, brokers)
-    source = run_at(written(story, tmp_path / "run"))
+    source = run_at(begun(story, tmp_path / "run"))
     rows = source.lake.records("broker_offset_sample")
-    assert {row["binc"] for row in rows if row["bid"] == MASTER} == {1000, 25_000}
+    assert {row["binc"] for row in rows if row["bid"] == MASTER} == {1000, 29_000}
     (accepted,) = (row for row in source.lake.records("fault") if row["kind"] == "ACCEPT")
-    assert accepted["boot_ms"] == 25_000
+    assert accepted["boot_ms"] == 29_000
 
 
 def _fields(look: Any) -> dict[str, Any]:
@@ -123,7 +104,7 @@ def _fields(look: Any) -> dict[str, Any]:
 
 
 def test_the_page_shows_the_offsets_of_the_queue_that_fell_furthest(tmp_path: Path) -> None:
-    run = written(told(), tmp_path / "run")
+    run = begun(told(), tmp_path / "run")
     report(run)
     page = (run / "report" / "report.html").read_text()
     assert "restart: 100 → 90" in page
@@ -137,7 +118,7 @@ def test_where_nothing_happens_a_look_in_half_a_minute_becomes_rows(tmp_path: Pa
             story.start(150)  # another process, and none was missed
         story.commit(second)
         story.wait()
-    looks = run_at(written(story, tmp_path / "run")).lake.records("broker_offset_sample")
+    looks = run_at(begun(story, tmp_path / "run")).lake.records("broker_offset_sample")
     seconds = {row["t"] // NS for row in looks if row["bid"] == SLAVE}
     assert seconds >= {0, *range(140, 260), 299}
     assert len(seconds & set(range(139))) == 5, "one in half a minute"
@@ -150,14 +131,14 @@ def test_instances_are_told_apart(tmp_path: Path) -> None:
             if broker.offsets is not None:
                 table = broker.offsets["orders@billing"]
                 broker.offsets["MQ_INST_a%orders@MQ_INST_a%billing"] = dict.fromkeys(table, 70)
-    made = report(written(story, tmp_path / "run"))
+    made = report(begun(story, tmp_path / "run"))
     assert "Group billing in MQ_INST_a: none." in made.sentence
     assert "Group billing: " in made.sentence
 
 
 @pytest.mark.usefixtures("brokers")
 def test_traced_deliveries_make_the_report_exact(tmp_path: Path) -> None:
-    run = written(told(), tmp_path / "run", trace=("RMQ_SYS_TRACE_TOPIC",))
+    run = begun(told(), tmp_path / "run", trace=("RMQ_SYS_TRACE_TOPIC",))
     traced(run)
     made = report(run)
     assert made.sentence.endswith(
@@ -181,11 +162,11 @@ def test_traced_deliveries_make_the_report_exact(tmp_path: Path) -> None:
 def test_what_is_seen_after_a_report_is_in_the_next_one(tmp_path: Path) -> None:
     story = told()
     looks, story.looks = story.looks, story.looks[:10]
-    run = written(story, tmp_path / "run")
+    run = begun(story, tmp_path / "run")
     report(run)
     assert document(run)["observation"]["returns"] == []
     story.looks = looks[10:]
-    written(story, run)
+    begun(story, run)
     traced(run)
     report(run)
     found = document(run)
@@ -194,7 +175,7 @@ def test_what_is_seen_after_a_report_is_in_the_next_one(tmp_path: Path) -> None:
 
 
 def test_a_trace_that_is_switched_off_is_said(tmp_path: Path) -> None:
-    run = written(told(), tmp_path / "run", trace=("T",))
+    run = begun(told(), tmp_path / "run", trace=("T",))
     made = report(run)
     assert made.verdict == "Observed"
     (gap,) = document(run)["observation"]["gaps"]

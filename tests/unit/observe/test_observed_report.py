@@ -2,57 +2,27 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from failback.analytics.live.observe.folder import Folder, Wanted
 from failback.analytics.report.make_report import report
 from failback.protocol.errors import ConfigError
-from tests.support.observe.stories import MASTER, SLAVE, Story
-
-WANTED = Wanted("story", ("ns0",), 1.0)
-
-
-def handed_over(story: Story) -> None:
-    story.store(1000)
-    story.commit(900)
-    story.wait(3)
-    story.commit(1000)
-    story.wait(2)
-    story.kill()
-    story.wait(3)
-    story.store(1500)
-    story.commit(1500, at=(SLAVE,))
-    story.wait(5)
-    story.members["billing"] = set()
-    story.wait(3)
+from tests.support.observe.folders import add, document, opened, written
+from tests.support.observe.outages import at_work, come_back, serve, take_over
+from tests.support.observe.stories import Story
 
 
-def written(story: Story, path: Path) -> Path:
-    folder = Folder.open(path, WANTED)
-    for look in story.looks:
-        folder.add(look)
-    folder.close()
-    return path
-
-
-def document(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((path / "report" / "report.json").read_text())
-    return found
+def handed_over() -> Story:
+    story = at_work()
+    serve(story, 1500)
+    come_back(story, 900)
+    return story
 
 
 def test_the_headline_is_the_answer(tmp_path: Path) -> None:
-    story = Story()
-    handed_over(story)
-    story.start(900)
-    story.wait(2)
-    story.members["billing"] = {"c"}
-    story.wait(2)
-    story.commit(1600, at=(MASTER,))
-    story.wait(2)
+    story = handed_over()
+    take_over(story, 1600)
     run = written(story, tmp_path / "run")
     made = report(run)
     assert (made.verdict, made.exit_code) == ("Observed", 0)
@@ -73,11 +43,7 @@ def test_the_headline_is_the_answer(tmp_path: Path) -> None:
 
 
 def test_a_danger_that_lasts_is_shown_with_its_safe_offsets(tmp_path: Path) -> None:
-    story = Story()
-    handed_over(story)
-    story.start(900)
-    story.wait(2)
-    run = written(story, tmp_path / "run")
+    run = written(handed_over(), tmp_path / "run")
     report(run)
     page = (run / "report" / "report.html").read_text()
     assert "Queues below a safe offset" in page
@@ -86,8 +52,8 @@ def test_a_danger_that_lasts_is_shown_with_its_safe_offsets(tmp_path: Path) -> N
 
 
 def test_a_return_that_nobody_saw_is_inconclusive(tmp_path: Path) -> None:
-    story = Story()
-    handed_over(story)
+    story = at_work()
+    serve(story, 1500)
     story.sleep(30)
     story.start(900)
     story.wait(3)
@@ -106,16 +72,14 @@ def test_nothing_happened(tmp_path: Path) -> None:
 
 
 def test_an_observation_is_continued_and_the_pause_is_a_gap(tmp_path: Path) -> None:
-    story = Story()
-    handed_over(story)
+    story = at_work()
+    serve(story, 1500)
     run = written(story, tmp_path / "run")
     half = len(story.looks)
     story.sleep(60)
     story.start(900)
     story.wait(3)
-    again = Folder.open(run, WANTED)
-    for look in story.looks[half:]:
-        again.add(look)
+    add(opened(run), story, half)
     report(run)
     found = document(run)["observation"]
     assert [gap["what"] for gap in found["gaps"]] == ["the observer did not look"]
@@ -123,27 +87,27 @@ def test_an_observation_is_continued_and_the_pause_is_a_gap(tmp_path: Path) -> N
 
 
 def test_an_observation_about_other_groups_is_not_continued(tmp_path: Path) -> None:
-    Folder.open(tmp_path / "run", WANTED).close()
+    opened(tmp_path / "run").close()
     with pytest.raises(ConfigError, match=r"--group: .* was about all"):
-        Folder.open(tmp_path / "run", Wanted("story", ("ns0",), 1.0, groups=("billing",)))
+        opened(tmp_path / "run", groups=("billing",))
 
 
 def test_a_folder_of_something_else_is_not_written_to(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "notes.txt").write_text("mine")
     with pytest.raises(ConfigError, match=r"--out: .* has files that are no run"):
-        Folder.open(tmp_path / "run", WANTED)
+        opened(tmp_path / "run")
     (tmp_path / "run" / "run.json").write_text('{"run": "other"}')
     with pytest.raises(ConfigError, match=r"--out: .* was not observed"):
-        Folder.open(tmp_path / "run", WANTED)
+        opened(tmp_path / "run")
 
 
 def test_two_observers_do_not_write_to_one_folder(tmp_path: Path) -> None:
-    first = Folder.open(tmp_path / "run", WANTED)
+    first = opened(tmp_path / "run")
     with pytest.raises(ConfigError, match=r"--out: another observer writes to"):
-        Folder.open(tmp_path / "run", WANTED)
+        opened(tmp_path / "run")
     first.close()
-    Folder.open(tmp_path / "run", WANTED).close()
+    opened(tmp_path / "run").close()
 
 
 @pytest.mark.parametrize(
@@ -163,20 +127,12 @@ def test_two_observers_do_not_write_to_one_folder(tmp_path: Path) -> None:
 def test_limits_fail_what_is_surely_above_and_pass_what_can_not_be(
     tmp_path: Path, limits: dict[str, str], verdict: str, met: bool | None
 ) -> None:
-    story = Story()
-    handed_over(story)
+    story = at_work()
+    serve(story, 1500)
     story.store(1800)  # 300 of each queue may have been handled, and were not committed
-    story.start(900)
-    story.wait(2)
-    story.members["billing"] = {"c"}
-    story.wait(2)
-    story.commit(1900, at=(MASTER,))
-    story.wait(2)
-    folder = Folder.open(tmp_path / "run", Wanted("story", ("ns0",), 1.0, limits=limits))
-    for look in story.looks:
-        folder.add(look)
-    folder.close()
-    made = report(tmp_path / "run")
+    come_back(story, 900)
+    take_over(story, 1900)
+    made = report(written(story, tmp_path / "run", limits=limits))
     assert made.verdict == verdict
     assert made.exit_code == (1 if verdict == "Fail" else 0)
     assert document(tmp_path / "run")["outcome"]["met"] is met

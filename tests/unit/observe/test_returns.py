@@ -2,51 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from failback.analytics.live.observe.observation import sentences
+from tests.support.observe.outages import at_work, come_back, cost, serve, take_over
 from tests.support.observe.stories import KEY, MASTER, SLAVE, Story
 
 
-def at_work(committed: int = 1000) -> Story:
-    """A group that has committed up to an offset, on the master and in the slave's copy."""
-    story = Story()
-    story.store(committed)
-    story.commit(committed - 100)
-    story.wait(2)
-    story.commit(committed)
-    story.wait(2)
-    return story
-
-
 def outage(story: Story, *, reached: int, file: int) -> None:
-    """The master dies, the group goes on at the slave up to ``reached``, the master is back."""
-    story.kill()
-    story.wait(3)
-    story.store(reached)
-    story.commit(reached, at=(SLAVE,))
-    story.wait(5)
+    """The group goes on at the slave while the master is away, and its members stay."""
+    serve(story, reached)
     story.start(file)
     story.wait()
-
-
-def group(story: Story, name: str = "billing") -> dict[str, Any]:
-    document = story.observation.document()
-    (returned,) = document["returns"]
-    (found,) = (each for each in returned["groups"] if each["group"] == name)
-    return dict(found)
 
 
 def test_members_that_stay_consume_nothing_again() -> None:
     story = at_work()
     outage(story, reached=1500, file=900)
-    assert group(story)["safe_offsets"] == {"0": 1500, "1": 1500}
+    assert cost(story)["safe_offsets"] == {"0": 1500, "1": 1500}
     story.wait(3)
     story.commit(1500)
     story.wait(2)
-    found = group(story)
+    found = cost(story)
     assert (found["lo"], found["hi"], found["owner_changed"]) == (0, 0, False)
     assert found["basis"] == ["E1", "E2", "E3"]
     assert not found["exact"]
@@ -61,50 +38,31 @@ def test_without_members_told_nothing_is_sure() -> None:
     outage(story, reached=1500, file=900)
     story.commit(1500)
     story.wait(2)
-    found = group(story)
+    found = cost(story)
     assert (found["lo"], found["hi"]) == (0, 1200)
     assert found["basis"] == ["E1", "E2"]
 
 
 def test_who_starts_after_the_return_begins_with_the_masters_table() -> None:
     story = at_work()
-    story.kill()
-    story.wait(2)
-    story.store(1500)
-    story.commit(1500, at=(SLAVE,))
-    story.wait(2)
-    story.members["billing"] = set()
-    story.wait(5)
-    story.start(900)
-    story.wait(3)
-    story.members["billing"] = {"c"}
-    story.wait(1)
-    story.commit(1200, at=(MASTER,))
-    story.wait(2)
-    found = group(story)
+    serve(story, 1500)
+    come_back(story, 900)
+    take_over(story, 1200)
+    found = cost(story)
     assert (found["lo"], found["hi"]) == (600, 1200), "it is halfway through"
     story.commit(1700, at=(MASTER,))
     story.wait(2)
-    found = group(story)
+    found = cost(story)
     assert (found["lo"], found["hi"], found["owner_changed"]) == (1200, 1200, True)
     assert found["causes"] == ["ROLLBACK_RESTART", "ROLLBACK_SLAVE_ONLY_PROGRESS"]
 
 
 def test_what_was_not_committed_may_come_again_as_well() -> None:
     story = at_work()
-    story.kill()
-    story.wait(2)
-    story.store(1800)  # 300 beyond what anybody committed
-    story.commit(1500, at=(SLAVE,))
-    story.members["billing"] = set()
-    story.wait(5)
-    story.start(900)
-    story.wait(2)
-    story.members["billing"] = {"c"}
-    story.wait(2)
-    story.commit(1900, at=(MASTER,))
-    story.wait(2)
-    found = group(story)
+    serve(story, 1500, stored=1800)  # 300 beyond what anybody committed
+    come_back(story, 900)
+    take_over(story, 1900)
+    found = cost(story)
     assert (found["lo"], found["hi"]) == (1200, 1800)
 
 
@@ -122,7 +80,7 @@ def test_who_starts_while_only_the_slave_is_there_goes_on_from_its_table() -> No
     story.wait(2)
     story.commit(1500)
     story.wait(2)
-    found = group(story)
+    found = cost(story)
     assert (found["lo"], found["hi"]) == (0, 0)
 
 
@@ -142,7 +100,7 @@ def test_who_starts_at_a_slave_that_is_behind_begins_there(held: int | None, aga
     story.wait(2)
     story.start(1500)
     story.wait(3)
-    found = group(story)
+    found = cost(story)
     assert found["lo"] <= again <= found["hi"]
     assert found["hi"] == again
     assert ("ROLLBACK_STALE_SLAVE" in found["causes"]) == (again > 0)
@@ -155,10 +113,7 @@ def test_who_comes_before_the_returned_master_was_read_may_have_moved_its_table(
 ) -> None:
     story = at_work()
     story.wait(60)
-    story.kill()
-    story.wait(2)
-    story.store(1500)
-    story.commit(1500, at=(SLAVE,))
+    serve(story, 1500)
     story.members["billing"] = set()
     story.wait(3)
     story.start(1000)  # what its file held
@@ -171,7 +126,7 @@ def test_who_comes_before_the_returned_master_was_read_may_have_moved_its_table(
     story.wait(2)
     story.commit(1700, at=(MASTER,))
     story.wait(2)
-    found = group(story)
+    found = cost(story)
     assert found["owner_changed"]
     assert found["lo"] <= 1000 <= found["hi"]
     assert "ROLLBACK_SLAVE_ONLY_PROGRESS" in found["causes"]
@@ -180,26 +135,17 @@ def test_who_comes_before_the_returned_master_was_read_may_have_moved_its_table(
 def test_what_nobody_committed_comes_again_by_how_its_holder_ended() -> None:
     story = at_work()
     story.store(1300)
-    story.members["billing"] = set()
     story.kill()
-    story.wait(3)
-    story.start(1000)
-    story.wait(2)
-    story.members["billing"] = {"c"}
-    story.wait(2)
-    story.commit(1300, at=(MASTER,))
-    story.wait(2)
-    found = group(story)
+    come_back(story, 1000)
+    take_over(story, 1300)
+    found = cost(story)
     assert (found["lo"], found["hi"]) == (0, 600)
     assert found["causes"] == ["TAIL_CRASH", "TAIL_REBALANCE", "TAIL_SHUTDOWN"]
 
 
 def test_a_master_that_can_not_tell_yet_when_it_began_is_read_at_once_and_is_back_once() -> None:
     story = at_work()
-    story.kill()
-    story.wait(2)
-    story.store(1500)
-    story.commit(1500, at=(SLAVE,))
+    serve(story, 1500)
     story.members["billing"] = set()
     story.wait(3)
     story.start(900)
@@ -209,7 +155,7 @@ def test_a_master_that_can_not_tell_yet_when_it_began_is_read_at_once_and_is_bac
     story.brokers[MASTER].boot_ms = began
     story.commit(1500, at=(MASTER,))
     story.wait(3)
-    found = group(story)
+    found = cost(story)
     assert (found["lo"], found["hi"]) == (1200, 1200)
     assert [queue["had"] for queue in found["queues"]] == [900, 900]
 
@@ -221,7 +167,7 @@ def test_one_of_two_members_that_is_replaced_may_have_taken_any_queue() -> None:
     story.wait(2)
     story.commit(1500)
     story.wait(2)
-    found = group(story)
+    found = cost(story)
     assert (found["lo"], found["hi"], found["owner_changed"]) == (0, 1200, True)
 
 
@@ -232,7 +178,7 @@ def test_a_change_after_the_master_has_caught_up_costs_nothing() -> None:
     story.wait(2)
     story.members["billing"] = {"c"}
     story.wait(5)
-    assert group(story)["hi"] == 0
+    assert cost(story)["hi"] == 0
 
 
 def test_two_groups_are_told_apart() -> None:
@@ -241,11 +187,8 @@ def test_two_groups_are_told_apart() -> None:
     story.members["audit"] = {"x"}
     story.commit(1000, key=audit)
     story.wait(2)
-    story.kill()
-    story.commit(1500, at=(SLAVE,))
+    serve(story, 1500)
     story.commit(1500, key=audit, at=(SLAVE,))
-    story.store(1500)
-    story.wait(2)
     story.members["billing"] = set()
     story.wait(5)
     story.start(900)
@@ -256,8 +199,8 @@ def test_two_groups_are_told_apart() -> None:
     story.commit(1600)
     story.commit(1600, key=audit)
     story.wait(2)
-    assert (group(story)["lo"], group(story)["hi"]) == (1200, 1200)
-    assert (group(story, "audit")["lo"], group(story, "audit")["hi"]) == (0, 0)
+    assert (cost(story)["lo"], cost(story)["hi"]) == (1200, 1200)
+    assert (cost(story, "audit")["lo"], cost(story, "audit")["hi"]) == (0, 0)
 
 
 def test_a_pair_that_no_name_server_lists_may_be_forgotten_by_its_members() -> None:
@@ -267,7 +210,7 @@ def test_a_pair_that_no_name_server_lists_may_be_forgotten_by_its_members() -> N
     story.wait(60)
     story.start(900)
     story.wait(3)
-    found = group(story)
+    found = cost(story)
     assert (found["lo"], found["hi"]) == (0, 200)
 
 
@@ -278,15 +221,9 @@ def test_an_offset_that_was_set_back_before_the_outage_is_where_the_group_stood(
     story.commit(600)
     story.wait(3)
     story.kill()
-    story.members["billing"] = set()
-    story.wait(5)
-    story.start(500)
-    story.wait(2)
-    story.members["billing"] = {"c"}
-    story.wait(2)
-    story.commit(700, at=(MASTER,))
-    story.wait(2)
-    found = group(story)
+    come_back(story, 500)
+    take_over(story, 700)
+    found = cost(story)
     assert found["lo"] == 200, "100 of each queue for the restart"
     assert found["hi"] == 1000, "all of it was delivered before the reset"
 
@@ -305,7 +242,7 @@ def test_nothing_is_sure_of_a_return_that_nobody_saw(members: set[str]) -> None:
     document = story.observation.document()
     (returned,) = document["returns"]
     assert not returned["read"]
-    found = group(story)
+    found = cost(story)
     assert found["lo"] == 0
     assert found["hi"] >= 2 * (1500 - 1000), "its file may have been as old as that"
     assert [gap["what"] for gap in document["gaps"]] == ["the observer did not look"]

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from failback.analytics.live.observe.traced import Deliveries, Handled, Queue
-from tests.support.observe.stories import SLAVE, Story
+from tests.support.observe.outages import at_work, come_back, cost, serve, take_over
+from tests.support.observe.stories import Story
 
-KILLED, BACK, JOINED, LAST = 8, 17, 20, 50
+KILLED, BACK, JOINED, LAST = 8, 19, 21, 50
 """Seconds of the story."""
 FIRST_MEMBER, NEW_MEMBER = 1, 2
 
@@ -39,43 +40,27 @@ def whole() -> Traced:
 
 
 def handed_over() -> Story:
-    story = Story()
-    story.store(100)
-    story.commit(90)
-    story.wait(4)
-    story.commit(100)
-    story.wait(4)
-    story.kill()
-    story.store(150)
-    story.wait(2)
-    story.commit(150, at=(SLAVE,))
-    story.wait(5)
-    story.members["billing"] = set()
-    story.wait(2)
-    story.start(90)
-    story.wait(3)
-    story.members["billing"] = {"c"}
-    story.wait(2)
-    story.commit(300)
+    story = at_work(100, file=90, pause=KILLED // 2)
+    serve(story, 150)
+    come_back(story, 90)
+    take_over(story, 300)
     story.store(300)
     story.wait(LAST - round(story.now))
     return story
 
 
-def cost(story: Story, *queues: Traced) -> dict[str, Any]:
+def traced_cost(story: Story, *queues: Traced) -> dict[str, Any]:
     deliveries = Deliveries(
         {
             Queue("billing", "broker-a", "orders", number): each.handled()
             for number, each in enumerate(queues)
         }
     )
-    (returned,) = story.observation.document(deliveries.counts)["returns"]
-    (found,) = returned["groups"]
-    return dict(found)
+    return cost(story, counts=deliveries.counts)
 
 
 def test_a_whole_trace_makes_the_count_exact() -> None:
-    found = cost(handed_over(), whole(), whole())
+    found = traced_cost(handed_over(), whole(), whole())
     assert (found["lo"], found["hi"], found["exact"]) == (120, 120, True)
     assert found["basis"] == ["E1", "E2", "E3", "E4"]
     assert [(queue["lo"], queue["hi"]) for queue in found["queues"]] == [(60, 60), (60, 60)]
@@ -86,16 +71,13 @@ def test_members_that_stay_have_consumed_nothing_again() -> None:
     story.store(150)
     story.commit(90)
     story.wait(8)
-    story.kill()
-    story.wait(2)
-    story.commit(150, at=(SLAVE,))
-    story.wait(7)
+    serve(story, 150)
     story.start(90)
     story.wait(3)
     story.commit(300)
     story.wait(20)
     stayed = Traced([(offset, (offset - 80) / 7, FIRST_MEMBER) for offset in range(80, 300)])
-    found = cost(story, stayed, stayed)
+    found = traced_cost(story, stayed, stayed)
     assert (found["lo"], found["hi"], found["exact"]) == (0, 0, True)
     assert found["causes"] == []
 
@@ -122,9 +104,8 @@ HOLES = {
 @pytest.mark.parametrize("lost", HOLES)
 def test_a_trace_that_may_lack_something_leaves_the_interval(lost: str) -> None:
     story = handed_over()
-    (returned,) = story.observation.document()["returns"]
-    (told,) = returned["groups"]
-    found = cost(story, whole(), HOLES[lost])
+    told = cost(story)
+    found = traced_cost(story, whole(), HOLES[lost])
     assert not found["exact"]
     assert "E4" not in found["basis"]
     assert found["queues"][1] == told["queues"][1]
@@ -141,15 +122,14 @@ def test_a_trace_that_may_lack_something_leaves_the_interval(lost: str) -> None:
     ids=["below what the master had", "one of the last seconds", "a copy below"],
 )
 def test_what_is_lost_elsewhere_does_no_harm(lost: Traced) -> None:
-    assert cost(handed_over(), whole(), lost)["exact"]
+    assert traced_cost(handed_over(), whole(), lost)["exact"]
 
 
 def test_nothing_is_exact_while_the_group_is_behind() -> None:
     story = handed_over()
     story.observation.returns[0].groups[0].queues[1].stands = 120
-    assert not cost(story, whole(), whole())["exact"]
+    assert not traced_cost(story, whole(), whole())["exact"]
 
 
 def test_a_group_that_does_not_trace_is_not_exact() -> None:
-    (returned,) = handed_over().observation.document(Deliveries({}).counts)["returns"]
-    assert not returned["groups"][0]["exact"]
+    assert not traced_cost(handed_over())["exact"]
