@@ -5,6 +5,7 @@ The truth is what unmodified Java consumers print. Outages are short; no timer i
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 from tests.support.java.apache import mqadmin
@@ -58,6 +59,6 @@ def test_10_the_observer_stands_still_over_the_return(lab: Lab) -> None:
 
 
 async def test_nothing_is_written_to_the_cluster(lab: Lab) -> None:
-    observed = begun(lab)
+    observed = await asyncio.to_thread(begun, lab)
     await nothing_is_written(observed, observed.master)
     observed.stop_observing()

@@ -10,9 +10,11 @@ import time
 from pathlib import Path
 
 from failback.analytics.live.observe.asking import Asker
-from failback.analytics.live.observe.looks import ANSWERED, REFUSED
+from failback.analytics.live.observe.looks import ANSWERED, REFUSED, SILENT, BrokerLook
 from failback.client.admin.admin import AdminClient
 from failback.client.remoting.connection import RemotingClient
+from failback.protocol.command import RemotingCommand
+from failback.protocol.errors import RemotingTimeout
 from failback.protocol.route import SubscriptionGroupConfig, TopicConfig
 from tests.support.brokers.cluster_processes import ClusterProcesses
 from tests.support.common.polling import SCALE, wait_until
@@ -98,6 +100,51 @@ async def test_a_broker_that_is_back_ends_the_wait_for_the_next_look(tmp_path: P
             await asyncio.wait_for(asker.wait(3600), 60 * SCALE)
             (broker,) = (await asker.look(closely=False)).brokers
             assert broker.state == ANSWERED
+
+
+class SlowLink(RemotingClient):
+    """Answers of one address take their time."""
+
+    def __init__(self, address: str, seconds: float) -> None:
+        super().__init__()
+        self.address = address
+        self.seconds = seconds
+        self.asked = 0
+
+    async def invoke(
+        self, addr: str, request: RemotingCommand, timeout_ms: float = 3000
+    ) -> RemotingCommand:
+        if addr == self.address:
+            self.asked += 1
+            await asyncio.sleep(min(self.seconds, timeout_ms / 1000))
+            if timeout_ms / 1000 <= self.seconds:
+                raise RemotingTimeout(addr, timeout_ms)
+        return await super().invoke(addr, request, timeout_ms)
+
+
+async def test_an_answer_that_takes_longer_than_a_period_is_waited_for(tmp_path: Path) -> None:
+    with ClusterProcesses(tmp_path / "cluster") as cluster:
+        await prepared(cluster)
+        await commit(cluster, 100)
+        client = SlowLink(cluster.broker_addr, 1.2)
+        async with client:
+            asker = Asker([cluster.namesrv_addr], client, zero=time.monotonic(), every=0.2)
+            found: list[BrokerLook] = []
+            while len(found) < 20 and (not found or found[-1].state != ANSWERED):
+                (broker,) = (await asker.look(closely=False)).brokers
+                found.append(broker)
+            first = found[0]
+            assert first.state == SILENT
+            assert not first.is_unreachable, "it may have answered others"
+            assert "no answer from" in (first.problem or "")
+            last = found[-1]
+            assert last.state == ANSWERED
+            assert last.offsets == {f"{TOPIC}@{GROUP}": {0: 100, 1: 100}}
+            assert last.asked <= first.until < last.until
+            asked = client.asked
+            await asker.look(closely=False)
+            assert client.asked > asked, "it is asked again once it has answered"
+            await asker.close()
 
 
 def looks(run: Path) -> list[bytes]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
+from failback.client.remoting.guarded.cluster import find_cluster
 from tests.support.java.apache import Broker, Engine, NameServer
 from tests.support.java.guarded_cluster import ADMIN, ADMIN_SECRET, GuardedCluster
 from tests.support.java.java_lab import Lab
@@ -25,6 +27,8 @@ class GuardedLab(Lab):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.guards = GuardedCluster(folder)
+        given = replace(self.guards.given(), access_key_file=self.guards.keys.admin)
+        self.access = find_cluster(given, {}).access
 
     def namesrv(self, engine: Engine = "apache") -> NameServer:
         node = self.guards.namesrv

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tools.setup_java import SERVER_VERSION
 
+from failback.client.remoting.guarded.access import ClusterAccess
 from tests.support.java.apache import Broker, Engine, NameServer, java_program
 from tests.support.processes.child_process import TestProcess
 
@@ -17,6 +18,8 @@ class Lab:
         """``version`` is of Apache's servers."""
         self.folder = folder
         self.version = version
+        self.access: ClusterAccess | None = None
+        """How our client speaks to the cluster, if it is guarded."""
         self._nodes: list[NameServer | Broker] = []
         self._programs: list[TestProcess] = []
 

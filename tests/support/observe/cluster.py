@@ -5,6 +5,7 @@ The truth is what the Java consumers print, a line for each delivery.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -19,6 +20,8 @@ from tools.setup_java import SERVER_VERSION
 
 from failback.analytics.report.make_report import report
 from failback.analytics.run.trace_source import TRACE_TOPIC
+from failback.client.admin.admin import AdminClient
+from failback.client.remoting.connection import RemotingSettings
 from tests.support.common.polling import wait_until
 from tests.support.java.apache import Broker, Engine, NameServer, got_by
 from tests.support.java.java_lab import Lab
@@ -71,10 +74,19 @@ class Observed:
             self.keepers.append(
                 self.lab.broker(self.master.engine, self.namesrv, name="keeper", settings=settings)
             )
-        for keeper in self.keepers:
-            keeper.start()
-        self.master.start()
-        self.slave.start()
+        for broker in (*self.keepers, self.master, self.slave):
+            broker.start()
+            self.wait_listed(broker)
+
+    def wait_listed(self, broker: Broker) -> None:
+        """Wait until clients can find a broker; one of 5.x serves before the name server knows."""
+        wait_until(lambda: asyncio.run(self._is_listed(broker)), f"{broker.address} is listed", 60)
+
+    async def _is_listed(self, broker: Broker) -> bool:
+        settings = RemotingSettings(access=self.lab.access)
+        async with AdminClient([self.namesrv.address], settings=settings) as admin:
+            members = (await admin.cluster_info()).members()
+        return broker.address in {member.addr for member in members}
 
     def begin(self) -> None:
         """Start clients, and return when offsets are on the master's disk and observed."""
@@ -107,12 +119,13 @@ class Observed:
         self.members[group][-1].stop()
 
     def outage(self, seconds: float, during: Callable[[], None] | None = None) -> None:
-        """Kill the master, wait, start it again."""
+        """Kill the master, wait, start it again; return when clients can find it."""
         self.master.kill()
         time.sleep(seconds)
         if during is not None:
             during()
         self.master.start()
+        self.wait_listed(self.master)
 
     def stop_observing(self, codes: tuple[int, ...] = (0, 3)) -> dict[str, Any]:
         """Stop the observer, which ends with one of these codes; return its report."""

@@ -26,6 +26,7 @@ class Told:
 
     boot_ms: int | None
     state: str = ANSWERED
+    is_unreachable: bool = False
     offsets: dict[str, dict[int, int]] = field(default_factory=dict)
     config: dict[str, str] | None = None
 
@@ -44,6 +45,8 @@ class Story:
     name_servers: int = 1
     tells_members: bool = True
     told: tuple[ClientLook, ...] = ()
+    late: float = 0.0
+    """For so long brokers' answers of the next looks have been waited for."""
 
     def __post_init__(self) -> None:
         self.brokers = {MASTER: Told(1000), SLAVE: Told(2000)}
@@ -76,8 +79,10 @@ class Story:
         self.brokers[number].state = REFUSED
         self.listed.discard(number)
 
-    def freeze(self, number: int = MASTER) -> None:
+    def freeze(self, number: int = MASTER, *, is_unreachable: bool = False) -> None:
+        """A broker says nothing: its process takes connections, or nothing does."""
         self.brokers[number].state = SILENT
+        self.brokers[number].is_unreachable = is_unreachable
 
     def thaw(self, number: int = MASTER) -> None:
         self.brokers[number].state = ANSWERED
@@ -100,13 +105,19 @@ class Story:
     def _broker(self, number: int, told: Told) -> BrokerLook:
         if told.state != ANSWERED:
             return BrokerLook(
-                PAIR, number, f"10.0.0.1:{number}", self.now, self.now + 0.1, told.state
+                PAIR,
+                number,
+                f"10.0.0.1:{number}",
+                self.now,
+                self.now + 0.1,
+                told.state,
+                is_unreachable=told.is_unreachable,
             )
         return BrokerLook(
             PAIR,
             number,
             f"10.0.0.1:{number}",
-            self.now,
+            self.now - self.late,
             self.now + 0.1,
             ANSWERED,
             boot_ms=told.boot_ms,

@@ -63,6 +63,23 @@ def test_a_return_that_nobody_saw_is_inconclusive(tmp_path: Path) -> None:
     assert "its table was not read in time" in document(run)["verdict"]["reasons"][0]["detail"]
 
 
+@pytest.mark.parametrize("is_unreachable", [True, False])
+def test_a_master_that_may_be_back_and_was_not_read_is_inconclusive(
+    tmp_path: Path, is_unreachable: bool
+) -> None:
+    story = at_work()
+    serve(story, 1500)
+    story.freeze(is_unreachable=is_unreachable)
+    story.wait(3)
+    run = written(story, tmp_path / "run")
+    made = report(run)
+    assert made.sentence == "broker-a is away since 4 s after the start."
+    assert made.verdict == ("Observed" if is_unreachable else "Inconclusive")
+    (check,) = document(run)["checks"]
+    assert check["observed"] == 0
+    assert check["expected"] == (0 if is_unreachable else 1)
+
+
 def test_nothing_happened(tmp_path: Path) -> None:
     story = Story()
     story.commit(10)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from failback.analytics.live.observe.observation import sentences
+from failback.analytics.live.observe.observation import hidden, sentences
 from tests.support.observe.outages import at_work, come_back, cost, serve, take_over
 from tests.support.observe.stories import KEY, MASTER, SLAVE, Story
 
@@ -18,7 +18,9 @@ def outage(story: Story, *, reached: int, file: int) -> None:
 
 def test_members_that_stay_consume_nothing_again() -> None:
     story = at_work()
-    outage(story, reached=1500, file=900)
+    serve(story, 1500)
+    story.start(900)
+    story.wait()
     assert cost(story)["safe_offsets"] == {"0": 1500, "1": 1500}
     story.wait(3)
     story.commit(1500)
@@ -35,7 +37,9 @@ def test_without_members_told_nothing_is_sure() -> None:
     story = at_work()
     story.tells_members = False
     story.observation.finder.members.known.clear()
-    outage(story, reached=1500, file=900)
+    serve(story, 1500)
+    story.start(900)
+    story.wait()
     story.commit(1500)
     story.wait(2)
     found = cost(story)
@@ -162,7 +166,9 @@ def test_a_master_that_can_not_tell_yet_when_it_began_is_read_at_once_and_is_bac
 
 def test_one_of_two_members_that_is_replaced_may_have_taken_any_queue() -> None:
     story = at_work()
-    outage(story, reached=1500, file=900)
+    serve(story, 1500)
+    story.start(900)
+    story.wait()
     story.members["billing"] = {"a", "c"}
     story.wait(2)
     story.commit(1500)
@@ -173,7 +179,9 @@ def test_one_of_two_members_that_is_replaced_may_have_taken_any_queue() -> None:
 
 def test_a_change_after_the_master_has_caught_up_costs_nothing() -> None:
     story = at_work()
-    outage(story, reached=1500, file=900)
+    serve(story, 1500)
+    story.start(900)
+    story.wait()
     story.commit(1500)
     story.wait(2)
     story.members["billing"] = {"c"}
@@ -283,3 +291,58 @@ def test_groups_that_consumed_nothing_again_are_counted_where_they_are_many(
     gone = {"gone_from": 1.0, "gone_until": 2.0, "back_from": 11.0, "back_until": 12.0}
     document = {"returns": [{"broker": "broker-a", **gone, "groups": rows}]}
     assert sentences(document) == [f"broker-a was away for 9 to 11 s. {told}"]
+
+
+@pytest.mark.parametrize("is_unreachable", [True, False])
+def test_a_master_that_was_slow_when_it_was_back_may_have_begun_with_less(
+    is_unreachable: bool,
+) -> None:
+    story = at_work()
+    story.kill()
+    story.wait(3)
+    story.freeze(is_unreachable=is_unreachable)
+    story.wait(15)
+    story.start(900)
+    story.wait(3)
+    document = story.observation.document()
+    (returned,) = document["returns"]
+    assert returned["read"] is is_unreachable
+    assert returned["back_from"] == (21.0 if is_unreachable else 6.0)
+    assert hidden(document) == (
+        [] if is_unreachable else ["broker-a is back, and its table was not read in time"]
+    )
+
+
+def test_where_no_name_server_tells_who_is_master_a_member_may_have_asked_it() -> None:
+    story = at_work()
+    serve(story, 1500)
+    story.start(900)
+    story.wait()
+    story.wait(2)
+    story.members["billing"] = set()
+    story.wait(2)
+    story.name_servers = 0
+    story.wait(2)
+    story.members["billing"] = {"c"}
+    story.wait(2)
+    found = cost(story)
+    assert (found["lo"], found["hi"]) == (0, 1200)
+    assert found["owner_changed"]
+
+
+def test_a_member_that_was_told_of_late_may_have_come_before_the_master_was_listed() -> None:
+    story = at_work()
+    serve(story, 1500)
+    story.start(900)
+    story.wait()
+    story.wait(2)
+    story.members["billing"] = set()
+    story.wait(2)
+    story.members["billing"] = {"c"}
+    story.late = 3.0
+    story.wait()
+    story.late = 0.0
+    story.commit(1500)
+    story.wait(2)
+    found = cost(story)
+    assert (found["lo"], found["hi"]) == (0, 1200)

@@ -23,7 +23,7 @@ from failback.analytics.live.observe.folder import (
     settings_of,
     trace_of,
 )
-from failback.analytics.live.observe.observation import Observation, hidden, sentences
+from failback.analytics.live.observe.observation import Observation, hidden, sentences, still_away
 from failback.analytics.live.observe.returns import GroupReturn, Return
 from failback.analytics.live.observe.traced import (
     DELIVER_COLUMNS,
@@ -67,13 +67,18 @@ def with_observation(document: Row, run: Row, seen: Seen) -> None:
     document["knobs"], why_none = observed_knobs(seen.observation)
     if not document["knobs"]:
         document["notes"]["knobs"] = why_none
-    problems = hidden(found)
+    unread = seen.observation.finder.unread()
+    problems = hidden(found, unread)
+    said = sentences(found) + still_away(seen.observation.outages)
     judged = [each for each in (_duplicates(found, run), _outages(found, run)) if each is not None]
-    document["checks"] = [_check(problems, found["returns"]), *(row for row, _ in judged)]
+    document["checks"] = [
+        _check(problems, len(found["returns"]) + len(unread)),
+        *(row for row, _ in judged),
+    ]
     document["outcome"] = _outcome(judged)
     document["verdict"] = {
         "value": _verdict(problems, [row["value"] for row, _ in judged]),
-        "sentence": " ".join(sentences(found)) or "No master went and came back.",
+        "sentence": " ".join(said) or "No master went and came back.",
         "reasons": [
             *(
                 {"code": "EXPECT", "detail": f"{words}: {row['observed']} {row['unit']}"}
@@ -202,13 +207,13 @@ def _limit_row(title: str, limit: float, spans: Sequence[tuple[float, float]], u
     }
 
 
-def _check(problems: Sequence[str], returns: Sequence[Row]) -> Row:
+def _check(problems: Sequence[str], returns: int) -> Row:
     return {
         "id": "returns_seen",
         "title": "what each master came back with was seen",
         "value": INCONCLUSIVE if problems else PASS,
-        "expected": len(returns),
-        "observed": len(returns) - len(problems),
+        "expected": returns,
+        "observed": returns - len(problems),
         "unit": "returns",
         "evidence": list(problems),
     }

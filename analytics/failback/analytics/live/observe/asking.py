@@ -7,14 +7,17 @@ after its connection ended and twice a minute; the ends of queues (202) and the 
 
 Clients find a master that is back, and move its table, within a second. So a broker that refuses
 connections is tried ten times a second, and is looked at as soon as it answers.
+
+A broker that is slow, as one on a busy machine that has just started, is not asked anew each
+period: its answer is waited for, and stands in the look in which it comes.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Sequence, Set
-from typing import Final
+from collections.abc import Callable, Coroutine, Iterable, Sequence, Set
+from typing import Any, Final
 
 from failback.analytics.live.observe.asking_clients import ClientAsker
 from failback.analytics.live.observe.looks import ANSWERED, REFUSED, SILENT, BrokerLook, Look, Place
@@ -27,10 +30,15 @@ from failback.protocol.errors import (
     BrokerError,
     FailbackError,
     RemotingConnectError,
+    RemotingTimeout,
     UnreadableAnswer,
 )
 from failback.protocol.route import split_offset_key
 
+ANSWER_SECONDS: Final = 10.0
+"""A broker's answer is waited for so long, over several looks."""
+FIRST_SECONDS: Final = 5.0
+"""A name server's answer to the first look."""
 SELDOM_SECONDS: Final = 5.0
 BOOT_SECONDS: Final = 30.0
 FORGET_SECONDS: Final = 6 * 3600.0
@@ -41,6 +49,31 @@ RETRY_SECONDS: Final = 0.1
 """How often a broker that refuses connections is tried."""
 _AT_ONCE: Final = 32
 """Questions under way to one broker."""
+
+
+class _Question:
+    """What a broker is asked for a look. It is asked again only when the answer has come."""
+
+    def __init__(self) -> None:
+        self._task: asyncio.Task[BrokerLook] | None = None
+
+    async def within(
+        self, seconds: float, ask: Callable[[], Coroutine[Any, Any, BrokerLook]]
+    ) -> BrokerLook | None:
+        """Return the answer, or ``None`` if it takes longer: the next call waits for it, too."""
+        if self._task is None:
+            self._task = asyncio.create_task(ask())
+        await asyncio.wait({self._task}, timeout=seconds)
+        if not self._task.done():
+            return None
+        task, self._task = self._task, None
+        return task.result()
+
+    async def close(self) -> None:
+        """Give up what is being asked."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
 
 
 class _Asked:
@@ -60,6 +93,7 @@ class _Asked:
         self.is_young = False
         """Whether nobody listened there until its process began, which it has yet to tell."""
         self.turn = asyncio.Semaphore(_AT_ONCE)
+        self.question = _Question()
 
     def taken_config(self) -> dict[str, str] | None:
         """Return its settings if they are others than were returned before."""
@@ -84,9 +118,12 @@ class Asker:
     ) -> None:
         """``groups`` and ``topics``: only these, where there are any."""
         self.name_servers = tuple(name_servers)
-        self._client = client
+        self._patience = max(0.5, every)
+        """Seconds that a look waits for an answer."""
+        self._prompt = AdminClient(name_servers, client=client, timeout_ms=self._patience * 1000)
+        self._first = AdminClient(name_servers, client=client, timeout_ms=FIRST_SECONDS * 1000)
         self._admin = AdminClient(
-            name_servers, client=client, timeout_ms=max(500.0, every * 1000.0)
+            name_servers, client=client, timeout_ms=max(ANSWER_SECONDS, every) * 1000
         )
         self._zero = zero
         self.every = every
@@ -95,10 +132,11 @@ class Asker:
         self._asked: dict[Place, _Asked] = {}
         self._versions: dict[str, int] = {}
         """Of clients, as MQVersion numbers them."""
-        self._clients = ClientAsker(self._admin, zero) if asks_clients else None
+        self._clients = ClientAsker(self._prompt, zero) if asks_clients else None
 
     async def close(self) -> None:
-        """Give up what is being asked beside the looks."""
+        """Give up what is being asked."""
+        await asyncio.gather(*(asked.question.close() for asked in self._asked.values()))
         if self._clients is not None:
             await self._clients.close()
 
@@ -116,14 +154,15 @@ class Asker:
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             gone = [asked for asked in self._asked.values() if asked.is_refused]
-            if any(await asyncio.gather(*map(self._is_back, gone))):
+            if any(await asyncio.gather(*(self._is_back(asked, left) for asked in gone))):
                 return
             await asyncio.sleep(min(left, RETRY_SECONDS) if gone else left)
 
-    async def _is_back(self, asked: _Asked) -> bool:
+    async def _is_back(self, asked: _Asked, seconds: float) -> bool:
         try:
-            await self._boot(asked)
-        except (FailbackError, OSError):
+            async with asyncio.timeout(seconds):
+                await self._boot(asked)
+        except (FailbackError, OSError, TimeoutError):
             return False
         return True
 
@@ -162,19 +201,20 @@ class Asker:
         began = self._now()
         answers = await asyncio.gather(*map(self._listing, self.name_servers))
         listings = dict(zip(self.name_servers, answers, strict=True))
-        self._meet(Look(began, began, self.every, listings))
+        await self._meet(Look(began, began, self.every, listings))
         brokers = await asyncio.gather(
-            *(self._broker(asked, closely=closely) for asked in self._asked.values())
+            *(self._in_time(asked, closely=closely) for asked in self._asked.values())
         )
         clients = self._clients.take(brokers, self._versions) if self._clients else ()
         return Look(began, self._now(), self.every, listings, tuple(brokers), clients)
 
-    def _meet(self, look: Look) -> None:
+    async def _meet(self, look: Look) -> None:
         """Know the brokers that are listed, and forget those that were not for long."""
         now = self._now()
         for place, address in sorted(look.listed().items()):
             known = self._asked.get(place)
             if known is None or known.address != address:
+                await self._forget(place)
                 self._asked[place] = known = _Asked(place, address)
             known.listed_at = now
         for place, asked in list(self._asked.items()):
@@ -183,11 +223,16 @@ class Asker:
                 for other in self._asked.values()
             )  # it has another role since
             if taken or now - asked.listed_at > FORGET_SECONDS:
-                del self._asked[place]
+                await self._forget(place)
+
+    async def _forget(self, place: Place) -> None:
+        if (asked := self._asked.pop(place, None)) is not None:
+            await asked.question.close()
 
     async def _listing(self, address: str) -> dict[str, dict[int, str]] | None:
         try:
-            info = await self._admin.cluster_info_at(address)
+            admin = self._prompt if self._asked else self._first
+            info = await admin.cluster_info_at(address)
         except (FailbackError, OSError):
             return None
         found: dict[str, dict[int, str]] = {}
@@ -195,6 +240,17 @@ class Asker:
             pair = f"{member.cluster}/{member.broker_name}"
             found.setdefault(pair, {})[member.broker_id] = member.addr
         return found
+
+    async def _in_time(self, asked: _Asked, *, closely: bool) -> BrokerLook:
+        began, seconds = self._now(), self._patience
+        found = await asked.question.within(seconds, lambda: self._broker(asked, closely=closely))
+        if found is not None:
+            return found
+        problem = str(RemotingTimeout(asked.address, seconds * 1000))
+        place = asked.place
+        return BrokerLook(
+            place.pair, place.broker_id, asked.address, began, self._now(), SILENT, problem=problem
+        )
 
     async def _broker(self, asked: _Asked, *, closely: bool) -> BrokerLook:
         began = self._now()
@@ -218,7 +274,9 @@ class Asker:
         except RemotingConnectError as error:
             asked.is_refused = error.is_refused
             asked.is_young |= error.is_refused
-            return look(REFUSED if error.is_refused else SILENT, str(error))
+            if error.is_refused:
+                return look(REFUSED, str(error))
+            return look(SILENT, str(error), is_unreachable=True)
         except (FailbackError, OSError) as error:
             return look(SILENT, str(error))
         asked.is_refused = False

@@ -68,9 +68,12 @@ class _Broker:
     first_miss: float | None = None
     """When it was asked in vain first since its last answer."""
     last_miss: float | None = None
+    """When nobody can have reached it last. Who is slow for one may have answered others."""
     is_gone: bool = False
     is_silent: bool = False
-    """Whether it was there at the last look, and said nothing that can be read."""
+    """Whether it said nothing that can be read at the last look."""
+    is_slow: bool = False
+    """Whether it took a connection all the same."""
 
 
 @dataclass(slots=True)
@@ -140,6 +143,14 @@ class Finder:
             if known.is_silent
         ]
 
+    def unread(self) -> list[Outage]:
+        """Return absences of masters that may be over: somebody is there, and was not read."""
+        return [
+            each
+            for pair, each in self.outages.items()
+            if each.back is None and self._brokers[Place(pair, 0)].is_slow
+        ]
+
     def boot_of(self, place: Place) -> int | None:
         """When the process began that answered last."""
         known = self._brokers.get(place)
@@ -170,6 +181,7 @@ class Finder:
     def _broker(self, broker: BrokerLook) -> None:
         known = self._brokers.setdefault(broker.place, _Broker())
         known.is_silent = broker.state == SILENT
+        known.is_slow = known.is_silent and not broker.is_unreachable
         if broker.state != ANSWERED:
             self._missed(broker, known)
             return
@@ -196,7 +208,8 @@ class Finder:
     def _missed(self, broker: BrokerLook, known: _Broker) -> None:
         if known.first_miss is None:
             known.first_miss = broker.until
-        known.last_miss = broker.asked
+        if broker.state == REFUSED or broker.is_unreachable:
+            known.last_miss = broker.asked
         if broker.state == REFUSED and not known.is_gone and known.last_answer is not None:
             known.is_gone = True
             if broker.broker_id == 0:
@@ -348,7 +361,7 @@ class MemberWatch:
             known, since = self.known.get(group), self.asked.get(group)
             gone = (left[group] - them) & (known or frozenset())
             self.known[group] = (known or frozenset()) - gone | them
-            self.asked[group] = look.ended
+            self.asked[group] = max(b.asked for b in asked if group in (b.members or {}))
             if known is None or since is None:
                 continue
             for client in sorted(them - known):

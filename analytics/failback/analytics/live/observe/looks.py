@@ -59,6 +59,8 @@ class BrokerLook(msgspec.Struct, frozen=True, omit_defaults=True):
     spans: dict[str, dict[int, tuple[int, int]]] | None = None
     members: dict[str, dict[str, str]] | None = None
     problem: str | None = None
+    is_unreachable: bool = False
+    """Whether it is silent since no connection could be made: nobody else reached it either."""
     config: dict[str, str] | None = None
     """Settings by name, once they are known, and where they are others."""
 
@@ -109,6 +111,12 @@ class Look(msgspec.Struct, frozen=True, omit_defaults=True):
             for pair, members in (listing or {}).items()
             for number, address in members.items()
         }
+
+    def lists_master(self, pair: str) -> bool | None:
+        """Whether a name server lists the pair's master; ``None`` where none of them answered."""
+        if all(each is None for each in self.listings.values()):
+            return None
+        return Place(pair, 0) in self.listed()
 
     def at(self, place: Place) -> BrokerLook | None:
         return next((each for each in self.brokers if each.place == place), None)

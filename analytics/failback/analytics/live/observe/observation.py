@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from failback.analytics.analysis.causes.labels import cause_words
 from failback.analytics.live.observe.events import Finder, Outage
-from failback.analytics.live.observe.looks import Look
+from failback.analytics.live.observe.looks import Look, Place
 from failback.analytics.live.observe.returns import GroupReturn, Return, Returns
 from failback.protocol.names import instance_of, without_instance
 from failback.protocol.words.typed import typed
@@ -167,12 +167,31 @@ def dangers(returns: Iterable[Return]) -> list[Danger]:
     return sorted(found, key=lambda each: -each.behind)
 
 
-def hidden(document: Row) -> list[str]:
-    """Return why nothing can be said of some return, a sentence each."""
-    return [
+def hidden(document: Row, unread: Iterable[Outage] = ()) -> list[str]:
+    """Return why nothing can be said of some return, a sentence each.
+
+    Args:
+        unread: Absences that may be over: what the master came back with was never read.
+    """
+    found = [
         f"{row['broker']} is back, and its table was not read in time"
         for row in document["returns"]
         if not row["read"]
+    ]
+    found += [
+        f"{Place(each.pair, 0).broker} took connections at the end and did not answer: it may be"
+        " back, and its table was not read"
+        for each in unread
+    ]
+    return found
+
+
+def still_away(outages: Iterable[Outage]) -> list[str]:
+    """Return a sentence for each master that was not seen to be back."""
+    return [
+        f"{Place(each.pair, 0).broker} is away since {each.gone[1]:.0f} s after the start."
+        for each in outages
+        if each.back is None
     ]
 
 

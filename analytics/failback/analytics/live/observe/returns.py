@@ -15,7 +15,7 @@ that was committed anywhere before:
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -216,8 +216,8 @@ class Returns:
         self._absent: dict[str, float] = {}
         """Pairs that no name server lists, since when."""
         self._longest_absence: dict[str, float] = {}
-        self._listed: dict[str, bool] = {}
-        """Whether the pair's master was listed at the last look."""
+        self._listed: dict[str, bool | None] = {}
+        """Whether the pair's master was listed at the last look; ``None``: nobody could tell."""
         self._members: dict[str, frozenset[str]] = {}
         self._held = HeldWatch()
         self._emptied: dict[str, float] = {}
@@ -225,7 +225,6 @@ class Returns:
 
     def look(self, look: Look) -> None:
         """Take one look; the finder has had it already."""
-        listed = look.listed()
         for broker in look.brokers:
             if broker.state == ANSWERED:
                 self._notes(broker)
@@ -235,13 +234,13 @@ class Returns:
             if broker.broker_id == 0 and broker.state == ANSWERED:
                 self._master(broker)
         now = dict(self._finder.members.known)
-        self._note_early(listed, now)
+        self._note_early(look, now)
         self._note_served(now)
         for each in self.returns:
             self._follow(each, look, now, was_listed=self._listed.get(each.outage.pair, False))
         self._members = now
-        for pair in {place.pair for place in listed} | set(self._listed):
-            self._listed[pair] = Place(pair, 0) in listed
+        for pair in {place.pair for place in look.listed()} | set(self._listed):
+            self._listed[pair] = look.lists_master(pair)
         for broker in look.brokers:
             if broker.offsets is not None:
                 self._raise(broker, look.at(Place(broker.pair, 0)))
@@ -259,11 +258,11 @@ class Returns:
             else:
                 self._emptied.setdefault(group, look.ended)
 
-    def _note_early(self, listed: Container[Place], now: Mapping[str, frozenset[str]]) -> None:
+    def _note_early(self, look: Look, now: Mapping[str, frozenset[str]]) -> None:
         """Note who may have asked a returned master before it was read."""
         away = {pair for pair, each in self._finder.outages.items() if each.back is None}
         for pair in away & self._away:  # who changed as it went had none to ask
-            if Place(pair, 0) in listed or self._listed.get(pair, False):
+            if look.lists_master(pair) is not False or self._listed.get(pair, False) is not False:
                 changed = {group for group in now if now[group] != self._members.get(group)}
                 self._early.setdefault(pair, set()).update(changed)
         self._away = away
@@ -432,7 +431,7 @@ class Returns:
         look: Look,
         members: Mapping[str, frozenset[str]],
         *,
-        was_listed: bool,
+        was_listed: bool | None,
     ) -> None:
         """See who may have taken queues since the look before, and how far the master is."""
         pair = returned.outage.pair
@@ -440,7 +439,11 @@ class Returns:
         if not returned.is_read or returned.outage.back is None:
             return
         back = returned.outage.back[1]
-        is_listed = Place(pair, 0) in look.listed()
+        is_listed = look.lists_master(pair)
+        may_be_asked = is_listed is not False or was_listed is not False
+        is_prompt = all(
+            each.asked >= look.began for each in look.brokers if each.members is not None
+        )
         table = (master.offsets if master is not None else None) or {}
         is_new = master is not None and master.until == returned.read_at
         last = {} if is_new else self._tables.get(Place(pair, 0), {})
@@ -453,19 +456,19 @@ class Returns:
             group.members_after |= self._finder.members.asked.get(group.group, -1.0) > back
             key = f"{group.topic}@{group.group}"
             has_changed = bool(joined or left)
-            surely = bool(joined) and not before and was_listed and is_listed and not is_new
-            if has_changed and is_new and (is_listed or was_listed):
+            surely = bool(joined and not before and was_listed and is_listed and is_prompt)
+            if has_changed and is_new and may_be_asked:
                 self._taken_before(group, oldest.get(key, {}))
             for number, queue in group.queues.items():
                 stood = max(0, last.get(key, {}).get(number, queue.had))
                 stands = max(0, table.get(key, {}).get(number, queue.stands))
                 least, most = min(stood, stands, queue.stands), max(stood, queue.stands)
-                if has_changed and queue.may_repeat and (is_listed or was_listed):
-                    queue.taken(least, most, surely=surely)
+                if has_changed and queue.may_repeat and may_be_asked:
+                    queue.taken(least, most, surely=surely and not is_new)
                 if group.was_lost and queue.is_open:
                     queue.taken(least, most, surely=False)
                 if queue.is_open:
                     queue.stood.add(stands)
                 queue.stands = stands
-            if joined and (is_listed or was_listed):
+            if joined and may_be_asked:
                 group.owner_changed = True
