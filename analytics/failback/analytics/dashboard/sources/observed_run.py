@@ -5,6 +5,7 @@ Its looks are read a little further each time. Deliveries that were traced count
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any, Final
@@ -28,11 +29,17 @@ class ObservedRun:
 
     def __init__(self, run: str, path: Path, document: Json) -> None:
         self.run = run
-        self._tail = Tail(path / LOOKS)
-        self._reader = Reader()
-        self._observation = Observation(*settings_of(document))
-        self._now: Look | None = None
+        self._looks = path / LOOKS
+        self._about = settings_of(document)
+        self._file: int | None = None
+        self._begin()
         self._progress: Json = self._told()
+
+    def _begin(self) -> None:
+        self._tail = Tail(self._looks)
+        self._reader = Reader()
+        self._observation = Observation(*self._about)
+        self._now: Look | None = None
 
     @classmethod
     def open(cls, run: str, path: Path) -> ObservedRun:
@@ -42,6 +49,11 @@ class ObservedRun:
     def look(self, now_ns: int) -> set[str]:
         """Read on; return the kinds of what is new. Blocks."""
         del now_ns  # looks have their own times
+        with contextlib.suppress(OSError):
+            file = self._looks.stat().st_ino
+            if self._file not in (None, file):  # thinned looks stand in the place of all
+                self._begin()
+            self._file = file
         events, returns = len(self._observation.finder.events), len(self._observation.returns)
         lines = self._tail.read()
         for line in lines:

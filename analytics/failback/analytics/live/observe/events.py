@@ -121,8 +121,9 @@ class Finder:
     def look(self, look: Look) -> list[Event]:
         """Take one look; return what it shows that the ones before did not."""
         known = len(self.events)
-        if self._ended is not None and look.began - self._ended > _PERIODS_OF_A_GAP * look.every:
-            self.gaps.append(Gap(self._ended, look.began, "the observer did not look"))
+        seen = self._ended if look.seen_until is None else look.seen_until
+        if seen is not None and look.began - seen > _PERIODS_OF_A_GAP * look.every:
+            self.gaps.append(Gap(seen, look.began, "the observer did not look"))
         since = look.began if self._ended is None else self._ended
         self._routes(look, since)
         for broker in look.brokers:

@@ -10,17 +10,19 @@ import contextlib
 import fcntl
 import json
 import os
+import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from failback.analytics.errors import ReportInputError
 from failback.analytics.live.observe.looks import Look, Writer, looks_of
+from failback.analytics.live.observe.thinning import Span, thinned
 from failback.analytics.run.run_folder import unplanned_run
 from failback.analytics.run.trace_source import OBSERVED
-from failback.client.files import replace_file
+from failback.client.files import replace_file, sync_folder
 from failback.client.remoting.guarded.access import ClusterAccess
 from failback.init.lines import append_line
 from failback.init.processes import identity_of, process_space
@@ -28,6 +30,9 @@ from failback.protocol.errors import ConfigError
 from failback.protocol.words.reasons import why
 
 LOOKS: Final = "looks.jsonl"
+_HALF: Final = "looks.half"
+LARGE_BYTES: Final = 32 << 20
+"""Looks are thinned when they are so many, and have doubled since."""
 _SETTINGS: Final = "observed"
 
 
@@ -83,6 +88,10 @@ class Folder:
         self.run = run
         self._writer = Writer()
         self._lock = _locked(path)
+        self._size = self._small = 0
+        """Bytes of looks now, and when they had been thinned last."""
+        self._thinned = 0
+        """Bytes of looks that the thinned ones stand for."""
         # Looks go on from where the wall clock says it is; one that was set back loses no order.
         passed = time.time() - run["zero"]["wall_ns"] / 1e9
         self.zero = time.monotonic() - max(passed, last)
@@ -131,6 +140,7 @@ class Folder:
 
     def close(self) -> None:
         """Let another observer go on."""
+        (self.path / _HALF).unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             os.ftruncate(self._lock, 0)
         os.close(self._lock)
@@ -143,9 +153,54 @@ class Folder:
         """
         try:
             append_line(self.path / LOOKS, self._writer.line(look))
+            self._size = (self.path / LOOKS).stat().st_size
         except OSError:
             self._writer = Writer()  # the next line has whole tables: nobody knows this one's
             raise
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it is time to thin its looks."""
+        return self._size >= max(LARGE_BYTES, 2 * self._small)
+
+    def thin(self, busy: Sequence[Span], now: float) -> None:
+        """Write what is kept of the looks beside them; looks may be added meanwhile.
+
+        Args:
+            busy: As :func:`thinned` takes it.
+            now: Seconds after run zero.
+
+        Raises:
+            OSError: The disk refused; the looks are as they were.
+        """
+        self._thinned = self._small = self._size
+        writer = Writer()
+        with (self.path / LOOKS).open("rb") as lines, (self.path / _HALF).open("wb") as half:
+            for look in thinned(looks_of(_until(lines, self._thinned)), busy, now):
+                half.write(writer.line(look) + b"\n")
+
+    def take_thinned(self) -> None:
+        """Put the thinned looks, and those that were added since, in the place of all.
+
+        Raises:
+            OSError: The disk refused; the looks are as they were.
+        """
+        looks, half = self.path / LOOKS, self.path / _HALF
+        with looks.open("rb") as lines, half.open("ab") as kept:
+            self._small = kept.tell()
+            lines.seek(self._thinned)
+            shutil.copyfileobj(lines, kept)
+            self._size = kept.tell()
+            kept.flush()
+            os.fsync(kept.fileno())
+        half.replace(looks)
+        sync_folder(self.path)
+
+
+def _until(lines: BinaryIO, size: int) -> Iterator[bytes]:
+    """Yield the lines of the first ``size`` bytes."""
+    while lines.tell() < size and (line := lines.readline()):
+        yield line
 
 
 def _locked(path: Path) -> int:

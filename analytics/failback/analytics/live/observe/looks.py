@@ -102,6 +102,8 @@ class Look(msgspec.Struct, frozen=True, omit_defaults=True):
     brokers: tuple[BrokerLook, ...] = ()
     clients: tuple[ClientLook, ...] = ()
     """What members said that were asked."""
+    seen_until: float | None = None
+    """Until when looks before it were made that are left out, since nothing happened."""
 
     def listed(self) -> dict[Place, str]:
         """Return every broker that some name server lists, with its address."""

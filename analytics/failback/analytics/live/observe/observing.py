@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -16,6 +17,7 @@ from failback.analytics.live.observe.first_look import Complaints, NobodyAnswers
 from failback.analytics.live.observe.folder import Folder, Wanted, looks_in
 from failback.analytics.live.observe.looks import Look
 from failback.analytics.live.observe.observation import Observation
+from failback.analytics.live.observe.thinning import busy_spans
 from failback.client.remoting.connection import RemotingClient, RemotingSettings
 from failback.protocol.errors import ConfigError
 from failback.protocol.words.reasons import why
@@ -76,6 +78,7 @@ async def observe(
                     )
                 finally:
                     await asker.close()
+                    await keeper.close()
         # An observer that runs for days holds no library that only rows need.
         from failback.analytics.live.observe.lake import bring_up
 
@@ -145,6 +148,7 @@ class _Keeper:
         self._folder = folder
         self._note = note
         self._refused = ""
+        self._thinning: asyncio.Task[None] | None = None
 
     @property
     def path(self) -> Path:
@@ -154,7 +158,12 @@ class _Keeper:
         for each in sentences:
             self._note(each)
 
-    async def keep(self, look: Look) -> None:
+    async def close(self) -> None:
+        """Wait until looks are no longer being thinned."""
+        if self._thinning is not None:
+            await asyncio.gather(self._thinning, return_exceptions=True)
+
+    async def keep(self, look: Look, observation: Observation) -> None:
         loop = asyncio.get_running_loop()
         try:
             await loop.run_in_executor(None, self._folder.add, look)
@@ -169,6 +178,20 @@ class _Keeper:
         if self._refused:
             self._note(f"{self._folder.path}: looks are kept again; those between are a gap")
             self._refused = ""
+        await self._thin(look, observation)
+
+    async def _thin(self, look: Look, observation: Observation) -> None:
+        """Thin old looks beside new ones. A disk that has no room for it keeps all of them."""
+        if self._thinning is None:
+            if self._folder.is_large:
+                busy = busy_spans(observation, look.every)
+                work = asyncio.to_thread(self._folder.thin, busy, look.ended)
+                self._thinning = asyncio.create_task(work)
+        elif self._thinning.done():
+            done, self._thinning = self._thinning, None
+            with contextlib.suppress(OSError):
+                done.result()
+                await asyncio.to_thread(self._folder.take_thinned)
 
 
 async def _look_until(
@@ -191,6 +214,6 @@ async def _look_until(
         keeper.tell(complaints.of(look))
         known = len(observation.finder.events)
         observation.look(look)
-        await keeper.keep(look)
+        await keeper.keep(look, observation)
         told(look, observation.finder.events[known:], observation)
         await _until_first(stop.wait(), asker.wait(due - time.monotonic()))

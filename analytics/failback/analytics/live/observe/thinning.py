@@ -1,0 +1,87 @@
+"""Leaves out old looks at which nothing happened, so that a folder may be written for weeks. Pure.
+
+Every look is kept for ten minutes, and for good around an absence of a master. Around another event
+those are kept that prove it. Of the rest one in half a minute is kept for a day, then one in five
+minutes. A look that is kept says until when looks were made before it: so what is left out is no
+gap, and conclusions are the same without it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, pairwise
+from typing import Any, Final
+
+import msgspec
+
+from failback.analytics.live.observe.looks import Look
+from failback.analytics.live.observe.observation import Observation
+
+FRESH_SECONDS: Final = 600.0
+SELDOM_SECONDS: Final = 30.0
+"""Between looks at which nothing happened."""
+OLD_SECONDS: Final = 86_400.0
+SELDOM_OF_OLD_SECONDS: Final = 300.0
+BEFORE_SECONDS: Final = 150.0
+"""Before a master went: its tables of that time say what it may have had in its file."""
+AFTER_SECONDS: Final = 600.0
+"""After it went, and after it was back, members come and groups catch up."""
+_PERIODS: Final = 5.0
+"""Around an event. It is proved by the look before it, and some are told a look or two late."""
+
+Span = tuple[float, float]
+
+
+def busy_spans(observation: Observation, every: float) -> list[Span]:
+    """Return times in which every look is kept, in their order."""
+    finder, margin = observation.finder, _PERIODS * every
+    spans = [(each.since - margin, each.until + margin) for each in finder.events]
+    spans += [(each.since - margin, each.until + margin) for each in finder.gaps]
+    for outage in observation.outages:
+        for since, until in (outage.gone, *([outage.back] if outage.back else [])):
+            spans.append((since - BEFORE_SECONDS, until + AFTER_SECONDS))
+    joined: list[Span] = []
+    for since, until in sorted(spans):
+        if joined and since <= joined[-1][1]:
+            joined[-1] = joined[-1][0], max(until, joined[-1][1])
+        else:
+            joined.append((since, until))
+    return joined
+
+
+def thinned(looks: Iterable[Look], busy: Sequence[Span], now: float) -> Iterator[Look]:
+    """Yield the looks that are kept, the first and the last among them.
+
+    Args:
+        looks: In their order.
+        busy: Of all that was seen until ``now``.
+        now: Seconds after run zero.
+    """
+    begins = [since for since, _ in busy]
+    before: Look | None = None
+    told, passed = 0.0, None
+    for look, after in pairwise(chain(looks, (None,))):
+        if look is None:
+            return
+        place = bisect_right(begins, look.ended) - 1
+        is_busy = place >= 0 and look.ended <= busy[place][1]
+        is_turn = _state(before) != _state(look) or _state(look) != _state(after)
+        age = now - look.ended
+        seldom = SELDOM_SECONDS if age < OLD_SECONDS else SELDOM_OF_OLD_SECONDS
+        if is_busy or is_turn or age < FRESH_SECONDS or look.ended - told >= seldom:
+            if passed is not None:
+                look = msgspec.structs.replace(look, seen_until=passed)
+            yield look
+            told, passed = look.ended, None
+        else:
+            passed = look.ended
+        before = look
+
+
+def _state(look: Look | None) -> Any:
+    """What is as it was where nothing happened."""
+    if look is None:
+        return None
+    brokers = [(each.place, each.addr, each.state, each.is_unreachable) for each in look.brokers]
+    return look.listings, brokers, [each.config for each in look.brokers if each.config]
