@@ -33,7 +33,7 @@ RUN python3 tools/build_native.py --require --out /kernels
 FROM kernels AS files
 COPY --from=wheel /opt/pip /opt/pip
 COPY --from=wheel /wheels /wheels
-COPY constraints.txt ./
+COPY constraints.txt examples/spark_main.py ./
 COPY tools/image_files.sh tools/
 ARG SOURCE_DATE_EPOCH
 ENV SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH} PIP_DISABLE_PIP_VERSION_CHECK=1

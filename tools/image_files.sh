@@ -57,8 +57,8 @@ END
 # Compiled for this Python, where the stage was given them.
 [ ! -d /kernels ] || install -m 644 /kernels/_native*.so "$site/failback/broker/"
 
-# What a SparkApplication names as its main file.
-printf '%s\n' 'from failback.cli.__main__ import main' 'raise SystemExit(main())' > "$target/bin/spark_main.py"
+# What a SparkApplication and spark-submit name as the main file.
+[ ! -d "$site/pyspark" ] || install -m 644 spark_main.py "$target/bin/"
 
 # Byte code of ours and of Spark, whose scripts start programs by their path, lies beside the source;
 # of all other packages it takes the source's place.

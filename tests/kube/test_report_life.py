@@ -28,20 +28,6 @@ FIGURES = (
 )
 
 
-def create_claim(namespace: Namespace) -> None:
-    namespace.api.create(
-        {
-            "apiVersion": "v1",
-            "kind": "PersistentVolumeClaim",
-            "metadata": {"name": CLAIM},
-            "spec": {
-                "accessModes": ["ReadWriteOnce"],
-                "resources": {"requests": {"storage": "1Gi"}},
-            },
-        }
-    )
-
-
 def create_report(namespace: Namespace, name: str, **spec: Any) -> None:
     document = {"apiVersion": "failback.dev/v1alpha1", "kind": "ReconsumptionReport"}
     namespace.api.create({**document, "metadata": {"name": name}, "spec": spec})
@@ -86,7 +72,7 @@ def test_a_report_waits_for_its_input_and_refuses_what_is_no_summary(
         assert said(kept) == ("Waiting", "False", missing)
         assert namespace.api.list("Job") == []
 
-        create_claim(namespace)
+        namespace.create_claim(CLAIM)
         namespace.api.wait("Job", "fbr-kept", seconds=60)
         running = wait_for(namespace, "kept", "Waiting")
         assert said(running)[0] == "Running"
@@ -133,7 +119,7 @@ def end_pod(namespace: Namespace, job: str, message: str) -> None:
 def test_spark_and_the_process_itself_count_and_judge_the_same(
     namespace: Namespace, node: NodeProcess
 ) -> None:
-    create_claim(namespace)
+    namespace.create_claim(CLAIM)
     namespace.api.wait(
         "PersistentVolumeClaim", CLAIM, lambda item: item["status"].get("phase") == "Bound"
     )

@@ -22,9 +22,9 @@ from failback.analytics.analysis.engines.spark.session import why_not
 from failback.analytics.report.make_report import read_report, report
 from failback.client.consumelog.upload.upload import UploadShipper
 from tests.benchmarks.analytics.synthetic import Plan, generate
-from tests.spark.s3_server import BUCKET, S3Server, s3_server
 from tests.spark.spark_cluster import spark_cluster
 from tests.support.analytics.collector_lab import RUN, CollectorLab, write_log
+from tests.support.analytics.s3_server import BUCKET, S3Server, s3_server
 from tests.support.common.polling import SCALE
 from tests.support.processes.child_process import failback_environment
 

@@ -11,9 +11,9 @@ from failback.analytics.jobs.lake import main
 from failback.analytics.lake.lake import open_lake
 from failback.analytics.lake.layout import partitions
 from failback.analytics.lake.store import LakeStore, open_store
-from tests.spark.s3_server import BUCKET, S3Server, s3_server
 from tests.support.analytics.cases import c2
 from tests.support.analytics.older_lake import make_older
+from tests.support.analytics.s3_server import BUCKET, S3Server, s3_server
 
 LAKE = f"s3://{BUCKET}/lake"
 

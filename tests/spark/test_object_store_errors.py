@@ -12,7 +12,7 @@ from failback.analytics.jobs import reconsume, stream
 from failback.analytics.jobs.lake import main as lake_main
 from failback.analytics.lake.store import open_store
 from failback.cli.__main__ import main
-from tests.spark.s3_server import BUCKET, S3Server, s3_server
+from tests.support.analytics.s3_server import BUCKET, S3Server, s3_server
 from tests.support.net.ports import free_port
 
 

@@ -6,24 +6,20 @@ packs. The cluster has two workers; one dies with its executor when both have do
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tools.pack_environment import pack
 
 from failback.analytics.analysis.engines.spark.session import why_not
-from failback.analytics.lake.store import open_store
 from failback.analytics.report.engine_differences import differences
 from failback.analytics.report.make_report import read_report, report
-from failback.analytics.run.run_source import put_documents, source_at
 from tests.benchmarks.analytics.synthetic import Plan, generate
 from tests.spark.packed_environment import environment, folders_of_failback
-from tests.spark.s3_server import BUCKET, S3Server, s3_server
 from tests.spark.spark_cluster import SparkCluster, running_cluster
+from tests.support.analytics.s3_server import BUCKET, S3Server, put_run, s3_server
+from tests.support.analytics.spark_events import events_in, noted_at_once, removed, tasks_of
 from tests.support.common.polling import wait_until
 from tests.support.processes.child_process import ROOT, TestProcess, disposing
 
@@ -58,36 +54,6 @@ def cluster(tmp_path: Path) -> Iterator[SparkCluster]:
         yield found
 
 
-def put_into_lake(run: Path) -> None:
-    """Put the rows and the documents of a run folder into the store that the environment names."""
-    store = open_store(LAKE)
-    for path in sorted((run / "lake").rglob("*.parquet")):
-        store.write(path.relative_to(run / "lake").as_posix(), path.read_bytes())
-    put_documents(store, source_at(run).folder)
-
-
-def events_in(folder: Path) -> list[dict[str, Any]]:
-    """What the driver noted so far; a line that is not whole yet ends it."""
-    found = []
-    for path in sorted(each for each in folder.rglob("*") if each.is_file()):
-        for line in path.read_bytes().splitlines():
-            try:
-                found.append(json.loads(line))
-            except ValueError:
-                break
-    return found
-
-
-def tasks_of(events: list[dict[str, Any]]) -> Counter[str]:
-    """Tasks that ended well, by executor."""
-    return Counter(
-        event["Task Info"]["Executor ID"]
-        for event in events
-        if event["Event"] == "SparkListenerTaskEnd"
-        and event["Task End Reason"]["Reason"] == "Success"
-    )
-
-
 def submission(cluster: SparkCluster, packed: Path, events: Path, *words: str) -> list[str]:
     """The command of the page, with what a small machine needs besides."""
     return [
@@ -96,8 +62,7 @@ def submission(cluster: SparkCluster, packed: Path, events: Path, *words: str) -
         *("--conf", f"spark.pyspark.python=./{packed.name}"),
         *("--conf", f"spark.pyspark.driver.python={packed}"),
         *("--driver-memory", "512m", "--executor-memory", "512m"),
-        *("--conf", "spark.eventLog.enabled=true", "--conf", f"spark.eventLog.dir={events}"),
-        *("--conf", "spark.eventLog.buffer.kb=1", "--conf", "spark.eventLog.compress=false"),
+        *noted_at_once(events),
         str(ROOT / "examples" / "spark_main.py"),
         *words,
     ]
@@ -115,7 +80,7 @@ def test_a_worker_that_dies_in_the_middle_changes_no_figure(
     generate(PLAN, run)
     for name, value in s3.environment.items():
         monkeypatch.setenv(name, value)
-    put_into_lake(run)
+    put_run(run, LAKE)
     local = read_report(report(run, "local", tmp_path / "local").json)
     noted.mkdir()
     words = ("report", "--lake", LAKE, "--run", PLAN.run, "--out", str(out))  # auto takes Spark
@@ -139,9 +104,7 @@ def test_a_worker_that_dies_in_the_middle_changes_no_figure(
         code = submit.wait(300)
     assert code in (0, 1, 3), submit.errors()[-4000:]
     events = events_in(noted)
-    (lost,) = [
-        event["Executor ID"] for event in events if event["Event"] == "SparkListenerExecutorRemoved"
-    ]
+    (lost,) = removed(events)
     after = tasks_of(events)
     (other,) = set(after) - {lost}
     assert after[lost] <= before[lost] + 1

@@ -31,6 +31,7 @@ Namespace:
     namespace.identity_of("op")         of one that exists, such as a chart's
     namespace.kubectl("get", "pods", stdin="", check=True) -> Completed(code, out, err)
     namespace.helm("install", ...)      commands of another identity: namespace.commands(identity)
+    namespace.create_claim("runs")      1 GiB of the default class
     namespace.pretend_pods()            before any pod: they become Ready without a process
 
 Proxy (module docstring of proxy.py has all commands):
@@ -56,7 +57,8 @@ Node:
     StorageClasses "standard" (default, grows) and "fixed" (never grows); claims that are deleted
     take their data along. Images are not pulled; a container without a command starts what the
     project's Dockerfile says for the stage of the image's name; the tag "does-not-exist" gives
-    ImagePullBackOff. Logs and exec work through the API server (WebSocket clients only).
+    ImagePullBackOff. In pods https://kubernetes.default.svc is the API server. Logs and exec work
+    through it (WebSocket clients only).
 
 Once ``node`` was asked for, the test process and everything that it starts afterwards (an operator
 under test) resolve the DNS names of pods and services, by a private mount of /etc/hosts.

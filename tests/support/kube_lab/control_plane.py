@@ -175,6 +175,9 @@ class OwnControlPlane(ControlPlane):
             "--endpoint-reconciler-type=none",
             "--profiling=false",
             "--enable-priority-and-fairness=false",
+            # Debian's etcd cannot say how far a watch has got. With the gate every watch without
+            # a version, as Spark's, would need that.
+            "--feature-gates=WatchList=false",
             "--allow-privileged=true",
             "--kubelet-preferred-address-types=InternalIP",
             f"--audit-policy-file={folder / 'audit.yaml'}",

@@ -80,6 +80,14 @@ class Namespace:
         body = {"metadata": {"labels": {PRETEND_LABEL: "pretend"}}}
         self.api.patch("Namespace", self.name, body)
 
+    def create_claim(self, name: str) -> None:
+        """Make a PersistentVolumeClaim of 1 GiB, which the node provides for."""
+        wanted = {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}},
+        }
+        self.api.create({**_object("v1", "PersistentVolumeClaim", name), "spec": wanted})
+
     # --- identities ------------------------------------------------------------------------------
 
     def identity(

@@ -12,6 +12,7 @@
     environment variables of containers, with what they refer to
     images      what the project's own images start
     hosts       DNS names of pods and services, as files that stand in for /etc/hosts
+    api_service the API server at the address that pods know
     kubelet     logs and exec, as the API server asks a kubelet for them
 
 A container has mount, PID and UTS namespaces of its own, and the machine's network: every pod has

@@ -143,7 +143,11 @@ class Container:
         environment = self._pod.environment(self.manifest)
         message = self._message_file()
         message.write_bytes(b"")
-        mounts = self._pod.volumes.mounts(self.manifest)
+        mounts = [
+            {"source": str(source), "target": target, "read_only": True}
+            for target, source in self._pod.image(self.manifest).files.items()
+        ]
+        mounts += self._pod.volumes.mounts(self.manifest)
         path = self.manifest.get("terminationMessagePath", plan.TERMINATION_LOG)
         if path != plan.TERMINATION_LOG:
             mounts.append({"source": str(message), "target": path, "read_only": False})

@@ -1,11 +1,13 @@
 """DNS names as files: what pods and tests have in place of /etc/hosts.
 
-One file for each namespace, where short names resolve, and one with full names only for processes
-outside of pods. Files are rewritten in place, because bind mounts hold on to the inode.
+One file for each pod, which has its own name first and resolves short names of its namespace, and
+one with full names, and that of this machine, for processes outside of pods. Files are rewritten
+in place, because bind mounts hold on to the inode.
 """
 
 from __future__ import annotations
 
+import socket
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,7 +17,7 @@ from typing import Final
 from tests.support.kube_lab.api import Object
 
 DOMAIN: Final = "cluster.local"
-_OWN: Final = "127.0.0.1\tlocalhost\n"
+_API: Final = f"kubernetes.default.svc.{DOMAIN} kubernetes.default.svc kubernetes.default"
 
 
 @dataclass(slots=True)
@@ -23,31 +25,34 @@ class _Pod:
     name: str
     address: str
     labels: Mapping[str, str]
+    file: Path
+    own: str
+    """The first line of its file: what it calls itself."""
     ready: bool = False
 
 
 class Hosts:
-    """Names of running pods and of the services that select them."""
+    """Names of running pods, of the services that select them, and of the API server."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, api_address: str) -> None:
         self._folder = folder
+        api = f"{api_address}\t{_API}\n"
+        self._first = f"127.0.0.1\tlocalhost\n{api}"
+        self._outside = f"127.0.0.1\tlocalhost {socket.gethostname()}\n{api}"
         self._pods: dict[str, dict[str, _Pod]] = defaultdict(dict)
         self._services: dict[str, dict[str, tuple[dict[str, str], bool]]] = defaultdict(dict)
         self._everywhere: dict[str, str] = {}
         folder.mkdir(parents=True, exist_ok=True)
-        self.everywhere.write_text(_OWN)
+        self.everywhere.write_text(self._outside)
 
     @property
     def everywhere(self) -> Path:
         """The file with the full names of all namespaces."""
         return self._folder / "all"
 
-    def file(self, namespace: str) -> Path:
-        """Return the file of a namespace's pods."""
-        found = self._folder / f"ns-{namespace}"
-        if not found.exists():
-            found.write_text(_OWN)
-        return found
+    def file(self, namespace: str, uid: str) -> Path:
+        """Return the file of a pod that was added."""
+        return self._pods[namespace][uid].file
 
     def add_pod(self, pod: Object, address: str) -> None:
         """Publish the name that a pod has by its hostname and subdomain, if it has one."""
@@ -55,7 +60,10 @@ class Hosts:
         name = ""
         if spec.get("hostname") and spec.get("subdomain"):
             name = f"{spec['hostname']}.{spec['subdomain']}"
-        entry = _Pod(name, address, metadata.get("labels", {}))
+        file = self._folder / f"pod-{metadata['uid']}"
+        file.touch()
+        own = f"{address}\t{spec.get('hostname', metadata['name'])}\n"
+        entry = _Pod(name, address, metadata.get("labels", {}), file, own)
         self._pods[metadata["namespace"]][metadata["uid"]] = entry
         self._write(metadata["namespace"])
 
@@ -67,7 +75,9 @@ class Hosts:
             self._write(namespace)
 
     def remove_pod(self, namespace: str, uid: str) -> None:
-        if self._pods[namespace].pop(uid, None) is not None:
+        entry = self._pods[namespace].pop(uid, None)
+        if entry is not None:
+            entry.file.unlink()
             self._write(namespace)
 
     def put_service(self, service: Object, *, gone: bool = False) -> None:
@@ -90,14 +100,15 @@ class Hosts:
                     yield service, pod.address
 
     def _write(self, namespace: str) -> None:
-        own, everywhere = [_OWN], []
+        inside, everywhere = [self._first], []
         for name, address in sorted(self._entries(namespace)):
             full = f"{name}.{namespace}.svc"
-            own.append(f"{address}\t{full}.{DOMAIN} {full} {name}.{namespace} {name}\n")
+            inside.append(f"{address}\t{full}.{DOMAIN} {full} {name}.{namespace} {name}\n")
             everywhere.append(f"{address}\t{full}.{DOMAIN} {full}\n")
-        _rewrite(self.file(namespace), "".join(own))
+        for pod in self._pods[namespace].values():
+            _rewrite(pod.file, "".join([pod.own, *inside]))
         self._everywhere[namespace] = "".join(everywhere)
-        _rewrite(self.everywhere, _OWN + "".join(self._everywhere.values()))
+        _rewrite(self.everywhere, self._outside + "".join(self._everywhere.values()))
 
 
 def _rewrite(file: Path, text: str) -> None:

@@ -1,4 +1,4 @@
-"""ENTRYPOINT, CMD and ENV of the project's images, read from its Dockerfile."""
+"""ENTRYPOINT, CMD, ENV and some files of the project's images, read from its Dockerfile."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from typing import Final, NamedTuple
 
 _FROM: Final = re.compile(r"FROM\s+(?:--\S+\s+)*(\S+)(?:\s+AS\s+(\S+))?\s*$", re.IGNORECASE)
 _OF_THE_IMAGE_ALONE: Final = "PATH"  # commands are those of this machine
+_FILES: Final = {"analytics": {"/opt/failback/bin/spark_main.py": "examples/spark_main.py"}}
+"""Stage → what pods name by its path in the image → where the checkout has it."""
 
 
 class Start(NamedTuple):
@@ -19,6 +21,8 @@ class Start(NamedTuple):
     entrypoint: Sequence[str] = ()
     command: Sequence[str] = ()
     environment: Mapping[str, str] = {}
+    files: Mapping[str, Path] = {}
+    """Path in the image → the file of this machine that stands in for it."""
 
 
 def starts(dockerfile: str) -> dict[str, Start]:
@@ -47,8 +51,12 @@ def start_of(image: str, stages: Mapping[str, Start]) -> Start:
 
 
 def read(file: Path) -> dict[str, Start]:
-    """Read a Dockerfile; one that is not there has no stages."""
-    return starts(file.read_text(encoding="utf-8")) if file.exists() else {}
+    """Read a checkout's Dockerfile; one that is not there has no stages."""
+    found = starts(file.read_text(encoding="utf-8")) if file.exists() else {}
+    for stage in found.keys() & _FILES.keys():
+        files = {path: file.parent / name for path, name in _FILES[stage].items()}
+        found[stage] = found[stage]._replace(files=files)
+    return found
 
 
 def _words(text: str) -> list[str]:

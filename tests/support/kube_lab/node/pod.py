@@ -86,7 +86,7 @@ class PodRunner:
 
     @property
     def hosts_file(self) -> Path:
-        return self._machine.hosts.file(self.namespace)
+        return self._machine.hosts.file(self.namespace, self.uid)
 
     def image(self, container: Object) -> Start:
         return self._machine.image(container.get("image", ""))

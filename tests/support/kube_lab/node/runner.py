@@ -10,6 +10,7 @@ from typing import Any, Final
 from tests.support.kube_lab.api import ApiError, Object
 from tests.support.kube_lab.node import images, plan
 from tests.support.kube_lab.node.addresses import Range
+from tests.support.kube_lab.node.api_service import ApiService
 from tests.support.kube_lab.node.claims import Claims
 from tests.support.kube_lab.node.client import MERGE, Client
 from tests.support.kube_lab.node.container import Container, now_text
@@ -34,9 +35,9 @@ class Node:
     def __init__(self, name: str, kubeconfig: Path, pki: Path, folder: Path, root: Path) -> None:
         self.name = name
         self.client = Client(kubeconfig, f"kube-lab-node/{name}")
-        self.hosts = Hosts(folder / "hosts")
         self._range = Range()
         self.address = self._range.node
+        self.hosts = Hosts(folder / "hosts", self.address)
         self._folder = folder
         self._pods: dict[str, PodRunner] = {}
         self._ends: set[asyncio.Task[None]] = set()
@@ -44,6 +45,7 @@ class Node:
         self._kubelet = Kubelet(
             self.find, self.address_of, pki / "apiserver.crt", pki / "apiserver.key"
         )
+        self._api_service = ApiService(self.client.server)
         self._stages = images.read(root / "Dockerfile")
         self._labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}
         self._unbound: dict[str, Object] = {}
@@ -74,6 +76,7 @@ class Node:
     async def run(self, stopping: asyncio.Event) -> None:
         """Register, then follow the API server until ``stopping``; then end every process."""
         await self._kubelet.start(self.address)
+        await self._api_service.start(self.address)
         await self._claims.create_classes()
         await self._register()
         loops = [self._follow_unbound(), self._bind_again(), self._follow_own(), self._claims.run()]
@@ -88,6 +91,7 @@ class Node:
                 task.cancel()
             await asyncio.wait(tasks)
             await asyncio.gather(*(pod.gone() for pod in self._pods.values()))
+            self._api_service.stop()
             await self._kubelet.stop()
             await self.client.close()
 

@@ -13,6 +13,8 @@ import pytest
 from tools.setup import SetupError
 from tools.setup_spark import ensure_s3_server
 
+from failback.analytics.lake.store import open_store
+from failback.analytics.run.run_source import put_documents, source_at
 from tests.support.common.polling import wait_until
 from tests.support.java.apache import java
 from tests.support.net.ports import free_port
@@ -76,6 +78,14 @@ def s3_server(folder: Path) -> Iterator[S3Server]:
         yield S3Server(url, process)
     finally:
         process.dispose()
+
+
+def put_run(run: Path, lake: str) -> None:
+    """Put rows and documents of a run folder into the store that the environment names."""
+    store = open_store(lake)
+    for path in sorted((run / "lake").rglob("*.parquet")):
+        store.write(path.relative_to(run / "lake").as_posix(), path.read_bytes())
+    put_documents(store, source_at(run).folder)
 
 
 def _answers(process: TestProcess, url: str) -> bool:
