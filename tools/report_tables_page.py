@@ -54,6 +54,7 @@ TABLES: Final[Mapping[str, str]] = {
 }
 _COLUMNS: Final[Mapping[str, str]] = {
     "at_s": "When, in seconds after run zero.",
+    "width_s": "How many seconds, from then on, it is of.",
     "what": "What is counted.",
     "messages_per_second": "The rate.",
     "result": "Answer to the attempt.",

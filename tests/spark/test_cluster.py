@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from tools.setup_spark import ensure_s3a
 from failback.analytics.analysis.engines.spark.session import why_not
 from failback.analytics.report.make_report import read_report, report
 from failback.client.consumelog.upload.upload import UploadShipper
+from tests.benchmarks.analytics import driver
 from tests.benchmarks.analytics.synthetic import Plan, generate
 from tests.spark.spark_cluster import spark_cluster
 from tests.support.analytics.collector_lab import RUN, CollectorLab, write_log
@@ -30,6 +32,11 @@ from tests.support.processes.child_process import failback_environment
 
 WARM = ("engine", "created", "timings", "quality")
 LAKE = f"s3://{BUCKET}/lake"
+
+
+REPEATED = Plan(rows=100_000, queues=2, dup_share=0.3, dup_shape="scattered")
+DRIVER_MORE_MIB = 64
+"""What ten times as many rows may add to the driver's Python; 270,000 rows more would be 240."""
 
 
 @pytest.fixture(scope="module")
@@ -133,3 +140,16 @@ def test_a_lake_in_an_object_store(master: str, s3: S3Server, tmp_path: Path) ->
     assert sum(row["delivered"] for row in totals["queues"]) == 300
     depths = next((tmp_path / "s3").rglob("copy_depth.parquet"))
     assert pq.read_table(depths, partitioning=None).num_rows > 0
+
+
+@pytest.mark.timeout(400 * SCALE)
+def test_ten_times_as_many_repeats_do_not_come_to_the_driver(master: str, tmp_path: Path) -> None:
+    case = next(each for each in driver.CASES if each.name == "scattered")
+    found = []
+    for rows in (REPEATED.rows, 10 * REPEATED.rows):
+        run = tmp_path / str(rows)
+        generate(replace(REPEATED, rows=rows), run)
+        found.append(driver.whole(rows, case, run, master))
+        assert found[-1].right, found[-1]
+    few, many = found
+    assert many.python_mib <= few.python_mib + DRIVER_MORE_MIB, found

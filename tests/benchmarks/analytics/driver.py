@@ -136,11 +136,11 @@ def measured(sizes: Sequence[int], cases: Sequence[Case], scratch: Path) -> Meas
     return Measured(wholes, seconds)
 
 
-def whole(rows: int, case: Case, run: Path) -> Whole:
+def whole(rows: int, case: Case, run: Path, master: str = MASTER) -> Whole:
     """Report on a run, and look at the processes that do it."""
     truth = json.loads((run / "truth.json").read_text())
     with tempfile.TemporaryDirectory(prefix="failback-bench-") as out:
-        ours = {"FAILBACK_SPARK_MASTER": MASTER, "FAILBACK_SPARK_MEMORY": HEAP}
+        ours = {"FAILBACK_SPARK_MASTER": master, "FAILBACK_SPARK_MEMORY": HEAP}
         environment = os.environ | ours
         command = [*_command(run, out, "spark"), *case.options]
         began = time.monotonic()

@@ -11,12 +11,13 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from failback.analytics.analysis.arrays.intervals import IntervalSet
+from failback.analytics.analysis.arrays.columns import Columns
+from failback.analytics.analysis.arrays.intervals import IntervalSet, Ints
 from failback.analytics.analysis.arrays.memory import give_back
 from failback.analytics.analysis.causes import coverage
 from failback.analytics.analysis.causes.attribution import Attribution
@@ -26,6 +27,7 @@ from failback.analytics.analysis.causes.repeats import RepeatsReduction
 from failback.analytics.analysis.causes.windows import fault_ids, redelivered_of, windows_of
 from failback.analytics.analysis.counting import families, tables
 from failback.analytics.analysis.counting.partials.context import (
+    QUIET_NS,
     Context,
     Outage,
     context_of,
@@ -45,9 +47,6 @@ from failback.analytics.run.history import FaultStep, History, row_id
 from failback.analytics.run.history_reading import add_events, read_history, starts
 from failback.analytics.run.run_folder import RunFolder
 from failback.analytics.run.trace_source import lacks_holdings
-
-QUIET_NS: Final = 5_000_000_000
-"""A send counts as recovered when no failing one starts within this time after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +107,7 @@ def analyse(
     repeats = Repeats(found.depths, found.values, reduce.resolution)
     order = engine.order(context, folder.ordered_topics, again.searched)
     stage_timings.end_of("stage_b")
-    forbidden = [forbidden_of(counts.values, outage) for outage in outages]
+    forbidden = [forbidden_of(counts.values, *each) for each in enumerate(outages)]
     resumed = engine.resumed(context, forbidden).to_pylist() if forbidden else []
     wanted = phases_found(counts.values)
     phase_rows = engine.phase_rows(context, wanted).to_pylist() if wanted else []
@@ -149,6 +148,7 @@ def reduction_of(
         warmup_end_ns=context.warmup_end_ns,
         until_ns=context.until_ns,
         ok_bin_ns=context.ok_bin_ns,
+        seconds=context.seconds,
         killed=[outage.killed for outage in outages],
         instants=instants_of(outages),
         committed=committed,
@@ -231,21 +231,27 @@ class _Forbidden(Forbidden):
     failed: bool
 
 
-def forbidden_of(values: Mapping[str, pa.Table], outage: Outage) -> _Forbidden:
+def forbidden_of(values: Mapping[str, pa.Table], number: int, outage: Outage) -> _Forbidden:
     """When a good send does not end the outage: a failure starts within the quiet time after it."""
-    rows = families.FAILED_SENDS.rows(values)
-    t0 = np.array(
-        sorted(
-            row["t0"]
-            for row in rows
-            if (outage.broker is None or row["broker"] == outage.broker)
-            and row["t1"] >= outage.killed
-        ),
-        np.int64,
+    first, last = (
+        _of_outage(family.of(values), number, outage)
+        for family in (families.FIRST_FAILED, families.LAST_FAILED)
     )
-    if not t0.size:
+    if not first.size:
         nothing = np.empty(0, np.int64)
         return _Forbidden(outage.killed, nothing, nothing, failed=False)
-    # t0 of a good send must not lie in (bad - quiet, bad]: the failure would start in its quiet.
-    blocked = IntervalSet.of(t0 - QUIET_NS + 1, t0 + 1)
-    return _Forbidden(int(t0[0]), blocked.lo, blocked.hi, failed=True)
+    # The begin of a good send must not lie in (bad - quiet, bad]: the failure would start in its
+    # quiet. Failures of one bin are nearer to each other than that, so first and last are enough.
+    blocked = IntervalSet.of(first - QUIET_NS + 1, last + 1)
+    return _Forbidden(int(first.min()), blocked.lo, blocked.hi, failed=True)
+
+
+def _of_outage(rows: pa.Table, number: int, outage: Outage) -> Ints:
+    """Values of failed attempts that ended after the outage began, in order of bins."""
+    c = Columns(rows)
+    chosen = c.ints("begun_outage") >= number
+    if outage.broker is not None:
+        chosen &= c.one_of("broker", [outage.broker])
+    order = np.lexsort((c.ints("begun_outage"), c.ints("quiet_bin"), c.dense("broker")))
+    found: Ints = c.ints("value")[order][chosen[order]]
+    return found

@@ -10,8 +10,9 @@ from __future__ import annotations
 import bisect
 import json
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
@@ -222,6 +223,14 @@ class History:
             queue = Queue(row["broker"], row["ptopic"], row["qid"])
             last, end = self._ends.get(queue, (row["t"], row["max"]))
             self._ends[queue] = (max(last, row["t"]), max(end, row["max"]))
+
+    @property
+    def last_ns(self) -> int:
+        """The latest instant that these rows know of, ns after run zero; 0 if there is none."""
+        holdings = (t for a in self.assignments for t in (a.t, a.end_t) if t is not None)
+        looks: Iterator[int] = (row["t"] for row in self.queue_samples)
+        steps = (step.t for step in self.faults)
+        return max(chain((0,), holdings, looks, steps))
 
     def copies_of(self, key: GroupQueue) -> Mapping[tuple[str, int], Sequence[OffsetSample]]:
         """The samples of a queue's offset, by (source, broker id)."""

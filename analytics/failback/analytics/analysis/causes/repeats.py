@@ -18,6 +18,7 @@ from failback.analytics.analysis.counting import families
 from failback.analytics.analysis.counting.partials.nulls import NULL_NUMBER
 from failback.analytics.analysis.counting.partials.resolution import Resolution
 from failback.analytics.analysis.counting.partials.rows import Codes
+from failback.analytics.analysis.counting.partials.seconds import Seconds
 from failback.analytics.analysis.counting.partials.sums import NS, Key, Partials
 
 _QUEUE: Final = ("grp", "broker", "ptopic", "qid")
@@ -37,6 +38,7 @@ class RepeatsReduction:
     warmup_end_ns: int
     until_ns: int
     ok_bin_ns: int
+    seconds: Seconds
     killed: Sequence[int]
     """When each outage began, ascending; ns after run zero."""
     instants: Sequence[int]
@@ -93,7 +95,7 @@ class RepeatsReduction:
 
     def _add_times(self, out: Partials, c: Columns, cause: Ints) -> None:
         begin, ones = c.ints("bt"), np.ones(c.count, np.int64)
-        second, caused = begin // NS, Key(grp=_codes(c, "grp"), cause=cause)
+        second, caused = self.seconds.last(begin), Key(grp=_codes(c, "grp"), cause=cause)
         out.values(families.DUP_SECONDS, _queue_key(c).and_(second=second), ones)
         out.values(families.CAUSE_SECONDS, caused.and_(second=second), ones)
         outage = np.searchsorted(np.array(self.killed, np.int64), begin, "right") - 1

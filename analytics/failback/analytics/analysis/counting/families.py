@@ -93,11 +93,13 @@ EPOCH: Final = Column("epoch", "epoch of the queue's log: +1 with each truncatio
 LANE: Final = Column("lane", "lane of the message's identity; below 0 its number is a hash")
 INC: Final = Column("inc", "incarnation of the client that holds the queue")
 PQE: Final = Column("pqe", "number of the process queue in that client")
-SECOND: Final = Column("second", "full second after run zero")
+SECOND: Final = Column(
+    "second", "last full second of a span after run zero; a span is a second up to an hour"
+)
 BUCKET: Final = Column("bucket", "time between two assignments or resets of the queue")
 BIN: Final = Column("bin", "bin of `ok_bin_ns`, 10 ms in runs of up to 11 minutes")
 LATENCY_BIN: Final = Column("latency_bin", "latency from the send's due time, in bins of 0.1 ms")
-TENTH: Final = Column("tenth", "tenth of a second after run zero")
+TENTH: Final = Column("tenth", "tenth of a second after run zero, one of each wide span")
 BOOT_MS: Final = Column("boot_ms", "bootTimestamp of the master that began")
 OUTAGE: Final = Column("outage", "number of the outage")
 ASSIGNMENT: Final = Column("assignment", "number of the assignment that the commit may explain")
@@ -106,8 +108,8 @@ BID: Final = Column("bid", "broker id that the commit was sent to; null is -2^62
 BINC: Final = Column("binc", "incarnation of that broker; null is -2^62")
 PULL: Final = Column("pull", "1: the commit was carried by a pull")
 PROC_NO: Final = Column("proc_no", "number of the process")
-T0: Final = Column("t0", "begin of the send, ns after run zero")
-T1: Final = Column("t1", "end of the send, ns after run zero")
+BEGUN_OUTAGE: Final = Column("begun_outage", "number of the last outage that began before its end")
+QUIET_BIN: Final = Column("quiet_bin", "its begin, in bins of five seconds")
 REASON: Final = Column(
     "reason", "1: times that cannot be, 2: offset or LAB_ID that cannot be, 3: unknown status"
 )
@@ -202,7 +204,9 @@ SLOWEST_SENDS: Final = Family(
     "send_point", MAX, "produce", (RESULT, TENTH), "ns from the send's due time to its end"
 )
 SEND_RATE: Final = Family("send_rate", SUM, "produce", (SECOND,), "acknowledged sends")
-FAILED_SENDS: Final = Family("failed", SUM, "produce", (BROKER, T0, T1), "failed attempts")
+_FAILED: Final = (BROKER, BEGUN_OUTAGE, QUIET_BIN)
+FIRST_FAILED: Final = Family("failed_first", MIN, "produce", _FAILED, "begin of a failed attempt")
+LAST_FAILED: Final = Family("failed_last", MAX, "produce", _FAILED, "the same")
 RESUMED: Final = Family(
     "resumed", MIN, "produce", (OUTAGE,), "end of the first lasting good send, ns after run zero"
 )

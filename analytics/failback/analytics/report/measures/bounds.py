@@ -27,7 +27,7 @@ from typing import Any, Final
 
 from failback.analytics.analysis.causes.labels import OFFSET_GROUPS, report_group
 from failback.analytics.analysis.counting.partials.context import Outage
-from failback.analytics.report.measures.curves import summed
+from failback.analytics.report.measures.curves import Curve, summed
 from failback.analytics.report.measures.lookups import Figures, declared_group, group_names
 from failback.analytics.report.measures.numbers import NS, Row, ratio
 from failback.analytics.run.history import Assignment, GroupQueue, OffsetSample
@@ -181,16 +181,22 @@ def _peak_rate(figures: Figures, key: GroupQueue, first: int, last: int) -> int:
     """Most deliveries of a queue in one second, near the outage."""
     window = range(first - RATE_MARGIN_SECONDS, last + RATE_MARGIN_SECONDS + 1)
     rate = figures.rates.get(key)
-    return rate.within(window).most() if rate else 0
+    return _most(figures, rate.within(window)) if rate else 0
 
 
 def _retry_rate(figures: Figures, group: str, first: int, last: int) -> int:
     window = range(first - RATE_MARGIN_SECONDS, last + RATE_MARGIN_SECONDS + 1)
-    return summed(
+    every = summed(
         rate.within(window)
         for key, rate in figures.rates.items()
         if key.grp == group and key.ptopic.startswith(RETRY_PREFIX)
-    ).most()
+    )
+    return _most(figures, every)
+
+
+def _most(figures: Figures, rate: Curve) -> int:
+    """The highest rate per second, rounded up."""
+    return int((-(-rate.value // figures.spans.widths_of(rate.at))).max(initial=0))
 
 
 def _widest_hole(figures: Figures, key: GroupQueue) -> int:

@@ -1,4 +1,4 @@
-"""Numbers of full seconds, per queue: columns, for a run of days has millions of them. Pure."""
+"""Numbers of spans of seconds, per queue: columns, for there are thousands of them. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ QUEUE: Final = ("grp", "broker", "topic", "qid")
 
 
 class Curve(NamedTuple):
-    """Seconds of the run, ascending, and the number of each; seconds without one are left out."""
+    """Last seconds of spans, ascending, and the number of each; spans without one are left out."""
 
     at: Ints
     value: Ints

@@ -56,8 +56,11 @@ def instants_of(figures: Figures) -> Ints:
         return np.empty(0, np.int64)
     begin = max(min(int(rate.at[0]) for rate in rates), -(-figures.warmup_end_ns // NS))
     end = min(max(int(rate.at[-1]) for rate in rates) + 1, figures.until_ns // NS)
-    step = max(1, -(-(end - begin) // MAX_INSTANTS))
-    return np.arange(begin, end + 1, step, dtype=np.int64) * NS
+    ends = np.array([begin - 1, end]) * NS
+    spans = figures.spans  # what was delivered is known at their ends
+    _, last = spans.between(*(spans.last(each) for each in ends.reshape(2, 1)))
+    instants: Ints = last + 1
+    return instants[:: max(1, -(-instants.size // MAX_INSTANTS))] * NS
 
 
 def exposure_curves(figures: Figures, instants: Ints) -> dict[tuple[str, str], Ints]:

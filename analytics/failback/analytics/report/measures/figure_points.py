@@ -1,7 +1,7 @@
 """Points beside those of rates, sends and offsets: repeats per queue, owners, exposure. Pure.
 
-They are rows of the same table (``figures-data.parquet``): ``dup_by_queue`` (deliveries again per
-second), ``exposure`` (messages), and ``event`` where a client takes queues or a route changes.
+They are rows of the same table (``figures-data.parquet``): ``dup_by_queue`` (deliveries
+again), ``exposure`` (messages), and ``event`` where a client takes queues or a route changes.
 """
 
 from __future__ import annotations
@@ -34,8 +34,10 @@ def _repeats(figures: Figures) -> Iterator[Point]:
     shown = set(sorted(totals, key=lambda key: (-totals[key], key))[:MAX_QUEUES])
     for queue, curve in sorted(figures.curves(families.DUP_SECONDS).items()):
         if queue in shown:
-            for second, count in zip(curve.at.tolist(), curve.value.tolist(), strict=True):
-                yield Point("dup_by_queue", *queue, second * NS, count, None)
+            firsts, widths = figures.spans.firsts_of(curve.at), figures.spans.widths_of(curve.at)
+            columns = (each.tolist() for each in (firsts, curve.value, widths))
+            for second, count, width in zip(*columns, strict=True):
+                yield Point("dup_by_queue", *queue, second * NS, count, None, width)
 
 
 def _exposure(figures: Figures) -> Iterator[Point]:

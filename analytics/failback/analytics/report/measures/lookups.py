@@ -16,6 +16,7 @@ from failback.analytics.analysis.arrays.intervals import IntervalSet
 from failback.analytics.analysis.causes.labels import cause_of
 from failback.analytics.analysis.counting import families
 from failback.analytics.analysis.counting.families import Family
+from failback.analytics.analysis.counting.partials.seconds import Seconds
 from failback.analytics.analysis.results import Analysis
 from failback.analytics.report.measures.curves import Curve, curves_of, held_curves_of
 from failback.analytics.report.measures.numbers import Row
@@ -110,8 +111,13 @@ class Figures:
         )
 
     @property
+    def spans(self) -> Seconds:
+        """What a second is in the curves: a span, by its last second."""
+        return self.analysis.context.seconds
+
+    @property
     def rates(self) -> dict[GroupQueue, Curve]:
-        """Deliveries per queue and second of the run."""
+        """Deliveries per queue and span of seconds."""
         return self.curves(families.RATE)
 
     @cached_property

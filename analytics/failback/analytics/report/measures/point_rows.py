@@ -4,12 +4,13 @@ Points are a table in long form, one row per point, that the engines write as
 ``figures-data.parquet``::
 
     kind string, group string?, broker string?, topic string?, qid int32?, t_ns int64,
-    value double, label string?, exact int64?
+    value double, label string?, exact int64?, width_s int32?
 
 ``exact`` is the value where that is an integer: a double has no more than 53 bits of an offset.
+``width_s`` is how many seconds, from ``t_ns``, a rate or a count is of; one where it is null.
 
-``kind`` is one of ``produce_rate``, ``deliver_rate``, ``dup_rate`` (messages/s, one point per
-second), ``dup_by_group`` (the same by report group: the label), ``dup_by_queue``, ``send_latency``
+``kind`` is one of ``produce_rate``, ``deliver_rate``, ``dup_rate`` (messages/s),
+``dup_by_group`` (messages, by report group: the label), ``dup_by_queue``, ``send_latency``
 (ms; label = result of the attempt), the five offset copies of :data:`figure_types.OFFSET_SERIES`,
 ``exposure`` (messages), and ``event`` (label = text). Of offset copies over hours, the least and
 the greatest of equal spans are there, and all from before a fault to after it.
@@ -41,11 +42,14 @@ class Point(NamedTuple):
     value: float
     """An ``int`` where it is one: offsets and counts."""
     label: str | None
+    width_s: int = 1
 
 
 def points_of(table: pa.Table) -> list[Point]:
-    """The rows of a points table; older reports have no column ``exact``."""
+    """The rows of a points table; older reports lack ``exact`` and ``width_s``."""
     columns = table.to_pydict()
+    widths = columns.get("width_s") or [1] * table.num_rows
+    columns["width_s"] = [1 if width is None else width for width in widths]
     exact = columns.get("exact") or [None] * table.num_rows
     columns["value"] = [
         value if integer is None else integer

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from failback.analytics.analysis.arrays.columns import Columns
 from failback.analytics.analysis.arrays.intervals import Ints
@@ -34,6 +35,7 @@ SCHEMA: Final = pa.schema(
         ("value", pa.float64()),
         ("label", pa.utf8()),
         ("exact", pa.int64()),
+        ("width_s", pa.int32()),
     ]
 )
 MAX_QUEUES: Final = 64
@@ -71,7 +73,11 @@ def points_table(figures: Figures) -> pa.Table:
 
 def table_of(points: Sequence[Point]) -> pa.Table:
     """Points as rows of :data:`SCHEMA`."""
-    rows = [(*point._replace(value=float(point.value)), _integer(point.value)) for point in points]
+    rows = [
+        (*each[:-1], _integer(point.value), None if each.width_s == 1 else each.width_s)
+        for point in points
+        for each in (point._replace(value=float(point.value)),)
+    ]
     columns: Any = zip(*rows, strict=True) if rows else [[] for _ in SCHEMA]
     return pa.table(
         [pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA
@@ -82,10 +88,20 @@ def _integer(value: float) -> int | None:
     return value if isinstance(value, int) else None
 
 
-def _curve(kind: str, key: GroupQueue | None, t_ns: Ints, value: Ints) -> pa.Table:
-    """Points of one kind and of one queue, or of none."""
+def _curve(
+    kind: str,
+    key: GroupQueue | None,
+    t_ns: Ints,
+    value: Ints | NDArray[np.float64],
+    width: Ints | None = None,
+) -> pa.Table:
+    """Points of one kind and of one queue, or of none; their seconds if they are not of one."""
     every = {"kind": kind, **dict(zip(_PLACE, key or (), strict=False))}
-    columns = {"t_ns": pa.array(t_ns), "value": pa.array(value.astype(float)), "exact": value}
+    columns = {"t_ns": pa.array(t_ns), "value": pa.array(value.astype(float))}
+    if value.dtype == np.int64:
+        columns["exact"] = pa.array(value)
+    if width is not None:
+        columns["width_s"] = pa.array(width.astype(np.int32), mask=width == 1)
     return pa.table(
         [
             columns[f.name] if f.name in columns
@@ -98,9 +114,15 @@ def _curve(kind: str, key: GroupQueue | None, t_ns: Ints, value: Ints) -> pa.Tab
 
 def _rates(figures: Figures) -> Iterator[pa.Table]:
     sent = Columns(figures.table(families.SEND_RATE))
-    yield _curve("produce_rate", None, sent.ints("second") * NS, sent.ints("value"))
     delivered = summed(figures.rates.values())
-    yield _curve("deliver_rate", None, delivered.at * NS, delivered.value)
+    spans = figures.spans
+    for kind, second, count in (
+        ("produce_rate", sent.ints("second"), sent.ints("value")),
+        ("deliver_rate", delivered.at, delivered.value),
+    ):
+        width = spans.widths_of(second)
+        rate = count if (width == 1).all() else count / width
+        yield _curve(kind, None, spans.firsts_of(second) * NS, rate, width)
 
 
 def _sends(figures: Figures) -> Iterator[Point]:
@@ -120,15 +142,24 @@ def _sends(figures: Figures) -> Iterator[Point]:
 
 def _duplicates(figures: Figures) -> Iterator[Point]:
     total: Counter[int] = Counter()
-    grouped: Counter[tuple[str, str, int]] = Counter()
+    grouped: dict[tuple[str, str], Counter[int]] = defaultdict(Counter)
     for row in figures.values(families.CAUSE_SECONDS):
         at, count = row["second"], row["value"]
         total[at] += count
-        grouped[row["grp"], report_group(cause_of(row["cause"])), at] += count
-    for at, count in total.items():
-        yield Point("dup_rate", None, None, None, None, at * NS, count, None)
-    for (group, label, at), count in grouped.items():
-        yield Point("dup_by_group", group, None, None, None, at * NS, count, label)
+        grouped[row["grp"], report_group(cause_of(row["cause"]))][at] += count
+    for at, width, count in _spans(figures, total):
+        rate = count if width == 1 else count / width
+        yield Point("dup_rate", None, None, None, None, at * NS, rate, None, width)
+    for (group, label), counts in grouped.items():
+        for at, width, count in _spans(figures, counts):
+            yield Point("dup_by_group", group, None, None, None, at * NS, count, label, width)
+
+
+def _spans(figures: Figures, counts: Mapping[int, int]) -> Iterator[tuple[int, int, int]]:
+    """First second, width and count of counts by span."""
+    last = np.fromiter(counts, np.int64, len(counts))
+    firsts, widths = figures.spans.firsts_of(last), figures.spans.widths_of(last)
+    yield from zip(firsts.tolist(), widths.tolist(), counts.values(), strict=True)
 
 
 def _staircases(figures: Figures) -> Iterator[pa.Table]:

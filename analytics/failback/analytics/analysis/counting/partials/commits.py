@@ -11,7 +11,7 @@ from failback.analytics.analysis.counting import families
 from failback.analytics.analysis.counting.partials.context import Context
 from failback.analytics.analysis.counting.partials.nulls import NULL_NUMBER
 from failback.analytics.analysis.counting.partials.rows import Rows, buckets
-from failback.analytics.analysis.counting.partials.sums import NS, Key, Partials
+from failback.analytics.analysis.counting.partials.sums import Key, Partials
 from failback.client.consumelog.schema import COMMIT_KINDS
 
 TAKEN_RESULTS: Final = frozenset({"OK", "SENT", *COMMIT_KINDS})
@@ -48,7 +48,7 @@ def commit_partials(batch: pa.Table, context: Context) -> pa.Table:
     out.values(families.COVERED, place.and_(bid=bid, binc=binc).at(sent), off[sent])
     taken = sent & (~rows.valid("result") | rows.one_of("result", TAKEN_RESULTS))
     out.values(families.TAKEN, queue.and_(bucket=bucket).at(taken), off[taken])
-    out.values(families.MEMORY, queue.and_(second=t // NS).at(sent), off[sent])
+    out.values(families.MEMORY, queue.and_(second=context.seconds.last(t)).at(sent), off[sent])
     lost = sent & rows.valid("addr") & (binc == NULL_NUMBER)
     out.values(families.UNKNOWN_INCARNATIONS, Key().at(lost), np.ones(int(lost.sum()), np.int64))
     windows = rows.windows(names, t, context.resume_windows)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from failback.analytics.analysis.arrays.intervals import Ints
+from failback.analytics.analysis.counting.partials.seconds import Seconds
 from failback.analytics.run.align import Clocks
 from failback.analytics.run.commit_windows import CommitWindows, owner_windows, resume_windows
 from failback.analytics.run.definitions import DEFAULT, FOREVER, Definitions
@@ -18,6 +19,8 @@ from failback.analytics.run.history import GroupQueue, History
 
 OK_BIN_NS: Final = 10_000_000
 MAX_OK_BINS: Final = 1 << 16
+QUIET_NS: Final = 5_000_000_000
+"""A send counts as recovered when no failing one starts within this time after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,8 @@ class Context:
     """Per address: (first seen, until, bootTimestamp)."""
     ok_bin_ns: int = OK_BIN_NS
     """Width of the bins of successes: 10 ms, wider in runs of more than 11 minutes."""
+    seconds: Seconds = field(default_factory=Seconds)
+    """The spans of the families that count by second."""
     outages: tuple[Outage, ...] = ()
     resume_windows: CommitWindows = field(default_factory=dict)
     """Commits in between may explain the start of an assignment."""
@@ -67,7 +72,7 @@ def context_of(
     history: History,
     outages: Sequence[Outage],
 ) -> Context:
-    end_ns = history.folder.phases.get("end_ns") or 0
+    end_ns = history.folder.phases.get("end_ns") or history.last_ns
     return Context(
         clocks=history.clocks,
         warmup_end_ns=history.folder.warmup_end_ns,
@@ -79,6 +84,7 @@ def context_of(
             for addr, lives in history.incarnations.items()
         },
         ok_bin_ns=max(OK_BIN_NS, -(-end_ns // MAX_OK_BINS)),
+        seconds=Seconds.of(end_ns, (step.t for step in history.faults if step.t >= 0)),
         outages=tuple(outages),
         resume_windows=resume_windows(history),
         owner_windows=owner_windows(history),

@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from failback.analytics.analysis.arrays.intervals import Ints
 from failback.analytics.analysis.counting import families
 from failback.analytics.analysis.counting.partials.context import Context
 from failback.analytics.analysis.counting.partials.rows import Rows, buckets
-from failback.analytics.analysis.counting.partials.sums import NS, Key, Partials
+from failback.analytics.analysis.counting.partials.sums import Key, Partials
 
 
 def deliver_partials(batch: pa.Table, context: Context) -> pa.Table:
@@ -53,11 +51,14 @@ def deliver_partials(batch: pa.Table, context: Context) -> pa.Table:
     out.intervals(families.DONE, sent.at(done), sent_seq[done], figure[done])
     bucket = buckets(rows, ("grp", "broker", "ptopic"), et, context.boundaries)
     out.values(families.PROGRESS, epoch_queue.and_(bucket=bucket).at(done), (qoff + 1)[done])
-    by_second = queue.and_(second=bt // NS)
+    begun, last = (context.seconds.last(t) for t in (bt, np.where(ended, et, bt)))
+    by_second = queue.and_(second=begun)
     out.values(families.RATE, by_second, np.ones(rows.count, np.int64))
     out.values(families.DELIVERED_END, by_second, qoff + 1)
-    out.values(families.FINISHED, holder.and_(second=et // NS).at(ended), (qoff + 1)[ended])
-    which, second = _open_seconds(bt, et, ended)
+    out.values(families.FINISHED, holder.and_(second=last).at(ended), (qoff + 1)[ended])
+    long = np.flatnonzero(ended & (last > begun))
+    which, second = context.seconds.between(begun[long], last[long])
+    which = long[which]
     out.values(families.UNFINISHED, holder.at(which).and_(second=second), qoff[which])
     figure &= counted
     done &= counted
@@ -74,15 +75,6 @@ def deliver_partials(batch: pa.Table, context: Context) -> pa.Table:
     ):
         out.values(family, group, each)
     return out.table()
-
-
-def _open_seconds(bt: Ints, et: Ints, ended: NDArray[np.bool_]) -> tuple[Ints, Ints]:
-    """Rows in work at the end of a second: a row index per second, and the second."""
-    rows = np.flatnonzero(ended & (et // NS > bt // NS))
-    length = (et // NS - bt // NS)[rows]
-    which = np.repeat(rows, length)
-    step = np.arange(which.size) - np.repeat(np.cumsum(length) - length, length)
-    return which, bt[which] // NS + step
 
 
 def known_partials(

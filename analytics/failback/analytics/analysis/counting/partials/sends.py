@@ -10,14 +10,15 @@ import pyarrow as pa
 
 from failback.analytics.analysis.arrays.intervals import Ints
 from failback.analytics.analysis.counting import families
-from failback.analytics.analysis.counting.partials.context import Context
+from failback.analytics.analysis.counting.partials.context import QUIET_NS, Context
 from failback.analytics.analysis.counting.partials.outages import note_route, same
 from failback.analytics.analysis.counting.partials.rows import Rows
-from failback.analytics.analysis.counting.partials.sums import NS, Key, Partials
+from failback.analytics.analysis.counting.partials.sums import Key, Partials
 from failback.client.consumelog.schema import SEND_RESULTS
 
 LATENCY_BIN_NS: Final = 100_000
 LATENCY_POINT_NS: Final = 100_000_000
+TENTHS: Final = 10
 GOOD_RESULTS: Final = frozenset({"OK", "OK_DEGRADED"})
 DOUBTFUL_RESULTS: Final = frozenset({"TIMEOUT", "CONN", "UNKNOWN"})
 PRODUCE_COLUMNS: Final = (
@@ -60,12 +61,17 @@ def produce_partials(batch: pa.Table, context: Context) -> pa.Table:
     answered = good & figure
     bins = Key(latency_bin=np.maximum(t1 - due, 0) // LATENCY_BIN_NS)
     out.values(families.SEND_LATENCIES, bins.at(answered), ones[answered])
-    out.values(
-        families.SLOWEST_SENDS, result.and_(tenth=t1 // LATENCY_POINT_NS), np.maximum(t1 - due, 0)
-    )
-    out.values(families.SEND_RATE, Key(second=t1 // NS).at(good), ones[good])
-    bad = ~good
-    out.values(families.FAILED_SENDS, Key(broker=broker, t0=t0, t1=t1).at(bad), ones[bad])
+    second = context.seconds.last(t1)
+    wide = context.seconds.widths_of(second) > 1
+    tenth = np.where(wide, second * TENTHS, t1 // LATENCY_POINT_NS)
+    out.values(families.SLOWEST_SENDS, result.and_(tenth=tenth), np.maximum(t1 - due, 0))
+    out.values(families.SEND_RATE, Key(second=second).at(good), ones[good])
+    killed = np.array([outage.killed for outage in context.outages], np.int64)
+    begun = np.searchsorted(killed, t1, "right") - 1
+    bad = ~good & (begun >= 0)
+    failed = Key(broker=broker, begun_outage=begun, quiet_bin=t0 // QUIET_NS).at(bad)
+    for family in (families.FIRST_FAILED, families.LAST_FAILED):
+        out.values(family, failed, t0[bad])
     for number, outage in enumerate(context.outages):
         here = rows.is_broker(outage.broker) & (t0 >= outage.killed)
         note_route(out, rows, outage, number, t0)

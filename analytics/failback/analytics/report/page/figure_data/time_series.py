@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from failback.analytics.analysis.causes import labels
@@ -161,7 +161,8 @@ def cause_time_data(report: Report, points: Sequence[Point]) -> CauseTimeData:
     found: dict[str, list[float]] = {}
     for point in mine:
         rates = found.setdefault(point.label or "unattributed", [0.0] * len(bins))
-        rates[_bin(point, bins, width)] += point.value / width
+        for at, share in _shares(point, bins, width):
+            rates[at] += share * point.value / width
     ordered: dict[str, list[float]] = {
         name: found[name] for name in labels.REPORT_GROUPS if name in found
     }
@@ -183,8 +184,10 @@ def heat_data(report: Report, points: Sequence[Point]) -> HeatData:
     for point in mine:
         key = _key(point)
         if key in rates:
-            rates[key][_bin(point, bins, width)] += point.value / width
-            times[key].append(point.t_ns / NS_PER_SECOND)
+            for at, share in _shares(point, bins, width):
+                rates[key][at] += share * point.value / width
+            begin = point.t_ns / NS_PER_SECOND
+            times[key] += [begin, begin + point.width_s - 1]
     several = len({key.group for key in shown}) > 1
     names = {key: f"{key.group}: {key.text}" if several else key.text for key in shown}
     return HeatData(
@@ -224,14 +227,18 @@ def _key(point: Point) -> QueueKey:
 def _bins(points: Sequence[Point], most: int = MAX_BINS) -> tuple[list[float], float]:
     """Where equal bins of whole seconds begin, one empty one at the end, and their width."""
     first = min(point.t_ns for point in points) // NS_PER_SECOND
-    last = max(point.t_ns for point in points) // NS_PER_SECOND
+    last = max(point.t_ns // NS_PER_SECOND + point.width_s for point in points) - 1
     width = max(1, -(-(last - first + 2) // most))
     return [float(at) for at in range(first, last + 2, width)], float(width)
 
 
-def _bin(point: Point, bins: Sequence[float], width: float) -> int:
-    at = int((point.t_ns // NS_PER_SECOND - bins[0]) // width)
-    return min(at, len(bins) - 1)
+def _shares(point: Point, bins: Sequence[float], width: float) -> Iterator[tuple[int, float]]:
+    """The bins in which a point's seconds lie, and the share of its seconds in each."""
+    begin = point.t_ns // NS_PER_SECOND - bins[0]
+    end = begin + point.width_s
+    for at in range(int(begin // width), int(-(-end // width))):
+        seconds = min(end, (at + 1) * width) - max(begin, at * width)
+        yield min(at, len(bins) - 1), seconds / point.width_s
 
 
 def exposure_data(report: Report, points: Sequence[Point]) -> ExposureData:
@@ -246,12 +253,19 @@ def exposure_data(report: Report, points: Sequence[Point]) -> ExposureData:
 
 
 def _rate(points: Iterable[Point]) -> Series:
-    """A rate has a point only where something happened: the seconds between are zero."""
-    known = {point.t_ns: point.value for point in points}
-    if not known:
-        return Series([], [])
-    times = range(min(known), max(known) + 1, NS_PER_SECOND)
-    return Series(times, [known.get(time_ns, 0.0) for time_ns in times])
+    """A rate has a point only where something happened: it is zero in the seconds between."""
+    times: list[int] = []
+    values: list[float] = []
+    behind = None
+    for point in sorted(points, key=lambda point: point.t_ns):
+        if behind is not None and behind < point.t_ns:
+            zeros = sorted({behind, point.t_ns - NS_PER_SECOND})
+            times += zeros
+            values += [0.0] * len(zeros)
+        times.append(point.t_ns)
+        values.append(point.value)
+        behind = point.t_ns + point.width_s * NS_PER_SECOND
+    return Series(times, values)
 
 
 def _series(points: Iterable[Point]) -> Series:

@@ -40,7 +40,7 @@ def _over_time(report: Report, points: Sequence[Point]) -> list[Table]:
     def table(name: str, columns: str, row: Callable[[Point], Any], *kinds: str) -> Table:
         rows = [
             {"at_s": seconds(p.t_ns), "group": p.group, "broker": p.broker, "topic": p.topic,
-             "qid": p.qid, **row(p)}
+             "qid": p.qid, "width_s": p.width_s, **row(p)}
             for p in points
             if p.kind in kinds
         ]  # fmt: skip
@@ -50,15 +50,15 @@ def _over_time(report: Report, points: Sequence[Point]) -> list[Table]:
         return {"messages": int(point.value)}
 
     return [
-        table("rates", "at_s:f what messages_per_second:f",
+        table("rates", "at_s:f width_s:i what messages_per_second:f",
               lambda p: {"what": p.kind, "messages_per_second": p.value}, *_RATES),
         table("send_latency", "at_s:f result latency_ms:f",
               lambda p: {"result": p.label, "latency_ms": p.value}, "send_latency"),
         table("offsets", f"{_PLACE} copy offset:i",
               lambda p: {"copy": p.kind, "offset": int(p.value)}, *OFFSET_SERIES),
-        table("duplicates_by_second", "at_s:f group report_group messages:i",
+        table("duplicates_by_second", "at_s:f width_s:i group report_group messages:i",
               lambda p: {"report_group": p.label, **messages(p)}, "dup_by_group"),
-        table("duplicates_by_queue", f"{_PLACE} messages:i", messages, "dup_by_queue"),
+        table("duplicates_by_queue", f"{_PLACE} width_s:i messages:i", messages, "dup_by_queue"),
         table("exposure_by_second", "at_s:f group broker messages:i", messages, "exposure"),
         story.events(report, events(report, points)),
     ]  # fmt: skip
