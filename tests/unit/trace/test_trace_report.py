@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from failback.analytics.errors import ReportInputError
 from failback.analytics.report import make_report
 from failback.analytics.report.make_report import read_report, report
+from failback.analytics.report.page.answers import cause_lines
 from failback.analytics.trace.pages import Pages, Place
 from tests.support.analytics.run_builder import RunBuilder
 from tests.support.analytics.trace_builder import TraceBuilder, made_id, pub, record
@@ -76,6 +77,18 @@ def test_no_trace_passes_and_the_reasons_are_named(topic: TraceBuilder) -> None:
         "NO_DRAIN", "RECORDER_GAP",
     }  # fmt: skip
     assert document["totals"]["lost"] is None
+
+
+def test_it_says_that_causes_take_an_observer(topic: TraceBuilder) -> None:
+    topic.copy(M1)
+    for t in (1, 100):
+        topic.handled(M1, t, t + 1)
+    document = reported(topic)
+    assert document["groups"][0]["unattributed"] == 1
+    how = "observe the next outage with `failback observe --trace`"
+    assert any(reason["detail"].endswith(how) for reason in document["verdict"]["reasons"])
+    (why,) = cause_lines(document)
+    assert why.happened.endswith("observe the next outage with failback observe --trace.")
 
 
 def test_a_member_that_lost_a_queue_and_got_it_back(topic: TraceBuilder) -> None:

@@ -43,7 +43,11 @@ _NOT_IN_TRACES: Final[dict[str, tuple[str, str]]] = {
     "drained": ("NO_DRAIN", "a trace says what was handled, not what was left over"),
     "no_loss": ("NO_DRAIN", "a handling without a trace looks like a lost message"),
     "no_client_bug": ("RECORDER_GAP", "a trace doesn't tell one holding of a queue from the next"),
-    "resume_points": ("RECORDER_GAP", "a trace has no start offsets"),
+    "resume_points": (
+        "RECORDER_GAP",
+        "a trace has no start offsets, so no repeat has a cause: for causes observe the next outage"
+        " with `failback observe --trace`",
+    ),
 }
 """Checks that need rows which a trace does not have: reason code and words."""
 

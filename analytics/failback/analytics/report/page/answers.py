@@ -13,6 +13,11 @@ from failback.analytics.report.page.words import cause_meaning
 from failback.analytics.report.wording import UNKNOWN, many, number, percent, seconds
 
 MAX_CAUSES: Final = 3
+_NOT_TOLD: Final = "The evidence does not tell which of several causes it was."
+_FROM_A_TRACE: Final = (
+    "A trace has neither offsets nor owners, so it names no cause. For causes observe the next"
+    " outage with failback observe --trace."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +74,10 @@ def cause_lines(report: Report) -> list[CauseLine]:
         if group.get("unattributed"):
             found[None] += group["unattributed"]
     total = sum(found.values())
+    unknown = _FROM_A_TRACE if report["source"]["deliver"] == "trace" else _NOT_TOLD
     lines = []
     for cause, count in found.most_common(MAX_CAUSES):
         happened, fix, page = cause_meaning(cause)
-        unknown = "The evidence does not tell which of several causes it was."
         lines.append(
             CauseLine(
                 f"{number(count)} of {many(total, 'duplicate')}",
