@@ -33,10 +33,11 @@ _ENGINES: Final = {
     "Failback, compat": (),
     "Failback, guarded": ("--rules", "guarded"),
 }
-_HEAD: Final = """# Versions
+HEAD: Final = """# Versions
 
 Does a newer RocketMQ consume less again after a failover? This page has the figures of
-`failback demo` on each version that is tested. `make versions` runs them and writes this page.
+`failback demo` on each version that is tested. `make versions` runs them one after another and
+writes this page. That takes 25 minutes, and longer where it has to fetch the versions first.
 
 The master is killed under load, and may start again 50 s later. In **stay** the consumer runs
 through. In **handover** it is stopped while the slave serves, and a new one starts after the master
@@ -154,7 +155,7 @@ def _problems(row: Row, repeats: int) -> Iterator[str]:
 def page(rows: Sequence[Row]) -> str:
     """Return the text of docs/versions.md."""
     lines = [
-        _HEAD,
+        HEAD,
         "| brokers | arm | delivered | again | slave-only progress | restart | lost"
         " | RTO produce | RTO consume |",
         "|---|---|---|---|---|---|---|---|---|",

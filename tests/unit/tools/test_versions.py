@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tools.versions import ROOT, NotExact, page, read
+from tools.versions import HEAD, PAGE, ROOT, NotExact, page, read
 
 HANDOVER: dict[str, Any] = {
     "arm": "handover",
@@ -32,6 +32,10 @@ def test_a_report_that_adds_up_is_a_row_and_a_row_for_each_queue() -> None:
     row = "| Apache 5.3.3 | handover | 128 | 28 (28.0 %) | 20 | 8 | 0 | 60.0 s | 11.0 s |"
     assert row in text
     assert "| Apache 5.3.3 | 0 | 60 | 42 | 18 |\n| Apache 5.3.3 | 1 | 50 | 40 | 10 |" in text
+
+
+def test_the_page_is_one_that_the_command_prints() -> None:
+    assert PAGE.read_text().startswith(HEAD)
 
 
 def less_again(report: dict[str, Any]) -> None:
