@@ -43,6 +43,18 @@ ONLY_IN = {
     "plotly": {"chaos", "analytics"},
 }
 """A library → the images that have it."""
+SPARK_MAIN = "local:///opt/failback/bin/spark_main.py"
+EXECUTOR = {
+    "SPARK_DRIVER_URL": "spark://CoarseGrainedScheduler@127.0.0.1:1",
+    "SPARK_EXECUTOR_ID": "1",
+    "SPARK_EXECUTOR_CORES": "1",
+    "SPARK_EXECUTOR_MEMORY": "256m",
+    "SPARK_APPLICATION_ID": "spark-1",
+    "SPARK_EXECUTOR_POD_IP": "127.0.0.1",
+    "SPARK_EXECUTOR_POD_NAME": "trial-7-exec-1",
+    "SPARK_RESOURCE_PROFILE_ID": "0",
+}
+"""What Spark says in the pod of an executor; nobody answers at the driver's address."""
 LARGEST_MIB = {"broker": 170, "operator": 200, "chaos": 360, "analytics": 950}
 
 
@@ -271,6 +283,19 @@ def test_job_images_make_the_same_report_in_process_and_with_spark(
         assert code in (0, 3), output  # what a case leaves out makes it inconclusive
         totals.append(found["totals"])
     assert totals[0] == totals[1] == totals[2]
+
+
+def test_the_analytics_image_is_what_spark_starts_in_its_pods(containers: Containers) -> None:
+    """Spark gives its pods one word; the driver has the main file of the page, an executor Java."""
+    scratch = f"-Djava.io.tmpdir={HOME}/scratch"  # the root is read-only here
+    told = {"SPARK_DRIVER_BIND_ADDRESS": "127.0.0.1", "SPARK_SUBMIT_OPTS": scratch}
+    driver = containers.make("analytics", "driver", **told)
+    code, output = driver.run("driver", SPARK_MAIN, "--version", seconds=2 * SECONDS)
+    assert (code, output.splitlines()[-1]) == (0, "failback 0.2.0"), output
+    executor = containers.make("analytics", "executor", **EXECUTOR, SPARK_JAVA_OPT_0=scratch)
+    code, output = executor.run("executor", seconds=2 * SECONDS)
+    assert code == 1
+    assert "Failed to connect to /127.0.0.1:1" in output, output
 
 
 def write(container: Container, name: str, **properties: object) -> None:

@@ -57,8 +57,10 @@ CHAOS: Rights = {
     ("coordination.k8s.io", "leases"): {"get", "create", "update"},
 }
 SPARK: Rights = {
-    ("", kind): {"get", "list", "watch", "create", "delete", "deletecollection"}
-    for kind in ("pods", "configmaps", "services", "persistentvolumeclaims")
+    ("", "pods"): {"get", "list", "watch", "create", "delete", "deletecollection"},
+    ("", "configmaps"): {"create", "deletecollection"},
+    ("", "persistentvolumeclaims"): {"list", "deletecollection"},
+    ("", "services"): {"deletecollection"},
 }
 LEASE = "failback-operator"
 LOOKS: Rights = {("failback.dev", kind): {"list"} for kind in ("nameservers", "brokerclusters")}

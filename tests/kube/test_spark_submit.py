@@ -10,8 +10,8 @@ from __future__ import annotations
 import base64
 import shlex
 from collections.abc import Iterator
+from http import HTTPStatus
 from pathlib import Path
-from typing import Any
 
 import pyspark
 import pytest
@@ -20,6 +20,7 @@ from failback.analytics.analysis.engines.spark.session import why_not
 from failback.analytics.report.engine_differences import differences
 from failback.analytics.report.make_report import read_report, report
 from tests.benchmarks.analytics.synthetic import Plan, generate
+from tests.kube.test_report_life import create_report, wait_for
 from tests.support.analytics.s3_server import BUCKET, S3Server, put_run, s3_server
 from tests.support.analytics.spark_events import events_in, noted_at_once, removed, tasks_of
 from tests.support.common.polling import wait_until
@@ -28,8 +29,8 @@ from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.control_plane import ControlPlane
 from tests.support.kube_lab.namespaces import Identity, Namespace
 from tests.support.kube_lab.node_process import NodeProcess
-from tests.support.operator.operator_process import chart_rules
-from tests.support.operator.rights import asked, rights_of
+from tests.support.operator.operator_process import chart_rules, operator
+from tests.support.operator.rights import Right, asked, rights_of
 from tests.support.processes.child_process import ROOT, TestProcess, disposing
 
 PAGE = ROOT / "docs" / "howto" / "spark-cluster.md"
@@ -90,8 +91,17 @@ def submission(namespace: Namespace, s3: S3Server, events: str) -> list[str]:
     ]
 
 
-def create_inputs(namespace: Namespace, node: NodeProcess, s3: S3Server) -> Path:
-    """Make the Secret with the store's keys and the claim for the report; return its folder."""
+def create_claim(namespace: Namespace, node: NodeProcess) -> Path:
+    """Make the claim that is mounted at /runs; return its folder."""
+    namespace.create_claim(CLAIM)
+    namespace.api.wait(
+        "PersistentVolumeClaim", CLAIM, lambda item: item["status"].get("phase") == "Bound"
+    )
+    return node.claim_folder(namespace.name, CLAIM)
+
+
+def create_secret(namespace: Namespace, s3: S3Server) -> None:
+    """Make the Secret with the keys of the store."""
     keys = {"id": "AWS_ACCESS_KEY_ID", "key": "AWS_SECRET_ACCESS_KEY"}
     data = {
         key: base64.b64encode(s3.environment[name].encode()).decode() for key, name in keys.items()
@@ -99,11 +109,6 @@ def create_inputs(namespace: Namespace, node: NodeProcess, s3: S3Server) -> Path
     namespace.api.create(
         {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "lake"}, "data": data}
     )
-    namespace.create_claim(CLAIM)
-    namespace.api.wait(
-        "PersistentVolumeClaim", CLAIM, lambda item: item["status"].get("phase") == "Bound"
-    )
-    return node.claim_folder(namespace.name, CLAIM)
 
 
 def executors(namespace: Namespace) -> dict[str, Object]:
@@ -126,13 +131,11 @@ def kill_one(namespace: Namespace, node: NodeProcess, submit: TestProcess, noted
     return victim
 
 
-def assert_rights(
-    control_plane: ControlPlane, mark: int, identity: Identity, rules: list[Any]
-) -> None:
-    """Nothing was refused, and nothing was asked that the rules do not give."""
+def needed(control_plane: ControlPlane, mark: int, identity: Identity) -> set[Right]:
+    """The rights that somebody made use of; nothing was refused."""
     requests = control_plane.audit.requests(identity.user, since=mark)
-    assert [each for each in requests if each.code == 403] == []
-    assert asked(requests) - rights_of(rules) == set()
+    assert [each for each in requests if each.code == HTTPStatus.FORBIDDEN] == []
+    return asked(requests)
 
 
 @pytest.mark.skipif(bool(why_not()), reason=f"Spark can't start: {why_not()}")
@@ -149,7 +152,8 @@ def test_an_executor_that_dies_is_replaced_and_the_report_is_the_same(
             patch.setenv(name, value)
         put_run(tmp_path / "run", LAKE)
     local = read_report(report(tmp_path / "run", "local", tmp_path / "local").json)
-    volume = create_inputs(namespace, node, s3)
+    create_secret(namespace, s3)
+    volume = create_claim(namespace, node)
     noted = volume / "events"
     noted.mkdir()
     given = chart_rules(namespace, account=ACCOUNT)
@@ -172,5 +176,36 @@ def test_an_executor_that_dies_is_replaced_and_the_report_is_the_same(
     assert container["state"]["terminated"]["exitCode"] == 1, "the exit code of the report"
     assert (by_pods["engine"], by_pods["totals"]["dup"] > 0) == ("spark", True)
     assert differences(local, by_pods) == []
-    assert_rights(control_plane, mark, driver, given)
-    assert_rights(control_plane, mark, person, MAY_SUBMIT)
+    assert needed(control_plane, mark, driver) == rights_of(given)
+    assert needed(control_plane, mark, person) == rights_of(MAY_SUBMIT)
+
+
+@pytest.mark.skipif(bool(why_not()), reason=f"Spark can't start: {why_not()}")
+def test_a_report_in_a_pod_counts_with_executors_in_pods_of_their_own(
+    namespace: Namespace, node: NodeProcess, control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    volume = create_claim(namespace, node)
+    generate(PLAN, volume / "old" / PLAN.run)
+    local = read_report(report(volume / "old" / PLAN.run, "local", tmp_path / "local").json)
+    given = chart_rules(namespace, account=ACCOUNT)
+    driver = namespace.identity(ACCOUNT, given)
+    mark = control_plane.audit.mark()
+    resources = {"requests": {"cpu": "1", "memory": "512Mi"}}
+    with operator(namespace):
+        create_report(
+            namespace,
+            "pods",
+            inputs={"claimName": CLAIM, "runs": [f"old/{PLAN.run}"]},
+            engine="Spark",
+            spark={
+                "master": "k8s://https://kubernetes.default.svc",
+                "executor": {"instances": EXECUTORS, "resources": resources},
+            },
+            artifactUri="file:///runs/pods",
+        )
+        wait_for(namespace, "pods", "Counted", seconds=240)
+    (found,) = (volume / "pods").rglob("report.json")
+    assert differences(local, read_report(found)) == []
+    made = control_plane.audit.writes(since=mark, user=driver.user, resource="pods")
+    assert [each.verb for each in made].count("create") == EXECUTORS
+    assert needed(control_plane, mark, driver) <= rights_of(given)

@@ -96,8 +96,17 @@
 {{/* What a Spark driver may do for its executors. */}}
 {{- define "failback.sparkRules" -}}
 - apiGroups: [""]
-  resources: [pods, configmaps, services, persistentvolumeclaims]
+  resources: [pods]
   verbs: [get, list, watch, create, delete, deletecollection]
+- apiGroups: [""]
+  resources: [configmaps]
+  verbs: [create, deletecollection]
+- apiGroups: [""]
+  resources: [persistentvolumeclaims]
+  verbs: [list, deletecollection]
+- apiGroups: [""]
+  resources: [services]
+  verbs: [deletecollection]  # at its end Spark deletes what carries its application's label
 {{- end }}
 
 {{/* What a dashboard reads. Brokers it asks by themselves. */}}
