@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from failback.analytics.live.observe.asking import Asker
+from failback.analytics.live.observe.clock import seconds
 from failback.analytics.report import make_report
 from failback.analytics.report.make_report import read_report, report
 from failback.analytics.run.trace_source import TRACE_TOPIC
@@ -122,7 +123,7 @@ async def test_instances_are_told_apart_and_the_channel_cloud_is_read(
         f"MQ_INST_a%{GROUP}": (20, 10, 10, 0), f"MQ_INST_b%{GROUP}": (25, 25, 0, 0),
     }  # fmt: skip
     async with RemotingClient() as client:
-        asker = Asker([ns.address], client, zero=time.monotonic(), groups={GROUP})
+        asker = Asker([ns.address], client, zero=seconds(), groups={GROUP})
         (look,) = (await asker.look(closely=True)).brokers
     assert {f"MQ_INST_a%{GROUP}", f"MQ_INST_b%{GROUP}"} == set(look.members or {})
 

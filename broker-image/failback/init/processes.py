@@ -55,14 +55,18 @@ def pid_namespace() -> str:
         return ""
 
 
-def process_space() -> str:
-    """Name the machine's life and the PID namespace within which an :class:`Identity` means one."""
+def boot_id() -> str:
+    """Name the machine's life; empty where that can't be told."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            boot = file.read().strip()
+            return file.read().strip()
     except OSError:
-        boot = ""
-    return f"{boot}/{pid_namespace()}"
+        return ""
+
+
+def process_space() -> str:
+    """Name the machine's life and the PID namespace within which an :class:`Identity` means one."""
+    return f"{boot_id()}/{pid_namespace()}"
 
 
 def send(process: Identity, signum: int) -> tuple[Stamp, Stamp]:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 
 from failback.analytics.lake.lake import open_lake
 from failback.analytics.live.observe.canary.ledger import Ledger, Names
+from failback.analytics.live.observe.returns import LATE_SECONDS
 from failback.client.admin.admin import AdminClient
 from failback.protocol.route import TopicConfig
 from tests.support.brokers.cluster_processes import ClusterProcesses
@@ -172,12 +174,14 @@ def test_what_is_left_where_the_master_is_away_is_told_and_removed_later(
         names = singing(cluster, run)
         cluster.broker.kill()
         watching.wait_for("MasterGone")
+        blind_since = time.monotonic()
         os.kill(watching.pid, signal.SIGTERM)
         assert watching.wait(120) == 0
     said = "\n".join(watching.lines())
     assert f"topic {names.topic} and groups {', '.join(names.groups)} may be left" in said
     cluster.start_broker()
     assert traces(cluster, names.topic) != set()
-    # Nobody saw what the master came back with: the report is Inconclusive.
+    # Nobody saw for so long what the master came back with: the report is Inconclusive.
+    time.sleep(max(0.0, blind_since + LATE_SECONDS + 1 - time.monotonic()))
     watched(cluster.namesrv_addr, run, "--for", "5s", "--canary", code=3)
     assert traces(cluster, names.topic) == set()

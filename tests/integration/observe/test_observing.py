@@ -6,10 +6,10 @@ import asyncio
 import json
 import re
 import subprocess
-import time
 from pathlib import Path
 
 from failback.analytics.live.observe.asking import Asker
+from failback.analytics.live.observe.clock import seconds
 from failback.analytics.live.observe.looks import ANSWERED, REFUSED, SILENT, BrokerLook
 from failback.client.admin.admin import AdminClient
 from failback.client.remoting.connection import RemotingClient
@@ -90,7 +90,7 @@ async def test_a_broker_that_is_back_ends_the_wait_for_the_next_look(tmp_path: P
     with ClusterProcesses(tmp_path / "cluster") as cluster:
         await prepared(cluster)
         async with RemotingClient() as client:
-            asker = Asker([cluster.namesrv_addr], client, zero=time.monotonic())
+            asker = Asker([cluster.namesrv_addr], client, zero=seconds())
             (broker,) = (await asker.look(closely=False)).brokers
             assert broker.state == ANSWERED
             cluster.broker.kill()
@@ -128,7 +128,7 @@ async def test_an_answer_that_takes_longer_than_a_period_is_waited_for(tmp_path:
         await commit(cluster, 100)
         client = SlowLink(cluster.broker_addr, 1.2)
         async with client:
-            asker = Asker([cluster.namesrv_addr], client, zero=time.monotonic(), every=0.2)
+            asker = Asker([cluster.namesrv_addr], client, zero=seconds(), every=0.2)
             found: list[BrokerLook] = []
             while len(found) < 20 and (not found or found[-1].state != ANSWERED):
                 (broker,) = (await asker.look(closely=False)).brokers

@@ -118,14 +118,19 @@ class TraceBuilder:
         group: str = "g",
         rt: int = 0,
         success: bool = True,
+        ahead: int = 0,
     ) -> str:
-        """A handling in one trace message; without ``end`` there is no SubAfter."""
+        """A handling in one trace message; without ``end`` there is no SubAfter.
+
+        ``ahead``: of the client's clock, in ms.
+        """
+        t, end = t + ahead, None if end is None else end + ahead
         self._numbers += 1
         request = made_id(process, self._numbers)
         records = [before(message, t, request, group=group, rt=rt)]
         if end is not None:
             records.append(after(message, end, request, cost=end - t, success=success, group=group))
-        self.trace(*records, born=end if end is not None else t)
+        self.trace(*records, born=end if end is not None else t, took=1 - ahead)
         return request
 
     def copy(

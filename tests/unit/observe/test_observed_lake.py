@@ -42,8 +42,11 @@ def begun(story: Story, path: Path, **wanted: Any) -> Path:
     return run
 
 
-def traced(path: Path) -> None:
-    """Both queues: 90 to 150 handled before the return, all from 90 on after it."""
+def traced(path: Path, jump: int = 0) -> None:
+    """Both queues: 90 to 150 handled before the return, all from 90 on after it.
+
+    The clients' clock is set by ``jump`` ms in between.
+    """
     topic = TraceBuilder(path, "story")
     for queue in (0, 1):
         ids = [made_id(queue + 5, offset) for offset in range(200)]
@@ -54,7 +57,7 @@ def traced(path: Path) -> None:
                           process=1, group="billing")  # fmt: skip
         for offset in range(90, 200):
             topic.handled(ids[offset], 22_000 + 10 * offset, 22_005 + 10 * offset,
-                          process=2, group="billing")  # fmt: skip
+                          process=2, group="billing", ahead=jump)  # fmt: skip
     topic.flush()
 
 
@@ -156,6 +159,17 @@ def test_traced_deliveries_make_the_report_exact(tmp_path: Path) -> None:
     }
     assert found["groups"][0]["unattributed"] == 2 * (121 - 100)
     assert "Evidence: trace, complete" in (run / "report" / "report.html").read_text()
+
+
+@pytest.mark.usefixtures("brokers")
+@pytest.mark.parametrize("jump", [3_600_000, -3_600_000])
+def test_no_count_is_exact_where_a_clock_jumped(tmp_path: Path, jump: int) -> None:
+    run = begun(told(), tmp_path / "run", trace=("RMQ_SYS_TRACE_TOPIC",))
+    traced(run, jump)
+    report(run)
+    (group,) = document(run)["observation"]["returns"][0]["groups"]
+    assert not group["exact"]
+    assert group["lo"] <= 120 <= group["hi"]
 
 
 @pytest.mark.usefixtures("brokers")

@@ -193,6 +193,21 @@ def test_clients_clocks_are_set_against_the_brokers(topic: TraceBuilder) -> None
     assert (found["10.0.0.2"]["offset_ns"], found["10.0.0.2"]["error_ns"]) == (2 * MS, MS)
 
 
+@pytest.mark.parametrize("jump", [3_600_000, -3_600_000])
+@pytest.mark.parametrize("at", [5, 50, 95])
+def test_a_clients_clock_that_jumps_is_as_unsure_as_it_jumped(
+    topic: TraceBuilder, jump: int, at: int
+) -> None:
+    for number in range(100):
+        ahead = jump if number >= at else 0
+        body = before(M1, 1, made_id(1, number))
+        topic.trace(body, born=5_000 * number + ahead, took=2 - ahead)
+    topic.write()
+    path = topic.run_dir / "lake" / "table=clock"
+    (row,) = pq.read_table(path, partitioning=None).to_pylist()
+    assert row["error_ns"] == pytest.approx(abs(jump) * MS, rel=0.01)
+
+
 def test_sends_of_a_batch_are_one_row_each(topic: TraceBuilder) -> None:
     topic.trace(pub(f"{M1},{M2}", 5, cost=3, offset_id="AA,BB", success=False), pub(M1, 1))
     topic.write()

@@ -20,6 +20,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence, Set
 from typing import Any, Final
 
 from failback.analytics.live.observe.asking_clients import ClientAsker
+from failback.analytics.live.observe.clock import seconds
 from failback.analytics.live.observe.looks import ANSWERED, REFUSED, SILENT, BrokerLook, Look, Place
 from failback.analytics.live.observe.returns import is_about
 from failback.analytics.predict.keys import KEYS, RULES
@@ -58,12 +59,12 @@ class _Question:
         self._task: asyncio.Task[BrokerLook] | None = None
 
     async def within(
-        self, seconds: float, ask: Callable[[], Coroutine[Any, Any, BrokerLook]]
+        self, most: float, ask: Callable[[], Coroutine[Any, Any, BrokerLook]]
     ) -> BrokerLook | None:
         """Return the answer, or ``None`` if it takes longer: the next call waits for it, too."""
         if self._task is None:
             self._task = asyncio.create_task(ask())
-        await asyncio.wait({self._task}, timeout=seconds)
+        await asyncio.wait({self._task}, timeout=most)
         if not self._task.done():
             return None
         task, self._task = self._task, None
@@ -103,7 +104,7 @@ class _Asked:
 
 
 class Asker:
-    """Looks at a cluster. Times are seconds after ``zero``, a reading of ``time.monotonic``."""
+    """Looks at a cluster. Times are seconds after ``zero``, a reading of ``clock.seconds``."""
 
     def __init__(
         self,
@@ -141,7 +142,7 @@ class Asker:
             await self._clients.close()
 
     def _now(self) -> float:
-        return time.monotonic() - self._zero
+        return seconds() - self._zero
 
     def connection_ended(self, address: str) -> None:
         """Ask a broker anew when it began: its process may be another one."""
@@ -149,18 +150,18 @@ class Asker:
             if asked.address == address:
                 asked.boot_at, asked.boot_ms = -BOOT_SECONDS, None
 
-    async def wait(self, seconds: float) -> None:
-        """Wait, but no longer than until a broker that was not there answers."""
-        until = time.monotonic() + seconds
+    async def wait(self, most: float) -> None:
+        """Wait ``most`` seconds, but no longer than until a broker that was gone answers."""
+        until = time.monotonic() + most
         while (left := until - time.monotonic()) > 0:
             gone = [asked for asked in self._asked.values() if asked.is_refused]
             if any(await asyncio.gather(*(self._is_back(asked, left) for asked in gone))):
                 return
             await asyncio.sleep(min(left, RETRY_SECONDS) if gone else left)
 
-    async def _is_back(self, asked: _Asked, seconds: float) -> bool:
+    async def _is_back(self, asked: _Asked, most: float) -> bool:
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(most):
                 await self._boot(asked)
         except (FailbackError, OSError, TimeoutError):
             return False
@@ -242,11 +243,11 @@ class Asker:
         return found
 
     async def _in_time(self, asked: _Asked, *, closely: bool) -> BrokerLook:
-        began, seconds = self._now(), self._patience
-        found = await asked.question.within(seconds, lambda: self._broker(asked, closely=closely))
+        began, most = self._now(), self._patience
+        found = await asked.question.within(most, lambda: self._broker(asked, closely=closely))
         if found is not None:
             return found
-        problem = str(RemotingTimeout(asked.address, seconds * 1000))
+        problem = str(RemotingTimeout(asked.address, most * 1000))
         place = asked.place
         return BrokerLook(
             place.pair, place.broker_id, asked.address, began, self._now(), SILENT, problem=problem

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
+from failback.analytics.live.observe.clock import seconds
 from failback.analytics.live.observe.looks import BrokerLook, ClientLook, Held, Place
 from failback.client.admin.admin import AdminClient
 from failback.protocol.codes import ResponseCode
@@ -88,7 +89,7 @@ class ClientAsker:
 
     async def _ask(self, member: _Member, address: str) -> ClientLook | None:
         async with self._turn:
-            at = time.monotonic() - self._zero
+            at = seconds() - self._zero
             try:
                 told = await self._admin.consumer_running_info(address, member.group, member.client)
             except BrokerError as error:

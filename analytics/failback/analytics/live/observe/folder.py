@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from failback.analytics.errors import ReportInputError
+from failback.analytics.live.observe.clock import seconds
 from failback.analytics.live.observe.looks import Look, Writer, looks_of
 from failback.analytics.live.observe.thinning import Span, thinned
 from failback.analytics.run.run_folder import unplanned_run
@@ -25,7 +26,7 @@ from failback.analytics.run.trace_source import OBSERVED
 from failback.client.files import replace_file, sync_folder
 from failback.client.remoting.guarded.access import ClusterAccess
 from failback.init.lines import append_line
-from failback.init.processes import identity_of, process_space
+from failback.init.processes import boot_id, identity_of, process_space
 from failback.protocol.errors import ConfigError
 from failback.protocol.words.reasons import why
 
@@ -34,6 +35,7 @@ _HALF: Final = "looks.half"
 LARGE_BYTES: Final = 32 << 20
 """Looks are thinned when they are so many, and have doubled since."""
 _SETTINGS: Final = "observed"
+_CLOCK: Final = "clock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +94,8 @@ class Folder:
         """Bytes of looks now, and when they had been thinned last."""
         self._thinned = 0
         """Bytes of looks that the thinned ones stand for."""
-        # Looks go on from where the wall clock says it is; one that was set back loses no order.
-        passed = time.time() - run["zero"]["wall_ns"] / 1e9
-        self.zero = time.monotonic() - max(passed, last)
+        # A wall clock that was set back, while the machine began anew, loses no order.
+        self.zero = seconds() - max(_passed(run), last)
 
     @classmethod
     def open(cls, path: Path, wanted: Wanted) -> Folder:
@@ -203,6 +204,14 @@ def _until(lines: BinaryIO, size: int) -> Iterator[bytes]:
         yield line
 
 
+def _passed(run: Mapping[str, Any]) -> float:
+    """Return seconds since run zero; a wall clock that was set counts where no other is left."""
+    begun = (run.get(_SETTINGS) or {}).get(_CLOCK)
+    if begun is not None and begun["boot"] == boot_id():
+        return seconds() - float(begun["seconds"])
+    return time.time() - float(run["zero"]["wall_ns"]) / 1e9
+
+
 def _locked(path: Path) -> int:
     """Return a descriptor that holds the folder's lock; a process that dies lets go of it."""
     descriptor = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -240,6 +249,8 @@ def _document(wanted: Wanted) -> dict[str, Any]:
         "trace": list(wanted.trace),
         **_about(wanted),
     }
+    if boot := boot_id():
+        settings[_CLOCK] = {"boot": boot, "seconds": seconds()}
     return unplanned_run(
         wanted.run,
         OBSERVED,

@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from failback.analytics.live.observe.clock import seconds
 from failback.analytics.live.observe.folder import Wanted
 from failback.analytics.live.observe.observation import Observation
 from failback.analytics.trace.pages import Pages, Place
@@ -56,9 +57,13 @@ class Follower:
         wanted: Wanted,
         folder: Path,
         zero_wall_ns: int,
+        zero: float,
         say: Callable[[str], None],
     ) -> None:
+        """``zero``: of the run, a reading of ``clock.seconds``."""
         self._wanted = wanted
+        self._zero_wall_ms = zero_wall_ns // 1_000_000
+        self._zero = zero
         self._say = say
         self._said: set[str] = set()
         self._pages = Pages(folder)
@@ -94,7 +99,11 @@ class Follower:
         except (FailbackError, OSError):
             topics = list(self._wanted.trace)
         for topic in topics:
-            await self._read("records", topic, self._record_rows, self._span, {})
+            await self._read("records", topic, self.take, self._span, {})
+        self.keep()
+
+    def keep(self) -> None:
+        """Write down how far the observer's clock is ahead of the brokers'."""
         note = {"observer_ahead_ms": self._ahead_ms}
         replace_file(self._pages.folder / CLOCK, json.dumps(note).encode())
 
@@ -114,9 +123,12 @@ class Follower:
                 self._said.add(problem)
                 self._say(f"trace: {problem}")
 
-    def _record_rows(self, place: Place, bid: int, message: MessageExt) -> list[dict[str, Any]]:
-        # The newest message is the one that says most of how far the two clocks are apart.
-        ahead = time.time_ns() // 1_000_000 - message.store_timestamp
+    def take(self, place: Place, bid: int, message: MessageExt) -> list[dict[str, Any]]:
+        """Return rows of a trace message, and learn from it how far clocks are apart."""
+        # The newest message is the one that says most of how far the two clocks are apart. The
+        # observer's is that of its looks: a wall clock that is set meanwhile moves no trace.
+        passed = round((seconds() - self._zero) * 1000)
+        ahead = self._zero_wall_ms + passed - message.store_timestamp
         self._ahead_ms = ahead if self._ahead_ms is None else min(self._ahead_ms, ahead)
         rows = record_rows(place, bid, message)
         self._groups.update(row["group"] for row in rows if row.get("group"))
@@ -128,12 +140,16 @@ async def following(
     client: RemotingClient,
     wanted: Wanted,
     folder: Path,
-    run: Mapping[str, Any],
+    zero_wall_ns: int,
+    zero: float,
     observation: Observation,
     say: Callable[[str], None],
 ) -> AsyncIterator[None]:
-    """Read the trace while the block runs, and to its end behind it."""
-    follower = Follower(client, wanted, folder, int(run["zero"]["wall_ns"]), say)
+    """Read the trace while the block runs, and to its end behind it.
+
+    ``zero``: of the run, a reading of ``clock.seconds``.
+    """
+    follower = Follower(client, wanted, folder, zero_wall_ns, zero, say)
     stop = asyncio.Event()
     task = asyncio.create_task(follower.run(stop, observation.first_offsets))
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,7 @@ async def observe(
                 asks_clients=wanted.asks_clients,
             )
             async with (
-                _trace(client, wanted, path, folder.run, observation, note),
+                _trace(client, wanted, folder, observation, note),
                 _canary(folder, wanted, client, about, note) as saw,
             ):
 
@@ -95,8 +95,7 @@ async def observe(
 async def _trace(
     client: RemotingClient,
     wanted: Wanted,
-    path: Path,
-    run: Mapping[str, Any],
+    folder: Folder,
     observation: Observation,
     note: Callable[[str], None],
 ) -> AsyncIterator[None]:
@@ -106,7 +105,8 @@ async def _trace(
         return
     from failback.analytics.live.observe.following import following
 
-    async with following(client, wanted, path, run, observation, note):
+    wall_ns = int(folder.run["zero"]["wall_ns"])
+    async with following(client, wanted, folder.path, wall_ns, folder.zero, observation, note):
         yield
 
 

@@ -31,7 +31,7 @@ SLAVE_ONLY: Final = "ROLLBACK_SLAVE_ONLY_PROGRESS"
 RESTART: Final = "ROLLBACK_RESTART"
 STALE_SLAVE: Final = "ROLLBACK_STALE_SLAVE"
 TAILS: Final = ("TAIL_CRASH", "TAIL_REBALANCE", "TAIL_SHUTDOWN")
-_LATE_SECONDS: Final = 10.0
+LATE_SECONDS: Final = 10.0
 """A table that was read later may have grown since the return."""
 _APART_SECONDS: Final = 30.0
 _KEPT: Final = 4
@@ -361,7 +361,7 @@ class Returns:
         """The first table of a master that is back."""
         returned.is_read, returned.read_at = True, broker.until
         back = returned.outage.back or returned.outage.gone
-        if broker.until - back[0] > _LATE_SECONDS:
+        if broker.until - back[0] > LATE_SECONDS:
             returned.gap = (
                 f"{broker.place.text} told its offsets up to {broker.until - back[0]:.0f} s after"
                 " it was back: it may have begun with smaller ones"

@@ -9,7 +9,8 @@ before. The count of a queue is exact only where the trace is seen to be whole:
 * what came again came without a hole, from an offset that the master's table stood at;
 * the master's table has caught up, and deliveries beyond it are traced without a hole as well, but
   for those of the last seconds;
-* no message from there on was stored twice, because a trace does not tell its copies apart.
+* no message from there on was stored twice, because a trace does not tell its copies apart;
+* no clock jumped of those who handled it: what came before the return is known.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from failback.analytics.live.observe.returns import (
     Return,
 )
 from failback.analytics.run.align import Clocks
+from failback.analytics.trace.clocks import JUMP_MS, MS_NS
 from failback.protocol.message import RETRY_PREFIX
 
 LATE_NS: Final = 10_000_000_000
@@ -57,9 +59,12 @@ class Handled:
     process: Ints
     doubtful: Ints
     """Offsets of messages that were stored several times."""
+    is_timed: bool = True
+    """Whether no clock of those who handled it jumped."""
 
 
-_NOTHING: Final = Handled(*(np.empty(0, np.int64) for _ in range(4)))
+_NONE: Final = np.empty(0, np.int64)
+_NOTHING: Final = Handled(_NONE, _NONE, _NONE, _NONE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,10 +151,12 @@ def deliveries_of(
     pieces = list(deliver)
     if not pieces:
         return NOTHING_TRACED
+    jumped = {host for host, error in clocks.error.items() if error > JUMP_MS * MS_NS}
     whole = pa.concat_tables(pieces).unify_dictionaries()
     several = pa.array(list(_stored_twice(scan)), pa.utf8())
     columns = {name: whole.column(name) for name in DELIVER_COLUMNS}
-    shift = [clocks.shift_of(host) for host in columns["host"].to_pylist()]
+    hosts = columns["host"].to_pylist()
+    shift = [clocks.shift_of(host) for host in hosts]
     begin = np.asarray(columns["bt"].to_numpy(), np.int64) + np.array(shift, np.int64)
     doubtful = np.asarray(pc.is_in(columns["ukey"].cast(pa.utf8()), several).to_numpy(), bool)
     offset, process, number = (
@@ -163,7 +170,10 @@ def deliveries_of(
     for queue, those in rows.items():
         at = np.array(those)
         at = at[np.argsort(begin[at], kind="stable")]
-        found[queue] = Handled(offset[at], begin[at], process[at], offset[at[doubtful[at]]])
+        is_timed = jumped.isdisjoint(hosts[row] for row in those) if jumped else True
+        found[queue] = Handled(
+            offset[at], begin[at], process[at], offset[at[doubtful[at]]], is_timed
+        )
     return Deliveries(found)
 
 
@@ -183,7 +193,9 @@ def _stored_twice(scan: Iterable[pa.Table]) -> Iterator[str]:
 
 def _count(queue: QueueReturn, handled: Handled, returned: Return) -> int | None:
     """Messages consumed again; ``None`` where the trace may lack some."""
-    if queue.is_open or returned.outage.back is None or (handled.doubtful >= queue.had).any():
+    if queue.is_open or returned.outage.back is None or not handled.is_timed:
+        return None
+    if (handled.doubtful >= queue.had).any():
         return None
     was = handled.begin < _back(returned)
     before, after = np.unique(handled.offset[was]), np.unique(handled.offset[~was])
