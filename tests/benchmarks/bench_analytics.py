@@ -5,7 +5,8 @@
     make bench-analytics ARGS="--only driver --markdown docs/analytics-engines.md"
 
 The first of its two parts is a race, the other looks at the driver of whole reports on a cluster,
-of ``--rows``, three and ten times as many deliveries (``tests.benchmarks.analytics.driver``).
+of ``--rows``, three and ten times as many deliveries, of a tenth of that where each repeat is alone
+(``tests.benchmarks.analytics.driver``).
 
 Ten million take 330 MB of disk below ``--scratch``; a hundred million, of which a tenth is written
 in four further shapes, take half an hour. Exact repeats are counted in all of them, causes and
