@@ -57,6 +57,11 @@ class Lab:
         """Return the options by which a command of ours finds the cluster."""
         return ["--namesrv", namesrv.address]
 
+    def keep(self, process: TestProcess) -> TestProcess:
+        """End a process with the lab, however the test ends."""
+        self._programs.append(process)
+        return process
+
     def dispose(self) -> None:
         for process in self._programs:
             process.dispose()

@@ -174,4 +174,7 @@ class Observed:
             *trace,
             *options,
         )
-        return TestProcess("observer", command, self.lab.folder, environment=failback_environment())
+        environment = failback_environment()
+        return self.lab.keep(
+            TestProcess("observer", command, self.lab.folder, environment=environment)
+        )
