@@ -15,6 +15,7 @@ from failback.analytics.errors import EngineUnavailable, ReportInputError
 from failback.analytics.report import make_report
 from failback.analytics.report.make_report import check_report, read_report, report, report_many
 from failback.analytics.report.measures.forecast import holds, validated
+from failback.analytics.report.status_summary import status_of
 from tests.support.analytics.bad_input import clean, codes
 from tests.support.analytics.cases import CASES, c2, c3
 from tests.support.analytics.run_builder import MS, RunBuilder
@@ -82,6 +83,19 @@ def test_many_runs_in_one_go(tmp_path: Path) -> None:
     done = report_many(runs, "local", tmp_path / "out")
     assert [paths.folder for paths in done] == [tmp_path / "out" / "c2", tmp_path / "out" / "c3"]
     assert all(paths.json.exists() for paths in done)
+
+
+def test_runs_that_were_no_experiment_are_reported_on_together(tmp_path: Path) -> None:
+    runs = []
+    for name in ("r1", "r2"):
+        builder = clean()
+        builder.name = name
+        builder.run |= {"source": "workload", "run": name}
+        runs.append(builder.write(tmp_path / name))
+    done = report_many(runs, "local", tmp_path / "out")
+    documents = [read_report(paths.json) for paths in done]
+    assert [each["verdict"]["value"] for each in documents] == ["Observed", "Observed"]
+    assert status_of(documents, "")["verdict"] == "Pass"
 
 
 def test_a_master_that_stays_away_fails(tmp_path: Path) -> None:

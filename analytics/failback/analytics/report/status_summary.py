@@ -18,10 +18,16 @@ Report = Mapping[str, Any]
 TRIMMABLE: Final = ("reasons", "perPair", "perGroup")
 """Lists that may lose their last entries where there is no room for all."""
 MAX_ENTRIES: Final = 64
-_WORST_FIRST: Final = ("Fail", "Inconclusive", "Pass")
+_WORST_FIRST: Final = ("Fail", "Inconclusive")
 _WORST_OUTCOME_FIRST: Final = ("limit missed", "limit not judged", "limit met", "no limit set")
 _RATIO_DIGITS: Final = 6
 _MAX_REASON: Final = 240
+
+
+def _worst(reports: Sequence[Report]) -> str:
+    """The worst verdict. A resource's status has no word for Observed: nothing was missed."""
+    found = {each["verdict"]["value"] for each in reports}
+    return next((word for word in _WORST_FIRST if word in found), "Pass")
 
 
 def status_of(reports: Sequence[Report], artifact_uri: str) -> dict[str, Any]:
@@ -30,9 +36,7 @@ def status_of(reports: Sequence[Report], artifact_uri: str) -> dict[str, Any]:
     duplicates, distinct = _sum(totals, "dup"), _sum(totals, "distinct")
     bounds = [each for report in reports for each in report["bounds"]]
     return {
-        "verdict": next(
-            word for word in _WORST_FIRST if word in [each["verdict"]["value"] for each in reports]
-        ),
+        "verdict": _worst(reports),
         "outcome": next(words for words in _WORST_OUTCOME_FIRST if words in map(_outcome, reports)),
         "reasons": _reasons(reports),
         "produced": _sum(totals, "produced"),

@@ -1,10 +1,11 @@
 """The blocks of ``report.json`` of recovery, bounds, predictions and comparisons."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from msgspec import UNSET, UnsetType, field
 
 from failback.analytics.report.blocks.kinds import Amount, Block, Count, Large, text
+from failback.analytics.report.blocks.run import VerdictWord
 
 
 class PullOutage(Block, kw_only=True):
@@ -118,7 +119,7 @@ class ArmRun(Block, kw_only=True):
 
     run: Annotated[str, text("Id of the run.")]
     repetition: Annotated[int | UnsetType | None, text("Number of the repetition, from 0.")] = UNSET
-    verdict: Annotated[Literal["Pass", "Fail", "Inconclusive"], text("Verdict of the run.")]
+    verdict: Annotated[VerdictWord, text("Verdict of the run.")]
     dup: Annotated[
         float | UnsetType | None,
         text(

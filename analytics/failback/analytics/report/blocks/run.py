@@ -100,11 +100,14 @@ class Reason(Block, kw_only=True):
     detail: Annotated[str, text("What went wrong, in words.")]
 
 
+VerdictWord = Literal["Pass", "Fail", "Inconclusive", "Observed"]
+
+
 class Verdict(Block, kw_only=True):
     """``verdict``."""
 
     value: Annotated[
-        Literal["Pass", "Fail", "Inconclusive", "Observed"],
+        VerdictWord,
         text("Fail over Inconclusive over Pass; Observed: nothing was to be judged."),
     ]
     sentence: Annotated[str, text("What happened, in one sentence.")]
