@@ -32,7 +32,8 @@ def test_9_an_admin_resets_the_offsets_in_the_middle(lab: Lab) -> None:
         lab.folder / "admin", "resetOffsetByTime", "-n", observed.namesrv.address,
         "-g", "billing", "-t", TOPIC, "-s", past,
     )  # fmt: skip
-    # A client of a 5.x broker drops the queue for 10 s and takes it again when it rebalances.
+    # A client drops the queue for 10 s; that of a 5.x broker takes it again when it rebalances.
+    time.sleep(25)
     wait_until(lambda: observed.again().total() > 0, "what the reset brings again", 60)
     time.sleep(10)
     before = observed.again()
