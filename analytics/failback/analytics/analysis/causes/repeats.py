@@ -18,8 +18,8 @@ from failback.analytics.analysis.counting import families
 from failback.analytics.analysis.counting.partials.nulls import NULL_NUMBER
 from failback.analytics.analysis.counting.partials.resolution import Resolution
 from failback.analytics.analysis.counting.partials.rows import Codes
-from failback.analytics.analysis.counting.partials.seconds import Seconds
-from failback.analytics.analysis.counting.partials.sums import NS, Key, Partials
+from failback.analytics.analysis.counting.partials.seconds import NS, Seconds
+from failback.analytics.analysis.counting.partials.sums import Key, Partials
 
 _QUEUE: Final = ("grp", "broker", "ptopic", "qid")
 _COPY: Final = ("broker", "ptopic", "qid", "epoch", "qoff")

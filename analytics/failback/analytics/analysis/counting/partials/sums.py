@@ -21,7 +21,6 @@ from failback.analytics.analysis.arrays.intervals import Ints, layers
 from failback.analytics.analysis.counting.families import MAX, NAMES, NUMBERS, SUM, Family
 from failback.analytics.analysis.counting.partials.rows import Codes
 
-NS: Final = 1_000_000_000
 _STRETCH: Final = 8
 """Rows a stretch of equal keys has at least on average for its keys to be looked at once."""
 SCHEMA: Final = pa.schema(
