@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from failback.client.remoting.guarded.cluster import Given, find_cluster
+from tests.support.net.certificates import Authority
 from tests.support.operator.chart import CHART, MODES, Object, helm, objects, render, settings
 from tests.support.processes.child_process import ROOT
 
@@ -587,17 +589,59 @@ def test_an_exporter_takes_what_the_chart_gives_it(tmp_path: Path) -> None:
     assert list(billing["queue_metrics"]) == ["paid", "%RETRY%billing"]
 
 
-def test_secrets_of_a_guarded_cluster_are_where_the_variables_say(tmp_path: Path) -> None:
+ACCESS = ("keySecret=key", "tls=true", "caSecret=ca", "certSecret=cert", "serverName=*")
+SECRET_KEYS = {"key": ("tools.yml",), "ca": ("ca.crt",), "cert": ("tls.crt", "tls.key")}
+"""What the values say that each has."""
+
+
+def test_all_who_ask_a_guarded_cluster_find_its_secrets(tmp_path: Path) -> None:
+    """Each container has a folder of its own here, in which its secrets lie as they are mounted."""
+    ca = Authority(tmp_path / "certificates")
+    shown = ca.issue("tools")
+    content = {
+        "tools.yml": b"accessKey: ops-key\nsecretKey: ops-secret\n",
+        "ca.crt": ca.file.read_bytes(),
+        "tls.crt": shown.chain.read_bytes(),
+        "tls.key": shown.key.read_bytes(),
+    }
+    words = ["exporters[0].name=orders", "exporters[0].nameServers={ns-0.example.org:9876}"]
+    words += ["exporters[0].observe=true", "dashboard.enabled=true", "dashboard.runsClaim=all-runs"]
+    words += [f"{part}.access.{each}" for part in ("dashboard", "exporters[0]") for each in ACCESS]
+    found = objects(render(tmp_path, *words))
+    seen = set()
+    for name in ("failback-exporter-orders", "failback-dashboard"):
+        pod = deployment(found, name)
+        secrets = {
+            each["name"]: each["secret"]["secretName"]
+            for each in pod["volumes"]
+            if each.get("secret", {}).get("secretName") in SECRET_KEYS
+        }
+        for container in pod["containers"]:
+            root = tmp_path / container["name"]
+            for mount in (each for each in container["volumeMounts"] if each["name"] in secrets):
+                folder = root / mount["mountPath"].lstrip("/")
+                folder.mkdir(parents=True)
+                for each in SECRET_KEYS[secrets[mount["name"]]]:
+                    (folder / each).write_bytes(content[each])
+            given = {each["name"]: each["value"] for each in container["env"]}
+            there = {
+                each: str(root / value.lstrip("/")) if value.startswith("/") else value
+                for each, value in given.items()
+            }
+            access = find_cluster(Given(), there).access
+            assert access is not None
+            assert access.key_file is not None
+            assert access.key_file.key.access_key == "ops-key"
+            assert access.tls is not None
+            used = {"FAILBACK_TLS_CA", "FAILBACK_TLS_CERT", "FAILBACK_TLS_KEY"}
+            assert used | {"FAILBACK_TLS_SERVER_NAME"} < set(given)
+            seen.add(container["name"])
+    assert seen == {"exporter", "observe", "dashboard"}
+
+
+def test_a_cluster_that_is_not_guarded_is_asked_without_secrets(tmp_path: Path) -> None:
     found = objects(render(tmp_path, *MODES["exporters"]))
     assert "FAILBACK_ACCESS_KEY_FILE" not in variables_of(found, "failback-exporter-orders")
-    given = variables_of(found, "failback-exporter-billing")
-    assert given["FAILBACK_TLS"] == "true"
-    pod = deployment(found, "failback-exporter-billing")
-    secret = [each for each in pod["volumes"] if "secret" in each]
-    secrets = {each["name"]: each["secret"]["secretName"] for each in secret}
-    places = {each["mountPath"]: each["name"] for each in pod["containers"][0]["volumeMounts"]}
-    file = Path(given["FAILBACK_ACCESS_KEY_FILE"])
-    assert (file.name, secrets[places[str(file.parent)]]) == ("tools.yml", "billing-key")
 
 
 def test_an_exporter_that_observes_writes_where_the_dashboard_reads(tmp_path: Path) -> None:

@@ -233,12 +233,15 @@ def _log_little() -> None:
 
 
 def _made(runs: Path) -> Path:
-    """Return the folder of runs, which is made where it is not there yet."""
+    """Return the folder of runs, which is made where it is not there yet.
+
+    One that is there is only read until somebody starts an experiment.
+    """
     folder = runs.absolute()
-    check_folder("--runs", runs)
-    if not folder.exists():
+    if not folder.is_dir():
+        check_folder("--runs", runs)
         note(f"{runs} does not exist yet: it is made, and empty until something runs")
-    folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
