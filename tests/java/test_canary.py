@@ -11,17 +11,22 @@ from typing import Any
 
 from failback.analytics.lake.lake import open_lake
 from failback.analytics.live.observe.canary.ledger import Ledger, Names
+from failback.analytics.live.observe.folder import looks_in
 from failback.client.admin.admin import AdminClient
 from tests.support.common.polling import wait_until
 from tests.support.java.java_lab import Lab
 from tests.support.observe.cluster import Observed
+from tests.support.observe.truth import ON_4_AND_5, holds, returned, settled
+
+pytestmark = ON_4_AND_5
 
 
-def names_of(run: Path) -> Names:
+def names_of(run: Path, broker: str = "broker-a") -> Names:
+    """What the canary is called on the pair of this name."""
     ledger = Ledger.read(run)
     assert ledger is not None
-    (names,) = ledger.all
-    return names
+    (pair,) = (each for each in ledger.numbers if each.endswith(f"/{broker}"))
+    return ledger.at(pair)
 
 
 def again_by_hand(run: Path, group: str) -> Counter[int]:
@@ -39,11 +44,13 @@ async def traces_of(observed: Observed) -> set[str]:
     Offsets of a slave are left out: it copies those of its master and drops none.
     """
     async with AdminClient([observed.namesrv.address], timeout_ms=10_000) as admin:
-        found = set(await admin.all_offsets(observed.master.address))
-        for address in (observed.master.address, observed.slave.address):
+        found = set()
+        for broker in (*observed.keepers, observed.master, observed.slave):
+            address = broker.address
             found |= {
                 *(await admin.all_groups(address)).subscription_group_table,
                 *(await admin.all_topic_config(address)).topic_config_table,
+                *(await admin.all_offsets(address) if broker.broker_id == 0 else ()),
             }
         found |= set(await admin.topics_at(observed.namesrv.address))
     return {name for name in found if "failback-canary" in name}
@@ -59,8 +66,7 @@ def test_a_kill_and_a_return_are_counted_and_nothing_is_left(lab: Lab) -> None:
     observed.begin()
     names = names_of(observed.out)
     file = observed.master.store / "config" / "consumerOffset.json"
-    wait_until(lambda: names.moves_key in file.read_text(), "the canary on the master's disk", 60)
-    time.sleep(12)  # the slave copies offsets every 10 s
+    wait_until(lambda: is_copied(observed, names), "the canary on both brokers' disks", 150)
     killed = time.monotonic()
     observed.master.kill()
     wait_until(lambda: said(observed, f"left {names.moves}"), "the canary handed over", 90)
@@ -84,6 +90,48 @@ def test_a_kill_and_a_return_are_counted_and_nothing_is_left(lab: Lab) -> None:
     time.sleep(20)  # pulls that were held have ended, and the slave has copied once more
     assert asyncio.run(traces_of(observed)) == set()
     assert "failback-canary" not in file.read_text()
+
+
+def test_of_two_pairs_that_of_the_one_that_returned_is_counted(lab: Lab) -> None:
+    observed = Observed(lab, "apache", options=("--canary", "--ask-clients"))
+    observed.keepers += [
+        lab.broker("apache", observed.namesrv, name="broker-b"),
+        lab.broker("apache", observed.namesrv, name="broker-b", broker_id=1, role="SLAVE"),
+    ]
+    observed.start_brokers()
+    observed.begin()
+    names, others = names_of(observed.out), names_of(observed.out, "broker-b")
+    wait_until(lambda: is_copied(observed, names), "the canary on both brokers' disks", 150)
+    observed.master.kill()
+    wait_until(lambda: said(observed, f"left {names.moves}"), "the canary handed over", 90)
+    observed.leave()
+    observed.master.start()
+    observed.wait_listed(observed.master)
+    observed.join()
+    wait_until(lambda: said(observed, f"joined {names.moves}"), "its new member", 60)
+    report = settled(observed)
+    assert returned(report)["broker"] == "broker-a"
+    groups = {(each["group"], each["topic"]): each for each in returned(report)["groups"]}
+    for group in names.groups:
+        check(groups[group, names.topic], again_by_hand(observed.out, group))
+    assert groups[names.moves, names.topic]["lo"] > 0
+    assert not {others.topic, *others.groups} & {name for key in groups for name in key}
+    for group in others.groups:
+        assert again_by_hand(observed.out, group).total() == 0
+    holds(report, observed.again())
+    told = [each.queues for look in looks_in(observed.out) for each in look.clients]
+    assert any({"broker-a", "broker-b"} <= set(each) for each in told)
+    assert not said(observed, f"left {others.moves}")
+    time.sleep(20)  # pulls that were held have ended, and the slaves have copied once more
+    assert asyncio.run(traces_of(observed)) == set()
+
+
+def is_copied(observed: Observed, names: Names) -> bool:
+    """Whether offsets of the canary are on the disks of master and slave."""
+    files = (
+        each.store / "config" / "consumerOffset.json" for each in (observed.master, observed.slave)
+    )
+    return all(file.exists() and names.moves_key in file.read_text() for file in files)
 
 
 def check(row: dict[str, Any], again: Counter[int]) -> None:

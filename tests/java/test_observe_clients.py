@@ -12,7 +12,9 @@ from failback.analytics.live.observe.folder import looks_in
 from failback.analytics.live.observe.observation import Observation
 from tests.support.java.java_lab import Lab
 from tests.support.observe.cluster import Observed
-from tests.support.observe.truth import AWAY_SECONDS, begun, cost, holds, settled
+from tests.support.observe.truth import AWAY_SECONDS, ON_4_AND_5, begun, cost, holds, settled
+
+pytestmark = ON_4_AND_5
 
 BEHIND_SECONDS = 20
 """For so long what is sent piles up, until it is more than a client holds of a queue."""
