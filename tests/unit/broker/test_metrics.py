@@ -18,7 +18,7 @@ from failback.broker.monitoring.metrics import limited
 from failback.protocol import metric_families as families
 from failback.protocol.clients import ConsumerData, HeartbeatData, SubscriptionData
 from failback.protocol.codes import RequestCode
-from failback.protocol.headers import DeleteSubscriptionGroupRequestHeader
+from failback.protocol.headers import DeleteSubscriptionGroupRequestHeader, DeleteTopicRequestHeader
 from tests.support.brokers.broker_lab import BrokerLab, broker_lab
 from tests.support.brokers.fake_peers import FakePeers
 
@@ -79,15 +79,16 @@ async def test_dead_letters_are_counted_by_group(tmp_path: Path) -> None:
 
 async def test_an_offset_that_goes_back_is_shown_with_its_source(tmp_path: Path) -> None:
     async with broker_lab(tmp_path) as lab:
-        lab.controller.offsets.commit("g", "T", 0, 100)
-        lab.controller.offsets.commit("g", "T", 0, 40)
+        await lab.connect().send()
+        lab.controller.offsets.commit("g", "TopicTest", 0, 100)
+        lab.controller.offsets.commit("g", "TopicTest", 0, 40)
         (labels, times) = next(iter(scraped(lab)["rocketmq_offset_regressions_total"].items()))
         assert dict(labels) == {
             "cluster": "DefaultCluster",
             "broker": "broker-a",
             "node_role": "master",
             "consumer_group": "g",
-            "topic": "T",
+            "topic": "TopicTest",
             "source": "client_commit",
         }
         assert times == 1
@@ -151,6 +152,29 @@ async def test_of_a_deleted_group_nothing_is_left(tmp_path: Path) -> None:
         assert about(lab, "CG") == {}
         lab.controller.offsets.commit("by-a-tool", "TopicTest", 0, 0)
         assert about(lab, "by-a-tool") == {"rocketmq_consumer_lag_messages": 1}
+
+
+async def test_of_a_deleted_topic_nothing_is_left(tmp_path: Path) -> None:
+    async with broker_lab(tmp_path) as lab:
+        client = lab.connect()
+        await client.send()
+        await client.pull()
+        for offset in (1, 0):
+            lab.controller.offsets.commit("CG", "TopicTest", 0, offset)
+        assert of_topic(lab, "TopicTest") >= {*OF_GROUPS, "rocketmq_messages_in_total"}
+        header = DeleteTopicRequestHeader("TopicTest")
+        await client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, header)
+        assert of_topic(lab, "TopicTest") == set()
+
+
+def of_topic(lab: BrokerLab, topic: str) -> set[str]:
+    """The families that have a sample of a topic."""
+    return {
+        name
+        for name, samples in scraped(lab).items()
+        for labels in samples
+        if dict(labels).get("topic") == topic
+    }
 
 
 # --- sources --------------------------------------------------------------------------------------

@@ -150,6 +150,35 @@ def test_a_broker_that_is_silent_or_no_longer_listed_is_down() -> None:
     assert label not in forgotten
 
 
+KNOWN = replace(MASTER, settings=frozenset({"g"}), topics=frozenset({"T"}))
+REGRESSIONS = "rocketmq_offset_regressions_total"
+
+
+def test_what_went_back_is_shown_as_long_as_broker_topic_and_group_are_there() -> None:
+    lower = replace(KNOWN, offsets={"T@g": {0: 20, 1: 40}})
+    went_back = (survey(0, KNOWN), survey(10, lower))
+    assert REGRESSIONS in shown(*went_back, survey(20, lower))
+    for gone in (
+        replace(lower, topics=frozenset()),
+        replace(lower, settings=frozenset(), groups={}),
+    ):
+        assert REGRESSIONS not in shown(*went_back, survey(20, gone))
+    assert REGRESSIONS in shown(*went_back, survey(3000, SLAVE))
+    assert REGRESSIONS not in shown(*went_back, survey(4000, SLAVE))
+
+
+def test_a_slave_without_tables_says_of_no_group_that_it_is_deleted() -> None:
+    lower = replace(KNOWN, offsets={"T@g": {0: 20, 1: 40}})
+    silent = BrokerAnswers("c", "b", 0, MASTER.address)
+    new = replace(SLAVE, offsets={}, ends={"TBW102": {0: 1}}, settings=frozenset(),
+                  topics=frozenset({"TBW102"}))  # fmt: skip
+    back = shown(survey(0, KNOWN), survey(10, lower), survey(20, silent, new), survey(30, lower))
+    assert REGRESSIONS in back
+    acting = replace(SLAVE, ends=MASTER.ends, settings=frozenset(), topics=frozenset({"T"}))
+    away = shown(survey(0, KNOWN), survey(10, silent, acting))
+    assert ("c", "b", "T", "g") in away["rocketmq_consumer_offset"]
+
+
 def test_a_slave_that_stands_still_is_old() -> None:
     moved = replace(MASTER, offsets={"T@g": {0: 90, 1: 40}})
     found = shown(survey(0, MASTER, SLAVE), survey(60, moved, SLAVE))

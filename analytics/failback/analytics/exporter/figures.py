@@ -353,9 +353,11 @@ def _add_exposures(found: Figures, survey: Survey, history: History, files: Offs
             broadcasting=history.broadcasting(cluster),
             deleted=history.deleted((cluster, broker)),
         )
+        topics = next((each.topics for each in members if each.topics is not None), None)
         rates = {
             GroupTopic(group, topic): rate
             for (topic, group), rate in past.committed.per_second.items()
+            if topics is None or topic in topics  # offsets of a deleted topic stay in the table
         }
         for group, exposed in exposure(facts, rates).items():
             shown = history.budget.place("exposure", cluster, ("", group))[1]

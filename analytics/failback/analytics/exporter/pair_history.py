@@ -135,15 +135,22 @@ class History:
         known.update(broker.broadcasting)
 
     def _note_deleted(self, broker: BrokerAnswers) -> None:
-        """A group is deleted that had settings and has none, nor any member."""
-        if broker.settings is None:
+        """A group is deleted that had settings and has none, nor any member.
+
+        A master's word counts alone: a slave that is new has no table yet.
+        """
+        if not broker.is_master:
             return
         pair = broker.cluster, broker.broker
-        known = self._settings.setdefault(pair, set())
-        known |= broker.settings
-        self._deleted[pair] = known - broker.settings - broker.groups.keys()
-        for labels in list(self.regressions):
-            if labels[:2] == pair and labels[3] in self._deleted[pair]:
+        if broker.settings is not None:
+            known = self._settings.setdefault(pair, set())
+            known |= broker.settings
+            self._deleted[pair] = known - broker.settings - broker.groups.keys()
+        gone = self._deleted.get(pair, set())
+        for labels in [each for each in self.regressions if each[:2] == pair]:
+            _, _, _, group, topic, _ = labels
+            topic_is_gone = broker.topics is not None and topic not in {*broker.topics, OTHER}
+            if group in gone or topic_is_gone:
                 del self.regressions[labels]
 
     def broadcasting(self, cluster: str) -> frozenset[str]:
@@ -175,6 +182,14 @@ class History:
                 del self._seen[key]
                 self._watches.pop(key, None)
                 self._syncs.pop(key, None)
+        known = {(each.cluster, each.broker, each.node[1]) for _, each in self._seen.values()}
+        for labels in list(self.regressions):
+            if labels[:3] not in known:
+                del self.regressions[labels]
+        listed = {member[:2] for member in known}
+        for table in (self.pairs, self._settings, self._deleted):
+            for pair in table.keys() - listed:
+                del table[pair]
 
     def unlisted(self, survey: Survey) -> Sequence[BrokerAnswers]:
         """Brokers of earlier surveys that no name server lists now."""

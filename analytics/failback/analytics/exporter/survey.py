@@ -73,6 +73,8 @@ class BrokerAnswers:
     """The first offsets of the queues of ``ends``."""
     settings: frozenset[str] | None = None
     """Groups that it has settings of; ``None`` where it does not tell."""
+    topics: frozenset[str] | None = None
+    """Topics that it has; ``None`` where it does not tell."""
 
     @property
     def is_master(self) -> bool:
@@ -244,6 +246,7 @@ class Surveyor:
             groups=connected,
             producers=producers,
             settings=None if settings is None else frozenset(settings.subscription_group_table),
+            topics=None if wrapper is None else frozenset(names),
         )
         details = Details(self._admin, self._or_none, address)
         statuses, latencies, rates = await asyncio.gather(

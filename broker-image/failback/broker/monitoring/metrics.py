@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -69,6 +69,9 @@ from failback.protocol.metric_families import (
 from failback.protocol.route import split_offset_key
 
 BROADCASTING: Final = "BROADCASTING"
+Place = TypeVar("Place", bound=tuple[str, ...])
+"""Ends with a topic and a group."""
+Count = TypeVar("Count")
 
 
 @dataclass(eq=False, kw_only=True)
@@ -120,6 +123,15 @@ class BrokerCollector(Collector):
 
     def _deleted(self) -> set[str]:
         return self._had - self.groups.table.keys() - self.consumers.groups.keys()
+
+    def _there(self, counts: Mapping[Place, Count]) -> dict[Place, Count]:
+        """Leave out what was counted of a topic or group that was deleted since."""
+        topics, deleted = self.topics.table, self._deleted()
+        return {
+            place: count
+            for place, count in counts.items()
+            if place[-2] in topics and place[-1] not in deleted
+        }
 
     def collect(self) -> Iterator[Metric]:
         fallen = self._fallen()
@@ -190,12 +202,11 @@ class BrokerCollector(Collector):
         return metric
 
     def _messages_in(self) -> dict[str, float]:
-        return {topic: each.messages_in for topic, each in self.admission.targets.items()}
+        targets, there = self.admission.targets, self.topics.table
+        return {topic: each.messages_in for topic, each in targets.items() if topic in there}
 
-    def _messages_out(self) -> dict[tuple[str, str], float]:
-        deleted = self._deleted()
-        out = self.statistics.messages_out
-        return {place: count for place, count in out.items() if place[1] not in deleted}
+    def _messages_out(self) -> dict[tuple[str, str], int]:
+        return self._there(self.statistics.messages_out)
 
     def _lags(self, fallen: Container[str]) -> dict[tuple[str, str], float]:
         """Messages that are stored between a group's offsets and the ends of its queues."""
@@ -214,7 +225,7 @@ class BrokerCollector(Collector):
         """Messages behind the committed offset of a queue that were handed out already."""
         counts: dict[tuple[str, str], float] = {}
         for (topic, group, queue_id), reads in self.statistics.queue_reads.items():
-            if group in fallen:
+            if group in fallen or topic not in self.topics.table:
                 continue
             committed = self.offsets.query(group, topic, queue_id)
             ahead = max(0, reads.next_offset - committed) if committed >= 0 else 0
@@ -235,10 +246,8 @@ class BrokerCollector(Collector):
 
     def _regressions(self) -> Iterator[Metric]:
         times, messages = made(REGRESSIONS), made(REGRESSION_MESSAGES)
-        deleted = self._deleted()
-        for (source, topic, group), count in self.offsets.regressions.counts.items():
-            if group in deleted:
-                continue
+        counts = self._there(self.offsets.regressions.counts)
+        for (source, topic, group), count in counts.items():
             identity = self.identity
             labels = (identity.cluster_name, identity.broker_name, self._role, group, topic, source)
             times.add_metric(labels, count[0])
