@@ -9,7 +9,6 @@ import pyarrow as pa
 from failback.analytics.analysis.analysis import prepare, reduction_of
 from failback.analytics.analysis.causes.repeats import RepeatsReduction
 from failback.analytics.analysis.causes.send_backs import SEND_BACK_COLUMNS, send_backs_of
-from failback.analytics.analysis.counting import tables
 from failback.analytics.analysis.counting.partials.resolution import Resolution
 from failback.analytics.analysis.engines.local import local_engine
 from failback.analytics.lake.lake import open_lake
@@ -23,5 +22,5 @@ def reduction(folder: Path, resolution: Resolution) -> tuple[RepeatsReduction, p
     lake = open_lake(run.lake, run.run_id)
     prepared = prepare(run, lake, local_engine(lake))
     rows = lake.read("sendback", SEND_BACK_COLUMNS)
-    back = send_backs_of(rows, prepared.context, tables.LINKS.empty_table())
+    back = send_backs_of(rows, prepared.context)
     return reduction_of(prepared, analysed(folder).distances, resolution), back

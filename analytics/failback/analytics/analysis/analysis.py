@@ -25,7 +25,7 @@ from failback.analytics.analysis.causes.classify import CauseInputs
 from failback.analytics.analysis.causes.coverage import Distance
 from failback.analytics.analysis.causes.repeats import RepeatsReduction
 from failback.analytics.analysis.causes.windows import fault_ids, redelivered_of, windows_of
-from failback.analytics.analysis.counting import families, tables
+from failback.analytics.analysis.counting import families
 from failback.analytics.analysis.counting.partials.context import (
     QUIET_NS,
     Context,
@@ -41,7 +41,6 @@ from failback.analytics.analysis.engines.engine import Engine
 from failback.analytics.analysis.engines.repeats import RowsTo
 from failback.analytics.analysis.results import Analysis, Repeats
 from failback.analytics.lake.lake import Lake
-from failback.analytics.run.definitions import BUSINESS_KEY
 from failback.analytics.run.epochs import Queue
 from failback.analytics.run.history import FaultStep, History, row_id
 from failback.analytics.run.history_reading import add_events, read_history, starts
@@ -93,12 +92,10 @@ def analyse(
     stage_timings.end_of("stage_a")
     progress = coverage.progress_of(history, counts.values)
     again = Again.of(counts)
-    links = _links(engine, context, again.searched)
     inputs = CauseInputs(
         assigned=coverage.assigned_table(history.assignments),
         cover=coverage.cover_table(history.assignments, progress),
         reset=coverage.reset_table(history, progress),
-        links=links,
     )
     distances = [coverage.distance_of(history, progress, a) for a in history.assignments]
     resolution = Resolution.of(again.deliveries)
@@ -156,11 +153,6 @@ def reduction_of(
         fault_ids=fault_ids(history),
         resolution=resolution,
     )
-
-
-def _links(engine: Engine, context: Context, messages: pa.Table) -> pa.Table:
-    wanted = context.definitions.key == BUSINESS_KEY and messages.num_rows
-    return engine.links(context, messages) if wanted else tables.LINKS.empty_table()
 
 
 class _StageTimings:

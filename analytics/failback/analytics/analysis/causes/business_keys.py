@@ -1,8 +1,9 @@
-"""Evidence about messages that are the same by business key. Pure, for both engines.
+"""Evidence about messages that are the same by business key. Pure, for workers.
 
 Attempts and send-backs tell LAB_ID and UNIQ_KEY, but no KEYS; deliveries tell all three. So
 deliveries link what was sent, known by LAB_ID or else by UNIQ_KEY, with the message by business
-key that it belongs to: one message may have been sent several times.
+key that it belongs to: one message may have been sent several times. Links and evidence meet in
+parts by what was sent, and what is found goes on to the part of its message.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from failback.analytics.analysis.counting.partials.rows import Rows
 
 COUNTED_LINKS: Final = tables.LINKS.append(pa.field("times", pa.int64()))
 """Links with how many deliveries they are of."""
+
+ATTEMPTS_OF_LINKS: Final = tables.PRODUCED.append(pa.field("whole", pa.bool_()))
+"""Per link what was sent of its message; ``whole``: whether its attempts are known."""
 
 
 def links_of(chunk: pa.Table, repeated: Mapping[Any, IntervalSet]) -> pa.Table:
@@ -57,58 +61,45 @@ def _summed(links: pa.Table) -> pa.Table:
     return summed.rename_columns(COUNTED_LINKS.names).cast(COUNTED_LINKS)
 
 
-def joined_links(parts: Sequence[pa.Table]) -> pa.Table:
-    """Each link once, sorted."""
-    whole = pa.concat_tables([tables.LINKS.empty_table(), *parts])
-    return tables.sorted_table(whole.group_by(tables.LINKS.names).aggregate([]), tables.LINKS)
+def attempts_by_key(links: pa.Table, produced: pa.Table) -> pa.Table:
+    """What is known of the attempts of each link (:data:`ATTEMPTS_OF_LINKS`).
+
+    Args:
+        links: ``tables.LINKS``.
+        produced: The attempts, summed up by what was sent (``tables.PRODUCED``).
+    """
+    known = Columns(produced)
+    at = match(Columns(links), ("sent_lane", "sent_lseq"), known, ("lane", "lseq"))
+    columns = [
+        *(links.column(name) for name in ("grp", "lane", "lseq")),
+        np.maximum(np.append(known.ints("ukeys"), 1)[at], 1),
+        np.append(known.flags("doubtful"), False)[at],
+        np.append(known.flags("degraded_then_more"), False)[at],
+        at >= 0,
+    ]
+    return pa.table(columns, names=ATTEMPTS_OF_LINKS.names).cast(ATTEMPTS_OF_LINKS)
 
 
-def sent_of(links: pa.Table) -> dict[int, IntervalSet]:
-    """What was sent, per lane."""
-    return members_of(Columns(links), "sent_lane", "sent_lseq")
-
-
-def members_of(c: Columns, lane: str, lseq: str) -> dict[int, IntervalSet]:
-    """Sequences per lane, of the rows of a table."""
-    lanes, numbers = c.ints(lane), c.ints(lseq)
-    order = np.argsort(lanes, kind="stable")
-    parts = np.split(order, np.flatnonzero(np.diff(lanes[order])) + 1) if lanes.size else ()
-    return {int(lanes[part[0]]): IntervalSet.of(numbers[part], numbers[part] + 1) for part in parts}
-
-
-def links_to(messages: pa.Table, links: pa.Table) -> pa.Table:
-    """The links of some messages (``lane``, ``lseq``), of any group."""
-    key = ("lane", "lseq")
-    at = match(Columns(links), key, Columns(messages), key)
-    return links.filter(pa.array(at >= 0))
-
-
-def produced_by_key(produced: pa.Table, links: pa.Table) -> pa.Table:
-    """Attempts summed up by what was sent as attempts by business key (``tables.PRODUCED``).
+def produced_by_key(found: pa.Table) -> pa.Table:
+    """Attempts by link (:data:`ATTEMPTS_OF_LINKS`) by business key (``tables.PRODUCED``).
 
     Per group: what another group got by the same key may be of another topic. What was sent under
     several LAB_IDs has as many UNIQ_KEYs at least. A message without attempts of something that
     was delivered of it has no row: its evidence is not whole.
     """
-    known = Columns(produced)
-    if not known.count or not links.num_rows:
-        return tables.PRODUCED.empty_table()
-    at = match(Columns(links), ("sent_lane", "sent_lseq"), known, ("lane", "lseq"))
-    where = np.maximum(at, 0)
-    of_each = pa.table(
-        {
-            "grp": links.column("grp"),
-            "lane": links.column("lane"),
-            "lseq": links.column("lseq"),
-            "ukeys": np.maximum(known.ints("ukeys")[where], 1),
-            "doubtful": known.flags("doubtful")[where],
-            "degraded": known.flags("degraded_then_more")[where],
-            "whole": at >= 0,
-        }
-    )
-    summed = of_each.group_by(["grp", "lane", "lseq"]).aggregate(
-        [("ukeys", "sum"), ("doubtful", "any"), ("degraded", "any"), ("whole", "all")]
-    )
-    names = ["grp", "lane", "lseq", "ukeys_sum", "doubtful_any", "degraded_any"]
+    columns = [("ukeys", "sum"), ("doubtful", "any"), ("degraded_then_more", "any")]
+    summed = found.group_by(["grp", "lane", "lseq"]).aggregate([*columns, ("whole", "all")])
+    names = ["grp", "lane", "lseq", *(f"{name}_{how}" for name, how in columns)]
     found = summed.filter(summed.column("whole_all")).select(names)
     return found.rename_columns(tables.PRODUCED.names).cast(tables.PRODUCED)
+
+
+def send_backs_by_key(links: pa.Table, found: pa.Table) -> pa.Table:
+    """Send-backs (``send_backs.SEND_BACKS``) as the messages they are of; one, unless KEYS differ.
+
+    ``found`` has them by what was sent. What is of no link is left out.
+    """
+    sent = found.rename_columns({"lane": "sent_lane", "lseq": "sent_lseq"})
+    key = ["grp", "sent_lane", "sent_lseq"]
+    of_each = links.select([*key, "lane", "lseq"])
+    return sent.join(of_each, key, join_type="inner", use_threads=False).select(found.column_names)

@@ -46,12 +46,10 @@ class CauseInputs:
     assigned: pa.Table
     cover: pa.Table
     reset: pa.Table
-    links: pa.Table
-    """Of messages by business key, else empty."""
 
 
-Produced = Callable[[pa.Table], pa.Table]
-"""Of messages (``lane``, ``lseq``) the send attempts, as ``tables.PRODUCED``."""
+Produced = Callable[[], pa.Table]
+"""The send attempts of the messages, as ``tables.PRODUCED``."""
 
 
 def classify(
@@ -96,8 +94,7 @@ def _with_producer_causes(
     """The causes, with those of rows that are another copy in the message's own topic."""
     rows = pa.array(np.flatnonzero(resent))
     again = pa.table({name: columns[name].take(rows) for name in PER_GROUP})
-    sent = Columns(produced(again.select(["lane", "lseq"])))
-    found = _producer_causes(Columns(again), sent)
+    found = _producer_causes(Columns(again), Columns(produced()))
     known = columns["cause"].combine_chunks()
     return pa.chunked_array([pc.replace_with_mask(known, pa.array(resent), found)])
 

@@ -12,7 +12,7 @@ from failback.analytics.analysis.arrays.xxh64 import surrogates_of
 from failback.analytics.analysis.counting import tables
 from failback.analytics.analysis.counting.partials.context import Context
 from failback.analytics.analysis.counting.partials.rows import Rows
-from failback.analytics.run.definitions import BUSINESS_KEY, MESSAGE_ID
+from failback.analytics.run.definitions import MESSAGE_ID
 
 SEND_BACK_COLUMNS: Final = (
     "host", "proc_no", "seq", "grp", "client_id", "lane", "lseq", "ukey", "omid", "rt_next",
@@ -36,18 +36,17 @@ SEND_BACKS: Final = pa.schema(
 """Send-backs by the message that each is of; times are ns after run zero."""
 
 
-def send_backs_of(chunk: pa.Table, context: Context, links: pa.Table) -> pa.Table:
+def send_backs_of(chunk: pa.Table, context: Context) -> pa.Table:
     """Raw rows (:data:`SEND_BACK_COLUMNS`) by message (:data:`SEND_BACKS`).
 
     A send-back tells LAB_ID and UNIQ_KEY: the message is the LAB_ID's, else the surrogate of
-    UNIQ_KEY, by message id the latter alone. By business key ``links`` tell which message that is.
-    What nothing names is left out.
+    UNIQ_KEY, by message id the latter alone. By business key that is what was sent of a message
+    (``business_keys``). What nothing names is left out.
     """
-    key = context.definitions.key
     rows = Rows(chunk)
     lane, lseq = rows["lane"], rows["lseq"]
     named = rows.valid("lane") & rows.valid("lseq")
-    if key == MESSAGE_ID:
+    if context.definitions.key == MESSAGE_ID:
         named[:] = False
     foreign = np.flatnonzero(~named)
     if foreign.size:
@@ -64,19 +63,10 @@ def send_backs_of(chunk: pa.Table, context: Context, links: pa.Table) -> pa.Tabl
         "lseq": pa.array(lseq),
         "t0": pa.array(t0),
     }
-    found = pa.table(
+    return pa.table(
         [columns.get(f.name, rows.column(f.name)).cast(f.type) for f in SEND_BACKS],
         schema=SEND_BACKS,
     ).filter(pa.array(named))
-    return _by_business_key(found, links) if key == BUSINESS_KEY else found
-
-
-def _by_business_key(found: pa.Table, links: pa.Table) -> pa.Table:
-    """What was sent as the messages that it belongs to; one, unless KEYS differ."""
-    sent = found.rename_columns({"lane": "sent_lane", "lseq": "sent_lseq"})
-    key = ["grp", "sent_lane", "sent_lseq"]
-    of_each = links.select([*key, "lane", "lseq"])
-    return sent.join(of_each, key, join_type="inner", use_threads=False).select(SEND_BACKS.names)
 
 
 def sent_back_table(send_backs: pa.Table) -> pa.Table:

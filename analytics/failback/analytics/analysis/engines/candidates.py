@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from failback.analytics.analysis.arrays.columns import Columns, Flags
 from failback.analytics.analysis.arrays.intervals import IntervalSet, Ints
-from failback.analytics.analysis.causes.business_keys import links_to, members_of, sent_of
 from failback.analytics.analysis.counting import tables
 from failback.analytics.analysis.counting.normalise import Dropped, Ends, normalise
 from failback.analytics.analysis.counting.partials.context import Context
@@ -25,7 +24,7 @@ from failback.analytics.analysis.engines.base import Spans
 from failback.analytics.analysis.engines.joins import interval_sets
 from failback.analytics.analysis.engines.passes import attempts_of, lanes_of
 from failback.analytics.lake.row_groups import RowGroup
-from failback.analytics.run.definitions import BUSINESS_KEY, LID, MESSAGE_ID
+from failback.analytics.run.definitions import LID, MESSAGE_ID
 
 _MAX_STRETCHES: Final = 1 << 10
 PIECE_ROWS: Final = 1 << 17
@@ -153,13 +152,6 @@ class Sent:
         """Look for ``lanes``, in the identity that ``passes.attempts_of`` gives by ``key``."""
         self._lanes = lanes
         self._key = key
-
-    @classmethod
-    def of(cls, messages: pa.Table, links: pa.Table, key: str) -> Self:
-        """What was sent of messages (``lane``, ``lseq``); by business key ``links`` tell it."""
-        if key == BUSINESS_KEY:
-            return cls(sent_of(links_to(messages, links)), key)
-        return cls(members_of(Columns(messages), "lane", "lseq"), key)
 
     def may_be_in(self, group: RowGroup) -> bool:
         """Whether a row group may hold some, as far as its statistics tell."""

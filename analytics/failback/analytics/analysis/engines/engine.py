@@ -8,18 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from failback.analytics.analysis.arrays.columns import Columns
-from failback.analytics.analysis.arrays.intervals import IntervalSet
-from failback.analytics.analysis.causes.business_keys import (
-    joined_links,
-    links_of,
-    links_of_repeated,
-)
 from failback.analytics.analysis.causes.classify import CauseInputs
 from failback.analytics.analysis.causes.send_backs import SEND_BACK_COLUMNS
 from failback.analytics.analysis.counting import families, tables
@@ -48,12 +41,18 @@ from failback.analytics.analysis.counting.partials.sends import (
     scan_partials,
 )
 from failback.analytics.analysis.counting.partials.sums import SCHEMA, Key, Partials
-from failback.analytics.analysis.engines import blocks, order, passes
+from failback.analytics.analysis.engines import blocks, by_key, order, passes
 from failback.analytics.analysis.engines.again import Again
-from failback.analytics.analysis.engines.base import PART_ROWS, Forbidden, Joined, Pass, Runner
-from failback.analytics.analysis.engines.candidates import Candidates, Repeated
+from failback.analytics.analysis.engines.base import (
+    PART_ROWS,
+    Forbidden,
+    Joined,
+    Pass,
+    Rows,
+    Runner,
+)
+from failback.analytics.analysis.engines.candidates import Candidates, Repeated, Sent
 from failback.analytics.analysis.engines.condensing import Condensing
-from failback.analytics.analysis.engines.joins import interval_sets
 from failback.analytics.analysis.engines.repeats import (
     AttemptsByMessage,
     CandidatesByMessage,
@@ -64,6 +63,7 @@ from failback.analytics.analysis.engines.repeats import (
 )
 from failback.analytics.analysis.results import Counts
 from failback.analytics.lake.lake import Lake
+from failback.analytics.run.definitions import BUSINESS_KEY
 
 _COUNTED: Final = (
     ("produce", PRODUCE_COLUMNS, produce_partials),
@@ -147,24 +147,6 @@ class Engine:
         )
         return families.PHASE_ROWS.of(found.values())
 
-    def links(self, context: Context, messages: pa.Table) -> pa.Table:
-        """What was sent of messages that are the same by business key (``tables.LINKS``).
-
-        Args:
-            context: As in :meth:`count`.
-            messages: Ranges of (grp, lane) that have all messages that occur more than once.
-        """
-        linking = partial(
-            _linked,
-            context=context,
-            ends=self._late_ends,
-            repeated=interval_sets(messages, "grp", "lane"),
-            parts=self._parts(self._lake.rows("deliver")),
-        )
-        rows = Pass("deliver", self._deliver_columns(context, full=False), linking)
-        found = self._runner.mapped([rows], blocks.BLOCKS).by_part(_linked_again, tables.LINKS)
-        return joined_links([found.whole()])
-
     def repeats(
         self,
         context: Context,
@@ -188,22 +170,35 @@ class Engine:
         if not repeated:
             return Joined({}, {}, 0)
         parts = self._parts(again.deliveries)
-        candidates = self._candidates(context, repeated, parts)
         key = context.definitions.key
-        sent = AttemptsByMessage.of(repeated, inputs.links, key, parts)
-        back = _sent_back(context, repeated, inputs.links, parts)
-        attempts = Pass(
-            "produce", passes.ATTEMPT_COLUMNS, sent, sent.sent.may_be_in, sent.sent.spans()
-        )
         wider = repeated if again.wider else None
-        for asked in (True,) if again.resent else (False, True):
-            chosen = [candidates, back, attempts] if asked else [candidates, back]
+        for asked in (True,) if again.resent or key == BUSINESS_KEY else (False, True):
+            chosen = [self._candidates(context, repeated, parts)]
+            if key != BUSINESS_KEY:
+                chosen += _evidence(context, repeated, parts, attempts=asked)
+            found = self._runner.mapped(chosen, blocks.BLOCKS)
+            if key == BUSINESS_KEY:
+                found = found.and_(self._evidence_by_key(context, repeated, parts))
             work = PartReduction(inputs, context.clocks, key, reduce, rows, asked, wider)
-            found = self._runner.mapped(chosen, blocks.BLOCKS).by_part(work, SCHEMA)
-            joined = found.joined(Condensing(processed=reduce.processed))
+            joined = found.by_part(work, SCHEMA).joined(Condensing(processed=reduce.processed))
             if not families.RESENT.rows(joined.values):
                 break
         return joined
+
+    def _evidence_by_key(self, context: Context, repeated: Repeated, parts: int) -> Rows:
+        """Attempts and send-backs by business key, in parts that hold all of a message."""
+        by_sent = self._parts(max(self._lake.rows("deliver"), self._lake.rows("produce")))
+        links = by_key.Links(context, self._late_ends, repeated.messages, by_sent)
+        columns = self._deliver_columns(context, full=False)
+        linked = self._runner.mapped([Pass("deliver", columns, links.of_chunk)], blocks.BLOCKS)
+        evidence = by_key.Evidence(context, by_sent, parts)
+        sent = [
+            Pass("produce", passes.ATTEMPT_COLUMNS, evidence.attempts),
+            Pass("sendback", SEND_BACK_COLUMNS, evidence.send_backs),
+        ]
+        known = self._runner.mapped(sent, blocks.BLOCKS)
+        by_what_was_sent = linked.by_part(links.of_part, blocks.BLOCKS).and_(known)
+        return by_what_was_sent.by_part(evidence.of_part, blocks.BLOCKS)
 
     def _candidates(self, context: Context, repeated: Repeated, parts: int) -> Pass:
         """The pass that brings candidates to parts that hold all deliveries of a message."""
@@ -250,11 +245,15 @@ class Engine:
         return max(self._runner.parallelism, -(-rows // PART_ROWS))
 
 
-def _sent_back(context: Context, repeated: Repeated, links: pa.Table, parts: int) -> Pass:
-    """The pass that brings what was sent back to the parts of its messages."""
+def _evidence(context: Context, repeated: Repeated, parts: int, *, attempts: bool) -> list[Pass]:
+    """The passes that bring send-backs, and perhaps send attempts, to the parts of messages."""
     lanes = passes.lanes_of(repeated.messages)
-    found = SendBacksByMessage(lanes, context, links, parts)
-    return Pass("sendback", SEND_BACK_COLUMNS, found)
+    back = Pass("sendback", SEND_BACK_COLUMNS, SendBacksByMessage(lanes, context, parts))
+    if not attempts:
+        return [back]
+    sent = Sent(lanes, context.definitions.key)
+    found = AttemptsByMessage(sent, parts)
+    return [back, Pass("produce", passes.ATTEMPT_COLUMNS, found, sent.may_be_in, sent.spans())]
 
 
 def counted(chunk: pa.Table, context: Context, ends: Ends) -> pa.Table:
@@ -271,15 +270,3 @@ def counted(chunk: pa.Table, context: Context, ends: Ends) -> pa.Table:
         met = ends.did[np.isin(ends.did, chunk.column("did").to_numpy())]
         out.values(families.LATE_ENDS, Key(did=met), np.ones(met.size, np.int64))
     return pa.concat_tables([found, out.table()])
-
-
-def _linked(
-    chunk: pa.Table, context: Context, ends: Ends, repeated: Mapping[Any, IntervalSet], parts: int
-) -> pa.Table:
-    found = links_of(normalise(chunk, context, ends, Dropped()), repeated)
-    c = Columns(found)
-    return blocks.split(found, blocks.parts_of(c.ints("lane"), c.ints("lseq"), parts))
-
-
-def _linked_again(part: pa.Table) -> pa.Table:
-    return links_of_repeated(blocks.unpacked(part))

@@ -14,7 +14,7 @@ from failback.analytics.analysis.arrays.xxh64 import surrogates
 from failback.analytics.analysis.counting.partials.deliveries import known_partials
 from failback.analytics.analysis.counting.partials.rows import Rows
 from failback.analytics.analysis.counting.partials.sends import GOOD_RESULTS
-from failback.analytics.run.definitions import BUSINESS_KEY, MESSAGE_ID
+from failback.analytics.run.definitions import MESSAGE_ID
 from failback.client.consumelog.schema import SEND_RESULTS
 
 KNOWN_COLUMNS: Final = {
@@ -47,15 +47,9 @@ def known_of(table: str, chunk: pa.Table, boots: Mapping[str, Sequence[int]]) ->
 
 
 def attempts_of(chunk: pa.Table, wanted: Mapping[int, IntervalSet], key: str) -> pa.Table:
-    """Send attempts of what is wanted per lane, known by what ``key`` says.
-
-    By message id that is UNIQ_KEY. By business key it is what was sent, LAB_ID or else UNIQ_KEY:
-    attempts do not tell KEYS.
-    """
+    """Send attempts of what is wanted per lane, known by LAB_ID or by message id."""
     if key == MESSAGE_ID:
         chunk = _by_message_id(chunk)
-    elif key == BUSINESS_KEY:
-        chunk = _by_lab_id_or_message_id(chunk)
     rows = Rows(chunk)
     chosen = np.zeros(rows.count, bool)
     lane, lseq = rows["lane"], rows["lseq"]
@@ -64,7 +58,18 @@ def attempts_of(chunk: pa.Table, wanted: Mapping[int, IntervalSet], key: str) ->
         if one in wanted:
             here = np.flatnonzero(known & (lane == one))
             chosen[here] = wanted[one].contains(lseq[here])
-    found = chunk.filter(pa.array(chosen)).select(ATTEMPTS.names).cast(ATTEMPTS)
+    return _attempts(chunk.filter(pa.array(chosen)))
+
+
+def all_attempts_of(chunk: pa.Table) -> pa.Table:
+    """All send attempts, known by LAB_ID or else by UNIQ_KEY: attempts do not tell KEYS."""
+    has = pc.and_(chunk.column("lane").is_valid(), chunk.column("lseq").is_valid())
+    others = _by_message_id(chunk.filter(pc.invert(has)))
+    return _attempts(pa.concat_tables([chunk.filter(has), others]))
+
+
+def _attempts(chunk: pa.Table) -> pa.Table:
+    found = chunk.select(ATTEMPTS.names).cast(ATTEMPTS)
     res = found.column("res")
     known = pc.if_else(pc.is_in(res, pa.array(SEND_RESULTS)), res, "UNKNOWN")
     return found.set_column(ATTEMPTS.get_field_index("res"), "res", known)
@@ -78,12 +83,6 @@ def _by_message_id(chunk: pa.Table) -> pa.Table:
     for name, column in (("lane", lane), ("lseq", lseq)):
         chunk = chunk.set_column(chunk.schema.get_field_index(name), name, column)
     return chunk
-
-
-def _by_lab_id_or_message_id(chunk: pa.Table) -> pa.Table:
-    """Attempts with the identity that a delivery has by LAB_ID, else by UNIQ_KEY."""
-    has = pc.and_(chunk.column("lane").is_valid(), chunk.column("lseq").is_valid())
-    return pa.concat_tables([chunk.filter(has), _by_message_id(chunk.filter(pc.invert(has)))])
 
 
 def lanes_of(messages: Mapping[Any, IntervalSet]) -> dict[int, IntervalSet]:

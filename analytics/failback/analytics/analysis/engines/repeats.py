@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Protocol, Self
+from typing import Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from failback.analytics.analysis.arrays.columns import Columns
 from failback.analytics.analysis.arrays.intervals import IntervalSet
-from failback.analytics.analysis.causes.business_keys import links_to, produced_by_key, sent_of
+from failback.analytics.analysis.causes.business_keys import produced_by_key
 from failback.analytics.analysis.causes.classify import CauseInputs, classify, joined
 from failback.analytics.analysis.causes.send_backs import (
     SEND_BACKS,
@@ -28,7 +28,7 @@ from failback.analytics.analysis.causes.send_backs import (
 from failback.analytics.analysis.counting import families, tables
 from failback.analytics.analysis.counting.partials.context import Context
 from failback.analytics.analysis.counting.partials.sums import SCHEMA, Key, Partials
-from failback.analytics.analysis.engines import blocks, passes
+from failback.analytics.analysis.engines import blocks
 from failback.analytics.analysis.engines.candidates import (
     Candidates,
     Repeated,
@@ -93,32 +93,9 @@ class AttemptsByMessage:
 
     sent: Sent
     parts: int
-    of_key: pa.Table | None = None
-    """By business key, to which parts what was sent belongs."""
-
-    @classmethod
-    def of(cls, repeated: Repeated, links: pa.Table, key: str, parts: int) -> Self:
-        """Attempts of the messages that occur more than once."""
-        if key != BUSINESS_KEY:
-            return cls(Sent(passes.lanes_of(repeated.messages), key), parts)
-        c = Columns(links)
-        part = blocks.parts_of(c.ints("lane"), c.ints("lseq"), parts)
-        places = links.select(["sent_lane", "sent_lseq"]).append_column("part", pa.array(part))
-        places = places.group_by(places.column_names, use_threads=False).aggregate([])
-        return cls(Sent(sent_of(links), key), parts, places)
 
     def __call__(self, chunk: pa.Table) -> pa.Table:
         found = self.sent.among(chunk)
-        if self.of_key is not None:
-            found = found.join(
-                self.of_key,
-                ["lane", "lseq"],
-                ["sent_lane", "sent_lseq"],
-                "inner",
-                use_threads=False,
-            )
-            part = np.asarray(found.column("part").to_numpy(), np.int64)
-            return blocks.split(found.select(passes.ATTEMPTS.names), part, ATTEMPTS)
         c = Columns(found)
         part = blocks.parts_of(c.ints("lane"), c.ints("lseq"), self.parts)
         return blocks.split(found, part, ATTEMPTS)
@@ -131,11 +108,10 @@ class SendBacksByMessage:
     lanes: Mapping[int, IntervalSet]
     """The messages that occur more than once."""
     context: Context
-    links: pa.Table
     parts: int
 
     def __call__(self, chunk: pa.Table) -> pa.Table:
-        found = send_backs_of(chunk, self.context, self.links)
+        found = send_backs_of(chunk, self.context)
         c = Columns(found)
         lane, lseq = c.ints("lane"), c.ints("lseq")
         again = np.zeros(c.count, bool)
@@ -184,14 +160,12 @@ class PartReduction:
             found if self.has_attempts or not resent else pa.concat_tables([found, _open(resent)])
         )
 
-    def _produced(self, attempts: list[pa.Table], asked: pa.Table) -> pa.Table:
-        """Send attempts of some messages of the part, summed up."""
+    def _produced(self, attempts: list[pa.Table]) -> pa.Table:
+        """Send attempts of the messages of the part, summed up."""
         if not attempts:
             return tables.PRODUCED.empty_table()
-        produced = produced_of(pa.concat_tables(attempts))
-        if self.key != BUSINESS_KEY:
-            return produced
-        return produced_by_key(produced, links_to(asked, self.inputs.links))
+        whole = pa.concat_tables(attempts)
+        return produced_by_key(whole) if self.key == BUSINESS_KEY else produced_of(whole)
 
 
 def sent_back_in(part: pa.Table) -> pa.Table:
