@@ -16,6 +16,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from failback.analytics.analysis.engines.spark.pods import TEMPLATE
 from failback.analytics.analysis.engines.spark.session import why_not
 from failback.analytics.report.engine_differences import differences
 from failback.analytics.report.make_report import read_report, report
@@ -68,6 +69,7 @@ def submission(namespace: Namespace, s3: S3Server, events: str) -> list[str]:
         "namespace=failback": f"namespace={namespace.name}",
         "s3://messaging/lake": LAKE,
         "eu-central-1": s3.environment["AWS_REGION"],
+        "=pod.yaml": f"={TEMPLATE}",
     }
     words = words_of_the_page()
     for told, meant in here.items():

@@ -35,6 +35,7 @@ LAKE = f"s3://{BUCKET}/lake"
 
 
 REPEATED = Plan(rows=100_000, queues=2, dup_share=0.3, dup_shape="scattered")
+REPEATED_ROWS = (REPEATED.rows, 10 * REPEATED.rows)
 DRIVER_MORE_MIB = 64
 """What ten times as many rows may add to the driver's Python; 270,000 rows more would be 240."""
 
@@ -142,14 +143,21 @@ def test_a_lake_in_an_object_store(master: str, s3: S3Server, tmp_path: Path) ->
     assert pq.read_table(depths, partitioning=None).num_rows > 0
 
 
-@pytest.mark.timeout(400 * SCALE)
-def test_ten_times_as_many_repeats_do_not_come_to_the_driver(master: str, tmp_path: Path) -> None:
-    case = next(each for each in driver.CASES if each.name == "scattered")
-    found = []
-    for rows in (REPEATED.rows, 10 * REPEATED.rows):
-        run = tmp_path / str(rows)
+@pytest.fixture(scope="module")
+def repeated(tmp_path_factory: pytest.TempPathFactory) -> Mapping[int, Path]:
+    """Runs by their number of rows."""
+    runs = {rows: tmp_path_factory.mktemp("runs") / str(rows) for rows in REPEATED_ROWS}
+    for rows, run in runs.items():
         generate(replace(REPEATED, rows=rows), run)
-        found.append(driver.whole(rows, case, run, master))
-        assert found[-1].right, found[-1]
-    few, many = found
-    assert many.python_mib <= few.python_mib + DRIVER_MORE_MIB, found
+    return runs
+
+
+@pytest.mark.timeout(400 * SCALE)
+@pytest.mark.parametrize("name", ["scattered", "by key"])
+def test_ten_times_as_many_repeats_do_not_come_to_the_driver(
+    name: str, master: str, repeated: Mapping[int, Path]
+) -> None:
+    case = next(each for each in driver.CASES if each.name == name)
+    few, many = (driver.whole(rows, case, run, master) for rows, run in repeated.items())
+    assert (few.right, many.right) == (True, True), (few, many)
+    assert many.python_mib <= few.python_mib + DRIVER_MORE_MIB, (few, many)

@@ -17,6 +17,8 @@ from tests.support.kube_lab.kubeconfig import Access, write_kubeconfig
 
 PRETEND_LABEL = "lab.failback.dev/pods"
 """On a namespace, with the value ``pretend``: its pods become Ready without any process."""
+RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
+"""Labels of every namespace of a test: what Failback makes has to be admitted there."""
 _NUMBERS = itertools.count(1)
 _TOKEN_SECONDS = 24 * 3600
 
@@ -49,7 +51,7 @@ class Namespace:
             {
                 "apiVersion": "v1",
                 "kind": "Namespace",
-                "metadata": {"name": self.name, "labels": dict(labels or {})},
+                "metadata": {"name": self.name, "labels": {**RESTRICTED, **(labels or {})}},
             }
         )
         self.api = control_plane.api.scoped(self.name)

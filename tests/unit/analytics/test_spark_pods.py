@@ -7,7 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from failback.analytics.analysis.engines.spark.pods import check_lakes, pod_settings, submitted
+from failback.analytics.analysis.engines.spark.pods import (
+    TEMPLATE,
+    check_lakes,
+    pod_settings,
+    submitted,
+)
 from failback.analytics.analysis.engines.spark.session import check_reach, settings_of
 from failback.analytics.errors import EngineUnavailable, ReportInputError
 from failback.analytics.lake.store import open_store
@@ -29,7 +34,8 @@ def _plain(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_executors_have_the_image_of_this_version_unless_another_is_named() -> None:
     assert pod_settings({}, "1.2.3") == {
-        "spark.kubernetes.container.image": "failback/analytics:1.2.3"
+        "spark.kubernetes.container.image": "failback/analytics:1.2.3",
+        "spark.kubernetes.executor.podTemplateFile": str(TEMPLATE),
     }
     found = pod_settings({"FAILBACK_SPARK_IMAGE": "registry/a:1"}, "1.2.3")
     assert found["spark.kubernetes.container.image"] == "registry/a:1"

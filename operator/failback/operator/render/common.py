@@ -14,7 +14,9 @@ _LOCKED: Final[Object] = {
     "readOnlyRootFilesystem": True,
     "capabilities": {"drop": ["ALL"]},
 }
-_USERS: Final = {"failback": 10001, "apache": 3000}  # rocketmq-docker, Dockerfile-alpine: uid 3000
+USER: Final = 10001
+"""Of Failback's images."""
+_USERS: Final = {"failback": USER, "apache": 3000}  # rocketmq-docker, Dockerfile-alpine: uid 3000
 VERIFIED_RECORDS: Final = "64"
 """How many last records of a slave are compared with its master's."""
 INIT: Final = ["failback-init", "--", "failback"]
@@ -90,7 +92,12 @@ def container_security() -> Object:
 
 def pod_security(engine: Engine, template: PodTemplate) -> Object:
     """Return the pod's security context, the user's merged over ours field by field."""
-    user = _USERS[engine.program]
+    ours = pod_security_of(_USERS[engine.program])
+    return {**ours, **copy.deepcopy(template.security_context)}
+
+
+def pod_security_of(user: int) -> Object:
+    """Return the security context of every pod: Pod Security Standard `restricted`."""
     return {
         "runAsNonRoot": True,
         "runAsUser": user,
@@ -98,7 +105,6 @@ def pod_security(engine: Engine, template: PodTemplate) -> Object:
         "fsGroup": user,
         "fsGroupChangePolicy": "OnRootMismatch",
         "seccompProfile": {"type": "RuntimeDefault"},
-        **copy.deepcopy(template.security_context),
     }
 
 

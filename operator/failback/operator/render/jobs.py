@@ -24,7 +24,6 @@ from failback.operator.render.context import KUBERNETES_HOME, KUBERNETES_RUN_DIR
 RUNS: Final = "/runs"
 """Where the run volume is mounted."""
 CONTAINER: Final = "main"
-_USER: Final = 10001
 _ANSWERS: Final = (1, 2, 3)
 """Exit codes after which a second try would say the same."""
 _MAX_NAME: Final = 63
@@ -181,14 +180,7 @@ def _pod(work: Work, context: JobContext) -> Object:
         "terminationGracePeriodSeconds": work.grace_seconds,
         "automountServiceAccountToken": work.account is not None,
         "enableServiceLinks": False,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": _USER,
-            "runAsGroup": _USER,
-            "fsGroup": _USER,
-            "fsGroupChangePolicy": "OnRootMismatch",
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": common.pod_security_of(common.USER),
         "containers": [_container(work, context)],
         "volumes": [
             *work.volumes,

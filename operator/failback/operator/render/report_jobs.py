@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from failback.operator.kinds.base import Resources, parse_quantity
 from failback.operator.kinds.reconsumption_report import ReconsumptionReport
+from failback.operator.render import common
 from failback.operator.render.context import Object
 from failback.operator.render.jobs import RUNS, JobContext, Work, job, metadata, object_name
 
@@ -17,6 +18,8 @@ _GRACE_SECONDS: Final = 30
 _KEYS: Final = {"MessageID": "messageId", "BusinessKey": "businessKey"}
 """Words of ``failback report --key``."""
 _MIB: Final = 1 << 20
+SPARK_VERSION: Final = "4.3.0"
+"""Of the analytics image."""
 _SPARK_MAIN: Final = "local:///opt/failback/bin/spark_main.py"
 """In the analytics image: the command line of failback, as a file that Spark starts."""
 
@@ -151,6 +154,8 @@ def spark_application(
     image = spark.image or context.analytics_image or f"failback/analytics:{context.version}"
     volume = {"name": "runs", "persistentVolumeClaim": {"claimName": claim}}
     mount = {"name": "runs", "mountPath": RUNS}
+    # Spark writes into its working folder.
+    security = common.container_security() | {"readOnlyRootFilesystem": False}
 
     def role(resources: Resources, **more: Any) -> Object:
         requests = resources.requests
@@ -158,6 +163,8 @@ def spark_application(
             "cores": _cores(requests.get("cpu", "1")),
             "memory": _memory(requests.get("memory", "2Gi")),
             "volumeMounts": [mount],
+            "podSecurityContext": common.pod_security_of(common.USER),
+            "securityContext": security,
             **more,
         }
 
@@ -171,7 +178,7 @@ def spark_application(
             "image": image,
             "mainApplicationFile": _SPARK_MAIN,
             "arguments": report_arguments(report, runs, "spark"),
-            "sparkVersion": "4.0.0",
+            "sparkVersion": SPARK_VERSION,
             "sparkConf": dict(sorted(spark.conf.items())),
             "restartPolicy": {"type": "Never"},
             "volumes": [volume],

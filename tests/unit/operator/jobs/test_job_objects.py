@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 import typer
+from ruamel.yaml import YAML
 
+from failback.analytics.analysis.engines.spark.pods import TEMPLATE
 from failback.chaos.experiment.schedule import plan_run
 from failback.chaos.faults.experiments import parse_experiment
 from failback.chaos.run.run import default_run_dir
@@ -28,6 +30,7 @@ from failback.operator.render.report_jobs import (
 )
 from failback.operator.schema.decoding import decode
 from tests.support.operator.experiment_world import experiment
+from tests.support.processes.child_process import ROOT
 
 CONTEXT = JobContext("shop", "0.1.0")
 
@@ -201,6 +204,20 @@ def test_a_spark_application_names_main_file_runs_and_executors() -> None:
     assert spec["mainApplicationFile"] == "local:///opt/failback/bin/spark_main.py"
     assert spec["arguments"][-2:] == ["--", "/runs/a"]
     assert (spec["executor"]["instances"], spec["executor"]["memory"]) == (2, "2048m")
+    assert f"pyspark=={spec['sparkVersion']}" in (ROOT / "constraints.txt").read_text().split()
+
+
+def test_pods_of_a_spark_application_are_as_strict_as_those_of_a_report() -> None:
+    wanted = report(engine="spark", spark={"mode": "sparkApplication"})
+    spec = spark_application(wanted, ["/runs/a"], "failback-runs", CONTEXT)["spec"]
+    pod = pod_of(report_job(report(), ["/runs/a"], "failback-runs", CONTEXT))
+    template = YAML(typ="safe").load(TEMPLATE)["spec"]
+    for each in (spec["driver"], spec["executor"]):
+        assert each["podSecurityContext"] == pod["securityContext"]
+        mine = {**pod["containers"][0]["securityContext"], "readOnlyRootFilesystem": False}
+        assert each["securityContext"] == mine
+        assert template["securityContext"].items() <= pod["securityContext"].items()
+        assert template["containers"][0]["securityContext"].items() <= mine.items()
 
 
 def test_long_names_stay_within_the_limit_and_apart() -> None:

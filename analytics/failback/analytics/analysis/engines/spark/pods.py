@@ -24,6 +24,8 @@ NAMESPACE: Final = "FAILBACK_SPARK_NAMESPACE"
 ACCOUNT: Final = "FAILBACK_SPARK_SERVICE_ACCOUNT"
 CLAIM: Final = "FAILBACK_SPARK_CLAIM"
 SUBMIT_ARGS: Final = "PYSPARK_SUBMIT_ARGS"
+TEMPLATE: Final = Path(__file__).with_name("pod.yaml")
+"""Spark's pod template of driver and executors."""
 _VOLUMES: Final = "spark.kubernetes.executor.volumes."
 _MOUNT: Final = ".mount.path"
 
@@ -44,6 +46,7 @@ def pod_settings(environment: Mapping[str, str], version: str) -> dict[str, str]
     found = {
         "spark.kubernetes.container.image": environment.get(IMAGE)
         or f"failback/analytics:{version}",
+        "spark.kubernetes.executor.podTemplateFile": str(TEMPLATE),
     }
     if namespace:
         found["spark.kubernetes.namespace"] = namespace
