@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.kube_lab.control_plane import OwnControlPlane
+from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess, forget_names, see_names
 
 
@@ -32,3 +33,13 @@ def node(control_plane: OwnControlPlane) -> Iterator[NodeProcess]:
             forget_names()
     finally:
         found.stop()
+
+
+@pytest.fixture
+def namespace(control_plane: OwnControlPlane) -> Iterator[Namespace]:
+    """A namespace that admits the bare pods of these tests."""
+    found = Namespace(control_plane, labels={"pod-security.kubernetes.io/enforce": "privileged"})
+    try:
+        yield found
+    finally:
+        found.clean_up()
