@@ -62,5 +62,5 @@ def test_what_is_not_there_is_named(apart: tuple[Path, Path]) -> None:
         source_in_lake(lake, "other", run)
     (lake / "_runs" / f"run={PLAN.run}").mkdir(parents=True)
     (lake / "_runs" / f"run={PLAN.run}" / "run.json").write_text("[]")
-    with pytest.raises(ReportInputError, match="is not of schema"):
+    with pytest.raises(ReportInputError, match="must hold an object"):
         source_in_lake(lake, PLAN.run)

@@ -257,7 +257,7 @@ def test_a_run_folder_that_is_none_is_named(
     assert "it has no run.json" in capsys.readouterr().err
     (tmp_path / "run.json").write_text("[]")
     assert main(["predict", str(tmp_path)]) == 2
-    assert "run.json: must be an object" in capsys.readouterr().err
+    assert "run.json: must hold an object" in capsys.readouterr().err
     (tmp_path / "run.json").write_text("{}")
     assert main(["predict", str(tmp_path)]) == 2
     assert "run.json: workload: is missing" in capsys.readouterr().err

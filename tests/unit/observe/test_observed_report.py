@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from failback.analytics.report.make_report import report
+from failback.analytics.run.run_folder import unplanned_run
 from failback.protocol.errors import ConfigError
 from tests.support.observe.folders import add, document, opened, written
 from tests.support.observe.outages import at_work, come_back, serve, take_over
@@ -114,7 +116,8 @@ def test_a_folder_of_something_else_is_not_written_to(tmp_path: Path) -> None:
     (tmp_path / "run" / "notes.txt").write_text("mine")
     with pytest.raises(ConfigError, match=r"--out: .* has files that are no run"):
         opened(tmp_path / "run")
-    (tmp_path / "run" / "run.json").write_text('{"run": "other"}')
+    other = unplanned_run("other", "trace", wall_ns=0, mono_ns=0)
+    (tmp_path / "run" / "run.json").write_text(json.dumps(other))
     with pytest.raises(ConfigError, match=r"--out: .* was not observed"):
         opened(tmp_path / "run")
 

@@ -19,6 +19,7 @@ from failback.analytics.exporter.figures import Figures
 from failback.analytics.exporter.report_figures import ReportFigures
 from failback.analytics.live.observe.folder import is_observed
 from failback.analytics.run.run_lock import is_held
+from failback.init.foreign_files import read_file, read_object
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +76,7 @@ def open_faults(ledger: Path) -> set[tuple[str, str]]:
     """Return fault and victim of all entries that nobody saw healed; a torn line is no line."""
     found: dict[str, tuple[str, str]] = {}
     try:
-        lines = ledger.read_bytes().splitlines(keepends=True)
+        lines = read_file(ledger).splitlines(keepends=True)
     except OSError:
         return set()
     for line in lines:
@@ -103,8 +104,7 @@ def victim_of(record: Document) -> str:
 
 def _document(path: Path) -> Document:
     try:
-        content = json.loads(path.read_bytes() or b"{}")
+        return read_object(path)
     except (OSError, ValueError) as error:
         logger.debug("%s: %s", path, error)
         return {}
-    return content if isinstance(content, dict) else {}

@@ -26,6 +26,7 @@ from pyarrow import fs
 
 from failback.analytics.errors import ReportInputError, StoreUnusable
 from failback.client.files import place, sync_folder
+from failback.init.foreign_files import open_file
 
 _S3: Final = frozenset({"s3", "s3a"})
 _DENIED: Final = "ACCESS_DENIED"
@@ -203,14 +204,21 @@ class LakeStore:
 
     def open(self, name: str) -> pa.NativeFile:
         """For reading anywhere in it. Raises ``FileNotFoundError``."""
+        self._check_file(name)
         with self._asked_for(name):
             return self.fs.open_input_file(self.path(name))
 
     def read(self, name: str) -> bytes:
         """A whole small file. Raises ``FileNotFoundError``."""
+        self._check_file(name)
         with self._asked_for(name), self.fs.open_input_file(self.path(name)) as file:
             content: bytes = file.read()
         return content
+
+    def _check_file(self, name: str) -> None:
+        """Refuse what is no regular file: a pipe would wait for its writer."""
+        if self.folder is not None:
+            open_file(self.folder / name).close()
 
     def write(self, name: str, content: bytes | memoryview | pa.Buffer) -> None:
         """Put a file there, instead of an older one; durable when this returns."""

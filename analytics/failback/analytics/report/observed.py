@@ -6,8 +6,9 @@ Nobody injected a fault, so nothing of it is judged unless the user set a limit:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
@@ -17,6 +18,7 @@ from failback.analytics.live.facts import is_canary
 from failback.analytics.live.observe.canary.ledger import Ledger, with_canary
 from failback.analytics.live.observe.canary.measured import sharpen
 from failback.analytics.live.observe.folder import (
+    LOOKS,
     is_observed,
     limits_of,
     looks_in,
@@ -39,6 +41,9 @@ from failback.analytics.report.outcome import NO_LIMIT
 from failback.analytics.run.align import clocks_of
 from failback.analytics.run.run_source import RunSource
 
+_NAMED: Final = 5
+"""So many lines that cannot be read are named."""
+
 
 class Seen(NamedTuple):
     """What was observed."""
@@ -48,6 +53,8 @@ class Seen(NamedTuple):
     observation: Observation
     causes: pa.Table
     """Causes of traced deliveries that it proves, ``attribution.PROVED``."""
+    unseen: tuple[str, ...] = ()
+    """Why looks are missing."""
 
 
 def observed(source: RunSource) -> Seen | None:
@@ -68,7 +75,7 @@ def with_observation(document: Row, run: Row, seen: Seen) -> None:
     if not document["knobs"]:
         document["notes"]["knobs"] = why_none
     unread = seen.observation.finder.unread()
-    problems = hidden(found, unread)
+    problems = [*hidden(found, unread), *seen.unseen]
     said = sentences(found) + still_away(seen.observation.outages)
     judged = [each for each in (_duplicates(found, run), _outages(found, run)) if each is not None]
     document["checks"] = [
@@ -94,7 +101,9 @@ def _seen(source: RunSource, run: Row) -> Seen:
     """What looks show, and what single deliveries that were traced or logged add to it."""
     path = source.folder.path
     ledger = Ledger.read(path)
-    observation = Observation.of(looks_in(path), *with_canary(settings_of(run), ledger))
+    damaged: list[str] = []
+    about = with_canary(settings_of(run), ledger)
+    observation = Observation.of(looks_in(path, damaged.append), *about)
     deliveries = _traced(source.lake)
 
     def counts(returned: Return, group: GroupReturn) -> dict[int, int]:
@@ -108,7 +117,18 @@ def _seen(source: RunSource, run: Row) -> Seen:
     if ledger is not None:
         sharpen(found, source.lake, ledger)
     causes = pa.Table.from_pylist(list(deliveries.causes(observation.returns)), PROVED)
-    return Seen(found, observation, causes)
+    return Seen(found, observation, causes, tuple(_unseen(path, damaged, observation)))
+
+
+def _unseen(path: Path, damaged: Sequence[str], observation: Observation) -> Iterator[str]:
+    """Why looks are missing, a sentence each."""
+    for each in damaged[:_NAMED]:
+        yield f"{path / LOOKS}: {each}"
+    if len(damaged) > _NAMED:
+        yield f"{path / LOOKS}: {len(damaged) - _NAMED} more lines cannot be read"
+    if observation.ended is None and not damaged:
+        what = "has no look" if (path / LOOKS).exists() else "is missing"
+        yield f"{path / LOOKS} {what}: nothing was seen; observe again into a new folder"
 
 
 def _traced(lake: Lake) -> Deliveries:

@@ -19,6 +19,8 @@ import jsonschema
 from failback.analytics.errors import ReportInputError
 from failback.analytics.report.blocks.kinds import LARGE
 from failback.analytics.report.outcome import outcome_of
+from failback.init.foreign_files import parsed, read_file
+from failback.protocol.words.reasons import why
 
 Report = dict[str, Any]
 
@@ -117,18 +119,18 @@ def read_report(path: Path) -> Report:
             the field.
     """
     try:
-        content = path.read_bytes()
+        content = read_file(path)
     except OSError as error:
-        raise ReportInputError(f"cannot be read: {error}", path) from error
+        raise ReportInputError(f"cannot be read: {why(error)}", path) from error
     return parse_report(content, path)
 
 
 def parse_report(content: bytes, path: Path | str) -> Report:
     """The same of what was read from ``path``."""
     try:
-        document: Report = json.loads(content)
+        document: Report = parsed(content)
     except ValueError as error:
-        raise ReportInputError(f"cannot be read: {error}", path) from error
+        raise ReportInputError(f"cannot be read: {why(error)}", path) from error
     version = document.get("schema") if isinstance(document, dict) else None
     if version != SCHEMA:
         raise ReportInputError(f"schema is {version!r}, this version reads {SCHEMA!r}", path)

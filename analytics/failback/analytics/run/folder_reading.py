@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,14 +12,10 @@ from failback.analytics.errors import ReportInputError
 from failback.analytics.lake.catalogue import CHANGED
 from failback.analytics.lake.layout import partitions
 from failback.analytics.lake.store import open_store
-from failback.analytics.run.run_folder import (
-    CLOSED_SCHEMA,
-    RUN_SCHEMA,
-    Evidence,
-    RunFolder,
-    groups_of,
-)
+from failback.analytics.run.documents import read_closed, read_manifest, read_run
+from failback.analytics.run.run_folder import Evidence, RunFolder, groups_of
 from failback.client.consumelog.upload.layout import mark_name
+from failback.init.foreign_files import open_file, parsed, read_file
 from failback.protocol.words.reasons import why
 
 
@@ -32,13 +27,11 @@ def read_run_folder(path: Path) -> RunFolder:
             holds another run.
     """
     if not path.is_dir():
-        raise ReportInputError("no such run folder", path)
-    run = _document(path / "run.json", RUN_SCHEMA)
-    for name in ("run", "zero"):
-        if name not in run:
-            raise ReportInputError(f"field {name} is missing", path / "run.json")
-    closed_path = path / "closed.json"
-    closed = _document(closed_path, CLOSED_SCHEMA) if closed_path.exists() else {}
+        what = "is no folder of a run" if path.exists() else "no such run folder"
+        raise ReportInputError(what, path)
+    run = read_run(path / "run.json")
+    closed = read_closed(path / "closed.json")
+    _check_lake(path / "lake")
     found = sorted({part.run for part in partitions(open_store(path / "lake"))})
     if any(name != run["run"] for name in found):
         raise ReportInputError(
@@ -50,51 +43,51 @@ def read_run_folder(path: Path) -> RunFolder:
     return RunFolder(path, run, closed, evidence, groups_of(run))
 
 
+def _check_lake(lake: Path) -> None:
+    if (lake.exists() or lake.is_symlink()) and not lake.is_dir():
+        raise ReportInputError("is no folder: a run has its rows in it", lake)
+
+
 def _contradicted(lake: Path, run: str) -> tuple[str, ...]:
     """Segments that a collector was sent a second time with other content."""
     try:
-        lines = (lake / mark_name(run, CHANGED)).read_bytes().splitlines()
-    except FileNotFoundError:
+        lines = read_file(lake / mark_name(run, CHANGED)).splitlines()
+    except (FileNotFoundError, NotADirectoryError):
         return ()
+    except OSError as error:
+        raise ReportInputError(why(error), lake / mark_name(run, CHANGED)) from error
     return segments_contradicted(lines)
 
 
 def segments_contradicted(lines: Iterable[bytes]) -> tuple[str, ...]:
     """The segments that a mark of a collector names."""
-    return tuple(sorted({f"segment {json.loads(line)['id']}" for line in lines if line}))
+    return tuple(sorted({f"segment {_segment(line)}" for line in lines if line}))
 
 
-def _document(path: Path, schema: str) -> dict[str, Any]:
+def _segment(line: bytes) -> str:
+    """A line that says nothing was cut, or is somebody else's: what it was about is not known."""
     try:
-        content = json.loads(path.read_bytes())
-    except FileNotFoundError as error:
-        raise ReportInputError("is missing", path) from error
-    except (OSError, ValueError) as error:
-        raise ReportInputError(why(error), path) from error
-    if not isinstance(content, dict):
-        raise ReportInputError("must be an object", path)
-    named = content.get("schema", schema)
-    if named != schema:
-        raise ReportInputError(f"schema is {named!r}, this version reads {schema!r}", path)
-    return content
+        return str(parsed(line)["id"])
+    except (ValueError, KeyError, TypeError):
+        return "of a line that cannot be read"
 
 
 def _check_manifest(path: Path) -> Evidence:
     """Hash every listed file again. A folder without a manifest has nothing to compare."""
-    try:
-        manifest = json.loads((path / "manifest.json").read_bytes())
-    except FileNotFoundError:
+    manifest = read_manifest(path / "manifest.json")
+    if manifest is None:
         return Evidence(None, 0, (), ())
-    except (OSError, ValueError) as error:
-        raise ReportInputError(why(error), path / "manifest.json") from error
-    files: Mapping[str, Mapping[str, Any]] = manifest.get("files", {})
+    files: Mapping[str, Mapping[str, Any]] = manifest.get("files") or {}
     changed, absent = [], []
     for name, entry in sorted(files.items()):
         try:
-            with (path / name).open("rb") as file:
+            with open_file(path / name) as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             absent.append(name)
+            continue
+        except (OSError, ValueError):  # no file, or a name that no file can have
+            changed.append(name)
             continue
         if digest != entry["sha256"]:
             changed.append(name)

@@ -7,7 +7,6 @@ The views are the files of ``lake/views``; each is one statement and needs those
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from dataclasses import dataclass
 from datetime import date
@@ -22,9 +21,10 @@ from failback.analytics.errors import ReportInputError
 from failback.analytics.lake.lake import open_lake
 from failback.analytics.lake.layout import Partition, check_lake, partitions
 from failback.analytics.lake.store import LakeStore, open_store
+from failback.analytics.run.documents import read_closed, read_run
 from failback.analytics.run.run_folder import Evidence, RunFolder, groups_of
+from failback.analytics.run.run_source import stored_document
 from failback.client.consumelog.schema import lake_schema
-from failback.client.consumelog.upload.layout import document_name
 
 VIEWS: Final = (
     "handlings",
@@ -161,16 +161,10 @@ class LakeTables:
         ]
 
     def _document(self, run: str, name: str) -> dict[str, Any] | None:
-        try:
-            if self.documents is not None:
-                found = json.loads((self.documents / name).read_bytes())
-                return found if isinstance(found, dict) else None
-            found = json.loads(self.store.read(document_name(run, name)))
-        except FileNotFoundError:
-            return None
-        except ValueError as error:
-            raise ReportInputError(f"is no JSON: {error}", document_name(run, name)) from error
-        return found if isinstance(found, dict) else None
+        if self.documents is not None:
+            read = read_run if name == "run.json" else read_closed
+            return read(self.documents / name)
+        return stored_document(self.store, run, name)
 
 
 def lake_tables(source: Path | str, run: str | None = None) -> LakeTables:

@@ -23,6 +23,7 @@ from failback.client.consumelog.reader import HotLog, read_hot
 from failback.client.consumelog.upload.lake_files import arrow_table, lake_rows, write_parquet
 from failback.client.consumelog.upload.layout import day_of
 from failback.client.consumelog.upload.segments import segments_of
+from failback.protocol.words.reasons import where_and_why
 
 _LEVELS: Final = 2
 """How far below a folder its logs are looked for."""
@@ -54,7 +55,7 @@ def source_of_logs(folder: Path, scratch: Path) -> RunSource:
         try:
             logs[path] = read_hot(path)
         except (BadHotLog, OSError) as error:
-            bad.append(str(error))
+            bad.append(where_and_why(error) if isinstance(error, OSError) else str(error))
     begins = [record[2] for log in logs.values() for record in log.records[:1]]
     if not begins:
         raise ReportInputError(f"has no consume log with rows{_why(bad)}", folder)

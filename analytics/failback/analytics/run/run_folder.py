@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from failback.analytics.run.definitions import DEFAULT, FOREVER, Definitions
-
-RUN_SCHEMA: Final = "failback.run/1"
-CLOSED_SCHEMA: Final = "failback.closed/1"
+from failback.analytics.run.documents import RUN_SCHEMA
 
 
 @dataclass(frozen=True, slots=True)

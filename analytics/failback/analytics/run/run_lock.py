@@ -5,13 +5,13 @@ Holding it for an instant could refuse the run its own folder.
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from failback.init.foreign_files import read_object
 from failback.init.processes import DEAD_STATES, Identity, process_space, state_of
 
 QUIET_SECONDS: Final = 60.0
@@ -26,7 +26,7 @@ def is_held(folder: Path) -> bool:
     long as its files change.
     """
     try:
-        note = json.loads((folder / "lock").read_bytes() or b"{}")
+        note = read_object(folder / "lock")
         holder = Identity(int(note["pid"]), int(note["ticks"]))
         here = process_space()
         if note.get("space", here) != here:

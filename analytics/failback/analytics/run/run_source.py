@@ -22,15 +22,12 @@ from failback.analytics.lake.lake import Lake, open_lake
 from failback.analytics.lake.layout import known_day
 from failback.analytics.lake.store import LakeStore, open_store
 from failback.analytics.run.definitions import Wanted
+from failback.analytics.run.documents import CLOSED_SCHEMA, RUN_SCHEMA, closed_of, run_of
 from failback.analytics.run.folder_reading import read_run_folder, segments_contradicted
-from failback.analytics.run.run_folder import (
-    CLOSED_SCHEMA,
-    RUN_SCHEMA,
-    Evidence,
-    RunFolder,
-    groups_of,
-)
+from failback.analytics.run.run_folder import Evidence, RunFolder, groups_of
 from failback.client.consumelog.upload.layout import document_name, mark_name
+from failback.init.foreign_files import parsed
+from failback.protocol.words.reasons import why
 
 WORKLOAD: Final = "workload"
 """``source`` of a run without documents: clients recorded it, and there was no experiment."""
@@ -96,10 +93,10 @@ def stored_documents(store: LakeStore, run: str) -> tuple[dict[str, Any] | None,
     Raises:
         ReportInputError: One of them cannot be read.
     """
-    closed = _document(store, run, "closed.json")
+    closed = stored_document(store, run, "closed.json")
     if closed is None:
         closed = _closed_from_mark(store, run)
-    return _document(store, run, "run.json"), closed
+    return stored_document(store, run, "run.json"), closed
 
 
 def documents_in(store: LakeStore, lake: Lake) -> RunFolder:
@@ -112,20 +109,19 @@ def documents_in(store: LakeStore, lake: Lake) -> RunFolder:
     return RunFolder(Path(f"report-{lake.run}"), run, closed, evidence, groups_of(run))
 
 
-def _document(store: LakeStore, run: str, name: str) -> dict[str, Any] | None:
+def stored_document(store: LakeStore, run: str, name: str) -> dict[str, Any] | None:
+    """One document of a run of a lake, ``None`` without one. Raises ``ReportInputError``."""
     where = document_name(run, name)
     try:
-        content = json.loads(store.read(where))
+        content = store.read(where)
     except FileNotFoundError:
         return None
     except StoreUnusable:
         raise
-    except (OSError, ValueError) as error:
-        raise ReportInputError(f"cannot be read: {error}", f"{store}/{where}") from error
-    wanted = RUN_SCHEMA if name == "run.json" else CLOSED_SCHEMA
-    if not isinstance(content, dict) or content.get("schema", wanted) != wanted:
-        raise ReportInputError(f"is not of schema {wanted}", f"{store}/{where}")
-    return content
+    except OSError as error:
+        raise ReportInputError(why(error), f"{store}/{where}") from error
+    made = run_of if name == "run.json" else closed_of
+    return made(content, f"{store}/{where}")
 
 
 def _lines(store: LakeStore, name: str) -> Iterator[bytes]:
@@ -138,8 +134,13 @@ def _lines(store: LakeStore, name: str) -> Iterator[bytes]:
 def _closed_from_mark(store: LakeStore, run: str) -> dict[str, Any]:
     """How far each process got, as the request that closed the run said."""
     for line in _lines(store, mark_name(run, CLOSED)):
-        procs: Mapping[str, int] = json.loads(line)["procs"]
-        return {"schema": CLOSED_SCHEMA, "procs": dict(procs)}
+        where = f"{store}/{mark_name(run, CLOSED)}"
+        try:
+            procs = parsed(line)["procs"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise ReportInputError(f"its first line cannot be read: {why(error)}", where) from error
+        document = {"schema": CLOSED_SCHEMA, "procs": procs}
+        return closed_of(json.dumps(document).encode(), where)
     return {}
 
 

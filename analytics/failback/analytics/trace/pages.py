@@ -22,6 +22,8 @@ import pyarrow.parquet as pq
 
 from failback.analytics.errors import ReportInputError
 from failback.client.files import replace_file
+from failback.init.foreign_files import open_file, read_object
+from failback.protocol.words.reasons import why
 
 SOURCE_SCHEMA: Final = "failback.trace/1"
 DAMAGED: Final = "Damaged"
@@ -118,9 +120,9 @@ class Pages:
             replace_file(path, json.dumps(whole, indent=1).encode() + b"\n")
             return whole
         try:
-            known: dict[str, Any] = json.loads(path.read_bytes())
-        except ValueError as error:
-            raise ReportInputError(f"cannot be read: {error}", path) from error
+            known = read_object(path)
+        except (OSError, ValueError) as error:
+            raise ReportInputError(f"cannot be read: {why(error)}", path) from error
         if known.get("schema") != SOURCE_SCHEMA:
             raise ReportInputError(f"schema is {known.get('schema')!r}, not {SOURCE_SCHEMA}", path)
         for name, value in source.items():
@@ -173,7 +175,8 @@ class Pages:
         for place in self.places(table):
             for _, _, path in self._files(self._queue(table, place)):
                 try:
-                    yield pq.read_table(path, schema=SCHEMAS[table], partitioning=None)
+                    with open_file(path) as file:
+                        yield pq.read_table(file, schema=SCHEMAS[table], partitioning=None)
                 except (OSError, pa.ArrowException) as error:
                     raise ReportInputError(
                         f"cannot be read ({error}); delete it and those of its folder that "

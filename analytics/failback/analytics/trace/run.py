@@ -19,7 +19,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from failback.analytics.run.run_folder import CLOSED_SCHEMA, unplanned_run
+from failback.analytics.run.documents import CLOSED_SCHEMA
+from failback.analytics.run.run_folder import unplanned_run
 from failback.analytics.run.trace_source import SOURCE
 from failback.analytics.trace import tables
 from failback.analytics.trace.clocks import ClientClock, client_clocks

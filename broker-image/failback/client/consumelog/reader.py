@@ -12,6 +12,7 @@ import msgspec
 
 from failback.client.consumelog import hot_format
 from failback.client.consumelog.errors import BadHotLog
+from failback.init.foreign_files import open_file, read_file
 
 _HEAD_BYTES: Final = 4096
 
@@ -49,7 +50,7 @@ def read_hot(path: Path) -> HotLog:
     Raises:
         BadHotLog: The head is missing or of another format, so nothing can be said.
     """
-    payloads, used, torn = _payloads(path.read_bytes())
+    payloads, used, torn = _payloads(read_file(path))
     head = _head(payloads, path)
     decode = msgspec.msgpack.Decoder().decode
     return HotLog(head, [decode(payload) for payload in payloads[1:]], torn, used)
@@ -57,7 +58,7 @@ def read_hot(path: Path) -> HotLog:
 
 def read_head(path: Path) -> Head:
     """Read who writes ``path``, and nothing else. Raises ``BadHotLog``."""
-    with path.open("rb") as file:
+    with open_file(path) as file:
         data = file.read(_HEAD_BYTES)
     length = hot_format.FRAME.unpack_from(data)[0] if len(data) >= hot_format.FRAME.size else 0
     return _head(_payloads(data[: hot_format.FRAME.size + length])[0], path)

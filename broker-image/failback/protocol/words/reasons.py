@@ -17,6 +17,7 @@ _WORDS: Final[Mapping[int, str]] = {
     errno.EPERM: "permission denied",
     errno.ENOTDIR: "a part of the path is a file, not a folder",
     errno.EISDIR: "is a folder, not a file",
+    errno.ENXIO: "is a pipe, a socket or a device, not a file",
     errno.EEXIST: "exists already",
     errno.ENOSPC: "no space left on the disk",
     errno.EROFS: "the file system is read-only",

@@ -20,9 +20,11 @@ from failback.chaos.cluster import processes
 from failback.chaos.errors import GuardRefused, NotHealed, RunFolderError
 from failback.chaos.run_folder.undo_ledger import read_ledger
 from failback.client.files import replace_file
+from failback.init.foreign_files import check_regular, read_object
 from failback.init.lines import append_line
 from failback.init.processes import process_space
 from failback.protocol.errors import ConfigError
+from failback.protocol.words.reasons import why
 from failback.protocol.words.typed import typed
 
 RUN_SCHEMA: Final = "failback.run/1"
@@ -48,6 +50,11 @@ class FileLock:
         """Take the lock; false when another process has it. ``write`` notes the holder."""
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
+            check_regular(descriptor, self.path)
+        except OSError:
+            os.close(descriptor)
+            raise
+        try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(descriptor)
@@ -65,10 +72,9 @@ class FileLock:
 
     def read(self) -> dict[str, Any]:
         try:
-            note = json.loads(self.path.read_bytes() or b"{}")
+            return read_object(self.path)
         except (OSError, ValueError):
             return {}
-        return note if isinstance(note, dict) else {}
 
     def release(self) -> None:
         if self._descriptor is not None:
@@ -185,12 +191,9 @@ class RunFolder:
 
     def read_json(self, name: str) -> dict[str, Any]:
         try:
-            content = json.loads((self.path / name).read_bytes())
+            return read_object(self.path / name)
         except (OSError, ValueError) as error:
-            raise RunFolderError(f"{self.path / name}: {error}") from error
-        if not isinstance(content, dict):
-            raise RunFolderError(f"{self.path / name}: must be an object")
-        return content
+            raise RunFolderError(f"{self.path / name}: {why(error)}") from error
 
     def write_bytes(self, name: str, data: bytes) -> None:
         target = self.path / name

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from failback.chaos.cluster.clock import now
+from failback.init.foreign_files import read_file
 from failback.init.lines import append_line
 
 FILE_NAME: Final = "undo.jsonl"
@@ -106,7 +107,7 @@ def read_ledger(path: Path) -> list[UndoEntry]:
     entries: dict[str, UndoEntry] = {}
     if not path.exists():
         return []
-    for line in path.read_bytes().splitlines(keepends=True):
+    for line in read_file(path).splitlines(keepends=True):
         if not line.endswith(b"\n"):
             break
         try:
@@ -127,7 +128,7 @@ def _cut_torn_line(path: Path) -> None:
     """Remove a torn last line, so that the next entry does not become part of it."""
     if not path.exists():
         return
-    data = path.read_bytes()
+    data = read_file(path)
     whole = data.rfind(b"\n") + 1
     if whole != len(data):
         with path.open("r+b") as file:

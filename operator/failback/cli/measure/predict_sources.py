@@ -6,7 +6,6 @@ BrokerCluster, a run folder, or nothing: then options alone say everything.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,8 +20,10 @@ from failback.analytics.predict.sources import (
     with_broker_config,
     with_workload,
 )
+from failback.analytics.run.documents import check_run
 from failback.cli.shared.bundled import EXPERIMENTS, bundled
 from failback.cli.shared.run_folders import run_folders
+from failback.init.foreign_files import read_object
 from failback.protocol.errors import ConfigError
 from failback.protocol.words.reasons import why
 
@@ -149,6 +150,8 @@ def _of_run(path: Path, asked: Asked) -> list[Question]:
     _only_for(asked, "a run folder, which is one arm", group=True)
     file = path / "run.json"
     run = _json(file)
+    if "schema" in run:  # a person may have written down no more than a prediction needs
+        check_run(run, file)
     try:
         return of_run(run, asked, _uptimes_of_run(path, run), _observed(path))
     except ConfigError as error:
@@ -210,11 +213,6 @@ def _with_cluster(settings: Settings, cluster: BrokerCluster, index: int) -> Set
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_bytes())
-    except OSError as error:
+        return read_object(path)
+    except (OSError, ValueError) as error:
         raise ConfigError(str(path), why(error)) from error
-    except ValueError as error:
-        raise ConfigError(str(path), why(error)) from error
-    if not isinstance(content, dict):
-        raise ConfigError(str(path), "must be an object")
-    return content

@@ -81,6 +81,9 @@ def _in_folder(path: Path, scratch: Path) -> list[Path | RunSource]:
     from failback.analytics.run.log_source import logs_in, source_of_logs
     from failback.analytics.run.run_source import source_in_lake
 
+    if path.exists() and not path.is_dir():
+        command = typed("failback", "report", path.parent)
+        raise ConfigError("RUN", f"{path} is a file: name the folder that it lies in, {command}")
     if (path / "run.json").exists() or not path.is_dir():
         return list(run_folders([path]))
     if next(path.glob("table=*"), None) is not None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from failback.cli.shared.output import console, print_table, say
+from failback.init.foreign_files import read_object
 from failback.protocol.words import numbers
 
 HEADERS: Final = (
@@ -34,7 +34,7 @@ def row_of(report_file: Path) -> dict[str, Any]:
     from failback.analytics.report.outcome import evidence_badge, outcome_badge, rows_missing
     from failback.analytics.report.schema import name_as_now
 
-    report = name_as_now(json.loads(report_file.read_text(encoding="utf-8")))
+    report = name_as_now(read_object(report_file))
     evidence, outcome = evidence_badge(report), outcome_badge(report)
     totals = report["totals"]
     causes: Counter[str] = Counter()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import Any
 
 from failback.analytics.dashboard.http.context import Shared, readable
@@ -13,6 +12,7 @@ from failback.analytics.dashboard.views.fleet import summary
 from failback.analytics.dashboard.views.paging import page
 from failback.analytics.dashboard.views.stories import story
 from failback.analytics.report.compare import compare_reports
+from failback.init.foreign_files import read_object
 from failback.protocol.words.typed import typed
 
 Json = dict[str, Any]
@@ -67,7 +67,7 @@ def run_document(shared: Shared, entry: RunEntry) -> Json:
 async def story_of(shared: Shared, entry: RunEntry, message: str) -> list[Json]:
     """The steps of a message. Raises ``DashboardProblem``."""
     try:
-        run = json.loads(await asyncio.to_thread((entry.path / "run.json").read_bytes))
+        run = await asyncio.to_thread(read_object, entry.path / "run.json")
         zero = int(run["zero"]["mono_ns"])
         steps = await asyncio.to_thread(story, entry.path / "lake", message, zero)
     except (OSError, ValueError, KeyError, TypeError) as error:

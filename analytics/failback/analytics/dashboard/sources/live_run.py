@@ -22,6 +22,7 @@ import numpy as np
 from failback.analytics.analysis.arrays.intervals import IntervalSet
 from failback.client.consumelog import hot_format
 from failback.client.consumelog.schema import TABLES, order
+from failback.init.foreign_files import open_file, read_object
 
 Json = dict[str, Any]
 MOST_BYTES: Final = 8 << 20
@@ -59,7 +60,7 @@ class Tail:
     def read(self) -> list[bytes]:
         """Return them without their ends, about ``MOST_BYTES`` at once."""
         try:
-            with self._path.open("rb") as file:
+            with open_file(self._path) as file:
                 file.seek(self._at)
                 data = file.read(MOST_BYTES)
                 data += file.readline()
@@ -83,7 +84,7 @@ class HotTail:
 
     def records(self) -> Iterator[Sequence[Any]]:
         try:
-            with self._path.open("rb") as file:
+            with open_file(self._path) as file:
                 file.seek(self._at)
                 data = file.read(MOST_BYTES)
         except OSError:  # sealed meanwhile
@@ -154,7 +155,7 @@ class LiveRun:
     @classmethod
     def open(cls, run: str, path: Path) -> LiveRun:
         """Begin to read a run. Raises ``OSError`` or ``ValueError`` when there is no run.json."""
-        document = json.loads((path / "run.json").read_bytes())
+        document = read_object(path / "run.json")
         live = cls(run, path, document)
         live._evidence = Tail(path / "evidence.jsonl")
         live._log = Tail(path / "logs" / "harness.log")
@@ -211,7 +212,7 @@ class LiveRun:
         try:
             stamp = (self.path / "run.json").stat().st_mtime_ns
             if stamp != self._stamp:
-                self.document = json.loads((self.path / "run.json").read_bytes())
+                self.document = read_object(self.path / "run.json")
                 self._stamp = stamp
         except (OSError, ValueError):
             return

@@ -6,7 +6,6 @@ Its looks are read a little further each time. Deliveries that were traced count
 from __future__ import annotations
 
 import contextlib
-import json
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +17,7 @@ from failback.analytics.dashboard.sources.runs import rfc3339
 from failback.analytics.live.observe.folder import LOOKS, settings_of
 from failback.analytics.live.observe.looks import Look, Reader
 from failback.analytics.live.observe.observation import Observation, dangers
+from failback.init.foreign_files import read_object
 
 Json = dict[str, Any]
 MOST_ROWS: Final = 100
@@ -44,7 +44,7 @@ class ObservedRun:
     @classmethod
     def open(cls, run: str, path: Path) -> ObservedRun:
         """Begin to read a run. Raises ``OSError`` or ``ValueError`` when there is no run.json."""
-        return cls(run, path, json.loads((path / "run.json").read_bytes()))
+        return cls(run, path, read_object(path / "run.json"))
 
     def look(self, now_ns: int) -> set[str]:
         """Read on; return the kinds of what is new. Blocks."""

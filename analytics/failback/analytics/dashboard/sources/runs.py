@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import re
@@ -20,6 +19,7 @@ from failback.analytics.report.outcome import NO_LIMIT, evidence_badge
 from failback.analytics.report.schema import name_as_now
 from failback.analytics.run.run_lock import is_held
 from failback.analytics.run.trace_source import OBSERVED
+from failback.init.foreign_files import read_object
 from failback.protocol.words.typed import typed
 
 logger = logging.getLogger(__name__)
@@ -247,10 +247,7 @@ def _mtime(path: Path) -> int:
 
 
 def _read_object(path: Path) -> Json:
-    content = json.loads(path.read_bytes())
-    if not isinstance(content, dict):
-        raise ValueError(f"{path}: must be an object")
-    return content
+    return read_object(path)
 
 
 def read_points(path: Path) -> list[Point]:

@@ -48,6 +48,8 @@ SETTINGS: Final = frozenset({RULES, *(key for key in KEYS if KEYS[key].side == "
 """What a prediction needs of a broker's settings."""
 RETRY_SECONDS: Final = 0.1
 """How often a broker that refuses connections is tried."""
+_TIME_DIGITS: Final = 13
+"""Of ms since 1970, until 2286."""
 _AT_ONCE: Final = 32
 """Questions under way to one broker."""
 
@@ -182,7 +184,8 @@ class Asker:
                 raise
             return
         text = told.get("bootTimestamp", "")
-        asked.boot_ms = int(text) if text.isascii() and text.isdigit() else None
+        is_time = text.isascii() and text.isdigit() and len(text) <= _TIME_DIGITS
+        asked.boot_ms = int(text) if is_time else None
         asked.boot_at, asked.is_young = began, False
         if asked.place.broker_id == 0:
             await self._settings(asked)

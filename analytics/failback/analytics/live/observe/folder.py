@@ -7,6 +7,7 @@ report can be made of at any time.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -19,12 +20,14 @@ from typing import Any, BinaryIO, Final
 
 from failback.analytics.errors import ReportInputError
 from failback.analytics.live.observe.clock import seconds
-from failback.analytics.live.observe.looks import Look, Writer, looks_of
+from failback.analytics.live.observe.looks import Damaged, Look, Writer, ignore, looks_of
 from failback.analytics.live.observe.thinning import Span, thinned
+from failback.analytics.run.documents import read_run
 from failback.analytics.run.run_folder import unplanned_run
 from failback.analytics.run.trace_source import OBSERVED
 from failback.client.files import replace_file, sync_folder
 from failback.client.remoting.guarded.access import ClusterAccess
+from failback.init.foreign_files import check_regular, open_file
 from failback.init.lines import append_line
 from failback.init.processes import boot_id, identity_of, process_space
 from failback.protocol.errors import ConfigError
@@ -66,15 +69,15 @@ def is_observed(run: Mapping[str, Any]) -> bool:
     return run.get("source") == OBSERVED
 
 
-def looks_in(folder: Path) -> Iterator[Look]:
-    """Yield the looks of an observation, the oldest first.
+def looks_in(folder: Path, damaged: Damaged = ignore) -> Iterator[Look]:
+    """Yield the looks of an observation, the oldest first; lines that can't be read are told.
 
     Raises:
         ReportInputError: They can't be read.
     """
     try:
-        with (folder / LOOKS).open("rb") as lines:
-            yield from looks_of(lines)
+        with open_file(folder / LOOKS) as lines:
+            yield from looks_of(lines, damaged)
     except FileNotFoundError:
         return
     except OSError as error:
@@ -103,17 +106,18 @@ class Folder:
 
         Raises:
             ConfigError: There is something else, or it was about other things.
+            ReportInputError: What lies there cannot be read.
             OSError: The folder can't be written.
         """
         document = path / "run.json"
-        if not document.exists():
+        if not document.exists() and not document.is_symlink():
             if path.is_dir() and any(path.iterdir()):
                 raise ConfigError("--out", f"{path} has files that are no run: name a new folder")
             run = _document(wanted)
             path.mkdir(parents=True, exist_ok=True)
             _write(document, run)
             return cls(path, run, 0.0)
-        run = _read(document)
+        run = read_run(document)
         if not is_observed(run):
             raise ConfigError("--out", f"{path} is a run that was not observed: name a new folder")
         for name, now in _about(wanted).items():
@@ -177,7 +181,7 @@ class Folder:
         self._thinned = self._small = self._size
         writer = Writer()
         with (self.path / LOOKS).open("rb") as lines, (self.path / _HALF).open("wb") as half:
-            for look in thinned(looks_of(_until(lines, self._thinned)), busy, now):
+            for look in thinned(looks_of(_until(lines, self._thinned), _keep_all), busy, now):
                 half.write(writer.line(look) + b"\n")
 
     def take_thinned(self) -> None:
@@ -204,6 +208,11 @@ def _until(lines: BinaryIO, size: int) -> Iterator[bytes]:
         yield line
 
 
+def _keep_all(problem: str) -> None:
+    """Looks with a line that can't be read stay as they are: a report has to tell of it."""
+    raise OSError(errno.EIO, problem)
+
+
 def _passed(run: Mapping[str, Any]) -> float:
     """Return seconds since run zero; a wall clock that was set counts where no other is left."""
     begun = (run.get(_SETTINGS) or {}).get(_CLOCK)
@@ -215,6 +224,11 @@ def _passed(run: Mapping[str, Any]) -> float:
 def _locked(path: Path) -> int:
     """Return a descriptor that holds the folder's lock; a process that dies lets go of it."""
     descriptor = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        check_regular(descriptor, path / "lock")
+    except OSError:
+        os.close(descriptor)
+        raise
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -259,16 +273,6 @@ def _document(wanted: Wanted) -> dict[str, Any]:
         warmup_end_ns=0,  # what was traced before is in no figure
         **{_SETTINGS: settings},
     )
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        run = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise ConfigError("--out", f"{path}: {why(error)}") from error
-    if not isinstance(run, dict):
-        raise ConfigError("--out", f"{path} must hold an object")
-    return run
 
 
 def limits_of(run: dict[str, Any]) -> dict[str, str]:

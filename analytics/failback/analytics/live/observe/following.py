@@ -31,6 +31,7 @@ from failback.analytics.trace.run import traced_groups
 from failback.client.admin.admin import AdminClient
 from failback.client.files import replace_file
 from failback.client.remoting.connection import RemotingClient
+from failback.init.foreign_files import read_object
 from failback.protocol.errors import FailbackError
 from failback.protocol.message import MessageExt
 from failback.protocol.names import is_meant, without_instance
@@ -184,7 +185,7 @@ def begins_of(
 def ahead_ms(folder: Path) -> int | None:
     """How far the observer's clock is ahead of the brokers', in ms; ``None`` where unknown."""
     try:
-        found = json.loads((folder / "trace" / CLOCK).read_bytes())["observer_ahead_ms"]
+        found = read_object(folder / "trace" / CLOCK)["observer_ahead_ms"]
     except (OSError, ValueError, KeyError):
         return None
     return found if isinstance(found, int) else None

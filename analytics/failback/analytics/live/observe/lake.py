@@ -14,11 +14,13 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from failback.analytics.errors import ReportInputError
 from failback.analytics.live.observe.canary.ledger import Ledger, with_canary
 from failback.analytics.live.observe.folder import LOOKS, is_observed, looks_in, settings_of
 from failback.analytics.live.observe.following import ahead_ms
 from failback.analytics.live.observe.observation import Observation
 from failback.analytics.live.observe.sampled import Sampler, fault_table, telling
+from failback.analytics.run.documents import read_run
 from failback.analytics.run.run_source import RunSource, source_at
 from failback.analytics.trace.clocks import MS_NS
 from failback.analytics.trace.pages import Pages
@@ -26,6 +28,7 @@ from failback.analytics.trace.run import Wanted, rows_of, write_tables
 from failback.client.consumelog.upload.lake_files import lake_rows, write_parquet
 from failback.client.consumelog.upload.layout import day_of, lake_path
 from failback.client.files import replace_file
+from failback.init.foreign_files import read_json
 
 _MADE_OF: Final = "lake.json"
 _TIMES: Final = ("mono_ns", "bt", "et", "due", "t0", "t1")
@@ -50,15 +53,15 @@ def bring_up(folder: Path) -> None:
         ReportInputError: Looks or pages of the trace cannot be read.
     """
     try:
-        run = json.loads((folder / "run.json").read_bytes())
-    except (OSError, ValueError):
+        run = read_run(folder / "run.json")
+    except ReportInputError:
         return  # whoever reads the run says what is wrong with it
-    if not isinstance(run, dict) or not is_observed(run):
+    if not is_observed(run):
         return
     made_of = _made_of(folder)
     stamp = folder / _MADE_OF
     with contextlib.suppress(OSError, ValueError):
-        if json.loads(stamp.read_bytes()) == made_of:
+        if read_json(stamp) == made_of:
             return
     with contextlib.suppress(OSError):
         _write(folder, run)

@@ -7,11 +7,12 @@ begin. Times are seconds after run zero.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Annotated, Final, NamedTuple
 
 import msgspec
+
+from failback.analytics.run.documents import in_words
 
 Offsets = Mapping[str, Mapping[int, int]]
 """``topic@group`` to queue id to the next offset."""
@@ -45,18 +46,24 @@ class Place(NamedTuple):
         return f"{self.broker}-{self.broker_id}"
 
 
+_Offset = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
+_Number = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
+_Seconds = Annotated[float, msgspec.Meta(ge=-86_400.0, le=20 * 366 * 86_400.0)]
+_Milliseconds = Annotated[int, msgspec.Meta(ge=0, lt=10**13)]
+
+
 class BrokerLook(msgspec.Struct, frozen=True, omit_defaults=True):
     """What one broker said. What it was not asked, or did not tell, is ``None``."""
 
     pair: str
-    broker_id: int
+    broker_id: _Number
     addr: str
-    asked: float
-    until: float
+    asked: _Seconds
+    until: _Seconds
     state: str
-    boot_ms: int | None = None
-    offsets: dict[str, dict[int, int]] | None = None
-    spans: dict[str, dict[int, tuple[int, int]]] | None = None
+    boot_ms: _Milliseconds | None = None
+    offsets: dict[str, dict[_Number, _Offset]] | None = None
+    spans: dict[str, dict[_Number, tuple[_Offset, _Offset]]] | None = None
     members: dict[str, dict[str, str]] | None = None
     problem: str | None = None
     is_unreachable: bool = False
@@ -72,11 +79,11 @@ class BrokerLook(msgspec.Struct, frozen=True, omit_defaults=True):
 class Held(NamedTuple):
     """What a member holds of one queue; offsets of messages in its memory where there are some."""
 
-    committed: int
+    committed: _Offset
     """The offset that it would commit."""
-    lowest: int
-    highest: int
-    cached: int
+    lowest: _Offset
+    highest: _Offset
+    cached: _Offset
 
 
 class ClientLook(msgspec.Struct, frozen=True):
@@ -85,24 +92,24 @@ class ClientLook(msgspec.Struct, frozen=True):
     cluster: str
     group: str
     client: str
-    at: float
-    queues: dict[str, dict[str, dict[int, Held]]]
+    at: _Seconds
+    queues: dict[str, dict[str, dict[_Number, Held]]]
     """By broker name, topic and queue id."""
 
 
 class Look(msgspec.Struct, frozen=True, omit_defaults=True):
     """One round of questions, from ``began`` to ``ended``."""
 
-    began: float
-    ended: float
-    every: float
+    began: _Seconds
+    ended: _Seconds
+    every: Annotated[float, msgspec.Meta(gt=0, le=1e7)]
     """The period that rounds are meant to have."""
-    listings: dict[str, dict[str, dict[int, str]] | None]
+    listings: dict[str, dict[str, dict[_Number, str]] | None]
     """By name server; ``None`` where it did not answer."""
     brokers: tuple[BrokerLook, ...] = ()
     clients: tuple[ClientLook, ...] = ()
     """What members said that were asked."""
-    seen_until: float | None = None
+    seen_until: _Seconds | None = None
     """Until when looks before it were made that are left out, since nothing happened."""
 
     def listed(self) -> dict[Place, str]:
@@ -168,6 +175,8 @@ class Reader:
 
     def __init__(self) -> None:
         self._known: dict[Place, dict[str, dict[int, int]]] = {}
+        self.was_first = False
+        """Whether an observer began with the last line."""
         self._decode = msgspec.json.Decoder(_Line).decode
 
     def look(self, line: bytes) -> Look:
@@ -176,7 +185,13 @@ class Reader:
         Raises:
             msgspec.DecodeError: It is none.
         """
-        found = self._decode(line)
+        try:
+            found = self._decode(line)
+        except RecursionError:
+            raise msgspec.DecodeError("it is nested too deeply") from None
+        except UnicodeDecodeError:
+            raise msgspec.DecodeError("it is no text") from None
+        self.was_first = found.first
         if found.first:
             self._known.clear()
         brokers = []
@@ -192,12 +207,44 @@ class Reader:
         return msgspec.structs.replace(found.look, brokers=tuple(brokers))
 
 
-def looks_of(lines: Iterable[bytes]) -> Iterator[Look]:
-    """Yield the looks of a log. A line that a crash cut is left out."""
+Damaged = Callable[[str], None]
+"""Is told of each line that cannot be read, and that no crash cut, a sentence each."""
+
+
+def ignore(problem: str) -> None:
+    """Tell nobody of a damaged line."""
+
+
+def looks_of(lines: Iterable[bytes], damaged: Damaged = ignore) -> Iterator[Look]:
+    """Yield the looks of a log.
+
+    A line that a crash cut is left out: it has no end, or the next observer began behind it. What
+    other lines say that can't be read is missing, and tables stand as they were before.
+    """
     reader = Reader()
-    for line in lines:
-        with contextlib.suppress(msgspec.DecodeError):
-            yield reader.look(line)
+    bad = ""
+    for number, line in enumerate(lines, 1):
+        try:
+            look = reader.look(line)
+        except msgspec.DecodeError as error:
+            if bad:
+                damaged(bad)
+            bad = f"line {number} cannot be read, and what it says is missing: {_why(line, error)}"
+            if not line.endswith(b"\n"):
+                bad = ""
+            continue
+        if bad and not reader.was_first:
+            damaged(bad)
+        bad = ""
+        yield look
+    if bad:
+        damaged(bad)
+
+
+def _why(line: bytes, error: msgspec.DecodeError) -> str:
+    if isinstance(error, msgspec.ValidationError):
+        return in_words(error)
+    return "it is no JSON" if line.strip() else "it is empty"
 
 
 def _name(place: Place) -> str:

@@ -25,6 +25,7 @@ from failback.client.consumelog.upload.layout import (
     place_of,
 )
 from failback.client.files import place, replace_file, sync_folder
+from failback.init.foreign_files import parsed, read_file
 
 
 def opened_note(zero_wall_ns: int) -> bytes:
@@ -53,7 +54,7 @@ def zero_in_document(content: bytes, run: str) -> int | None:
 
 def _json(content: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(content)
+        found = parsed(content)
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
@@ -62,12 +63,12 @@ def _json(content: bytes) -> dict[str, Any]:
 def known_day(lake: Path, run: str) -> str | None:
     """The day of a run, or nothing while it is not open. A document that says it opens the run."""
     with contextlib.suppress(FileNotFoundError):
-        day = day_in_note((lake / mark_name(run, OPENED)).read_bytes())
+        day = day_in_note(read_file(lake / mark_name(run, OPENED)))
         if day is not None:
             return day
     for document in (lake / document_name(run, "run.json"), lake.parent / "run.json"):
         with contextlib.suppress(OSError):
-            zero = zero_in_document(document.read_bytes(), run)
+            zero = zero_in_document(read_file(document), run)
             if zero is not None:
                 return open_run(lake, run, zero)
     return None
@@ -88,7 +89,7 @@ def open_run(lake: Path, run: str, zero_wall_ns: int) -> str:
     try:
         os.link(beside, mark)
     except FileExistsError:
-        said = day_in_note(mark.read_bytes())
+        said = day_in_note(read_file(mark))
         if said is not None:
             beside.unlink()
             return said

@@ -11,11 +11,15 @@ import secrets
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
+
+import msgspec
 
 from failback.analytics.errors import ReportInputError
 from failback.analytics.live.facts import CANARY
+from failback.analytics.run.documents import in_words
 from failback.client.files import replace_file
+from failback.init.foreign_files import read_object
 from failback.protocol.errors import ConfigError
 from failback.protocol.message import RETRY_PREFIX
 from failback.protocol.words.reasons import why
@@ -56,6 +60,15 @@ def names_of(canary: str, number: int) -> Names:
     return Names(topic, f"{topic}-stays", f"{topic}-moves")
 
 
+class _Document(msgspec.Struct):
+    """``canary.json``."""
+
+    canary: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_%|-]{1,127}\Z")]
+    starts: Annotated[int, msgspec.Meta(ge=0, le=1 << 31)]
+    numbers: dict[str, Annotated[int, msgspec.Meta(ge=0, le=1 << 31)]]
+    left: list[str]
+
+
 @dataclass(slots=True)
 class Ledger:
     """The canary of one run folder."""
@@ -79,18 +92,17 @@ class Ledger:
         """
         path = folder / FILE
         try:
-            found = json.loads(path.read_bytes())
-            return cls(
-                path,
-                str(found["canary"]),
-                int(found["starts"]),
-                {str(pair): int(number) for pair, number in found["numbers"].items()},
-                set(map(str, found["left"])),
-            )
+            found = msgspec.convert(read_object(path), _Document)
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ReportInputError(f"cannot be read: {error}", path) from error
+        except msgspec.ValidationError as error:
+            raise ReportInputError(in_words(error), path) from error
+        except (OSError, ValueError) as error:
+            raise ReportInputError(why(error), path) from error
+        unnamed = sorted(set(found.left) - set(found.numbers))
+        if unnamed:
+            raise ReportInputError(f"field left has {unnamed[0]!r}, which has no number", path)
+        return cls(path, found.canary, found.starts, found.numbers, set(found.left))
 
     @classmethod
     def begin(cls, folder: Path, run: str) -> Ledger:
@@ -103,7 +115,7 @@ class Ledger:
         try:
             found = cls.read(folder)
         except ReportInputError as error:
-            raise ConfigError("--canary", f"{folder / FILE}: {why(error)}") from error
+            raise ConfigError("--canary", str(error)) from error
         if found is None:
             name = re.sub(r"[^A-Za-z0-9_-]", "-", run)[:_RUN_CHARS]
             found = cls(folder / FILE, f"{CANARY}{name}-{secrets.token_hex(4)}", 0, {}, set())

@@ -1,0 +1,251 @@
+"""Run folders and consume logs that somebody damaged, or that hold something else altogether.
+
+Whatever lies there, a command returns, ends with a code from 0 to 3, and says which file and field
+it cannot use.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from failback.analytics.live.observe.canary.ledger import Ledger
+from failback.analytics.live.observe.lake import bring_up
+from failback.analytics.report import make_report
+from failback.cli.__main__ import main
+from tests.support.analytics.cases import c2
+from tests.support.analytics.collector_lab import write_log
+from tests.support.analytics.damage import FILES, VALUES, deadline, fields_of, replaced
+from tests.support.observe.folders import written
+from tests.support.observe.outages import at_work, come_back, serve
+
+pytestmark = pytest.mark.foreign
+
+Capture = pytest.CaptureFixture[str]
+OBSERVED_FILES: Final = (
+    *("run.json", "looks.jsonl", "canary.json", "lake.json", "lock", "closed.json"),
+    *("manifest.json", "report", "trace", "trace/source.json", "trace/clock.json"),
+)
+SOME: Final = 12
+"""Of the fields of a document, each value is put into so many."""
+R: Final = random.Random(34)
+
+
+@pytest.fixture(autouse=True)
+def _without_html(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page has its own tests; drawing it here would only take time."""
+    monkeypatch.setattr(make_report, "_html_can_be_made", lambda: False)
+
+
+@pytest.fixture(scope="module")
+def observed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A whole run folder of an observation; copy it."""
+    story = at_work()
+    serve(story, 1500)
+    come_back(story, 900)
+    run = written(story, tmp_path_factory.mktemp("observed") / "run", limits={"max_rto": "900.0"})
+    (run / "trace").mkdir()
+    (run / "trace" / "clock.json").write_text('{"observer_ahead_ms": 3}')
+    Ledger.begin(run, "run").name("bench/broker-a")
+    bring_up(run)
+    return run
+
+
+@pytest.fixture(scope="module")
+def experiment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A whole run folder of an experiment; copy it."""
+    built, _ = c2()
+    return built.write(tmp_path_factory.mktemp("experiment") / "run")
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of two processes' consume logs; copy it."""
+    folder = tmp_path_factory.mktemp("logs") / "logs"
+    for number in (1, 2):
+        write_log(folder / str(number), proc_no=number, segment_bytes=1 << 20)
+    return folder
+
+
+def some(fields: Iterable[Any]) -> list[Any]:
+    """A few fields, others for each value that is tried."""
+    found = list(fields)
+    return R.sample(found, min(SOME, len(found)))
+
+
+def copied(whole: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(whole, tmp_path / "run"))
+
+
+def ask(capsys: Capture, *words: str, codes: tuple[int, ...] = (0, 1, 2, 3)) -> tuple[int, str]:
+    """The code of a command and what it said; no sentence may be one of the program's own."""
+    with deadline():
+        code = main(list(words))
+    told = capsys.readouterr()
+    assert code in codes, told.err
+    for inside in ("internal error", "Traceback", "[Errno"):
+        assert inside not in told.err + told.out, told
+    if code == 2:
+        assert told.err.startswith("error: ")
+        assert told.err.count("\n") == 1, told.err
+        assert len(told.err) < 500
+    return code, told.err + told.out
+
+
+def report_of(run: Path, capsys: Capture) -> tuple[int, str]:
+    code, said = ask(capsys, "report", str(run), "--engine", "local")
+    if code == 2:
+        assert str(run) in said
+    return code, said
+
+
+@pytest.mark.parametrize("kind", FILES)
+@pytest.mark.parametrize("name", OBSERVED_FILES)
+def test_a_file_of_an_observation(
+    kind: str, name: str, observed: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    run = copied(observed, tmp_path)
+    path = run / name
+    for each in sorted(path.rglob("*"), reverse=True) if path.is_dir() else ():
+        each.unlink()
+    if path.is_dir():
+        path.rmdir()
+    if not path.exists():
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("{}" + " " * 60)
+    FILES[kind](path)
+    code, said = report_of(run, capsys)
+    if name in ("run.json", "looks.jsonl") and kind != "cut":
+        assert code in (2, 3), "such a run is never taken as seen"
+    if name == "looks.jsonl" and kind != "cut":
+        assert "looks.jsonl" in said
+    for words in (["runs", "list", "--runs", str(tmp_path)], ["predict", str(run)]):
+        ask(capsys, *words)
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_the_lake_of_an_observation(
+    kind: str, observed: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    run = copied(observed, tmp_path)
+    shutil.rmtree(run / "lake")
+    (run / "lake").write_text(" " * 60)
+    FILES[kind](run / "lake")
+    code, said = report_of(run, capsys)
+    if kind not in ("missing", "folder"):
+        assert code == 2
+        assert str(run / "lake") in said
+
+
+@pytest.mark.parametrize("value", VALUES)
+def test_a_field_of_an_observation(
+    value: str, observed: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    run = copied(observed, tmp_path)
+    whole = {name: (run / name).read_text() for name in ("run.json", "canary.json")}
+    for name, text in whole.items():
+        document = json.loads(text)
+        for at in some(fields_of(document, 3)):
+            (run / name).write_text(json.dumps(replaced(document, at, VALUES[value])))
+            code, said = report_of(run, capsys)
+            if value in ("nan", "infinite", "half"):
+                assert code == 2, (name, at)
+                assert str(run / name) in said
+        (run / name).write_text(text)
+
+
+@pytest.mark.parametrize("value", VALUES)
+def test_a_field_of_a_look(value: str, observed: Path, tmp_path: Path, capsys: Capture) -> None:
+    run = copied(observed, tmp_path)
+    lines = (run / "looks.jsonl").read_text().splitlines()
+    place = len(lines) // 2
+    document = json.loads(lines[place])
+    for at in some(fields_of(document, 7)):
+        changed = json.dumps(replaced(document, at, VALUES[value]))
+        (run / "looks.jsonl").write_text("\n".join([*lines[:place], changed, *lines[place + 1 :]]))
+        code, said = report_of(run, capsys)
+        if value in ("huge", "beyond", "nan", "infinite") and at != ("first",):
+            assert code == 3, at
+            assert f"looks.jsonl: line {place + 1} cannot be read" in said, at
+
+
+@pytest.mark.parametrize("value", VALUES)
+def test_a_field_of_an_experiment(
+    value: str, experiment: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    run = copied(experiment, tmp_path)
+    whole = {name: (run / name).read_text() for name in ("run.json", "closed.json")}
+    for name, text in whole.items():
+        document = json.loads(text)
+        for at in some(fields_of(document, 2)):
+            (run / name).write_text(json.dumps(replaced(document, at, VALUES[value])))
+            report_of(run, capsys)
+        (run / name).write_text(text)
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_one_log_of_several(kind: str, logs: Path, tmp_path: Path, capsys: Capture) -> None:
+    folder = copied(logs, tmp_path)
+    bad = folder / "1" / "extra.fblog"
+    bad.write_bytes(next((folder / "1").glob("*.fblog")).read_bytes())
+    FILES[kind](bad)
+    code, _ = report_of(folder, capsys)
+    assert code in (0, 3), "the others are counted"
+    if kind not in ("missing", "cut"):
+        assert code == 3
+    assert "delivered" in (folder / "report" / "report.json").read_text()
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_the_only_log(kind: str, logs: Path, tmp_path: Path, capsys: Capture) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    bad = folder / "only.fblog"
+    bad.write_bytes(next((logs / "1").glob("*.fblog")).read_bytes())
+    FILES[kind](bad)
+    code, said = report_of(folder, capsys)
+    if kind != "cut":
+        assert code == 2
+        assert str(folder) in said
+
+
+def test_a_log_itself_is_no_run(logs: Path, capsys: Capture) -> None:
+    log = next((logs / "1").glob("*.fblog"))
+    code, said = ask(capsys, "report", str(log))
+    assert code == 2
+    assert f"{log} is a file" in said
+    assert str(log.parent) in said
+
+
+def _flipped(path: Path, r: random.Random) -> None:
+    content = bytearray(path.read_bytes())
+    for _ in range(r.randint(1, 4)):
+        at = r.randrange(len(content))
+        content[at : at + r.randint(0, 3)] = r.randbytes(r.randint(0, 3))
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("name", ["run.json", "looks.jsonl", "canary.json"])
+def test_bytes_that_changed(name: str, observed: Path, tmp_path: Path, capsys: Capture) -> None:
+    _tried(partial(copied, observed, tmp_path), name, capsys)
+
+
+def test_bytes_of_a_log_that_changed(logs: Path, tmp_path: Path, capsys: Capture) -> None:
+    name = next(logs.glob("1/*.fblog")).relative_to(logs).as_posix()
+    _tried(partial(copied, logs, tmp_path), name, capsys)
+
+
+def _tried(make: Callable[[], Path], name: str, capsys: Capture) -> None:
+    run = make()
+    whole = (run / name).read_bytes()
+    for _ in range(20):
+        (run / name).write_bytes(whole)
+        _flipped(run / name, R)
+        report_of(run, capsys)
