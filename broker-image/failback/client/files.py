@@ -37,7 +37,7 @@ def place(
     """Write ``hidden``, fsync, rename to ``path``, fsync of the folder.
 
     Raises:
-        OSError: The disk is full or fails. ``hidden`` is gone, ``path`` is as it was.
+        OSError: The disk is full or fails: names ``path``. ``hidden`` is gone, ``path`` as it was.
     """
     try:
         with hidden.open("wb") as file:
@@ -46,8 +46,10 @@ def place(
                 file.flush()
                 os.fsync(file.fileno())
         hidden.replace(path)
-    except BaseException:
+    except BaseException as error:
         hidden.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            error.filename = error.filename or os.fspath(path)  # a full disk names none
         raise
     if sync:
         sync_folder(path.parent)

@@ -339,6 +339,9 @@ def _replace_all(files: dict[Path, bytes]) -> None:
                 os.fsync(file.fileno())
         for path, temporary in hidden.items():
             temporary.replace(path)
+    except OSError as error:
+        error.filename = error.filename or os.fspath(path)  # a full disk names none
+        raise
     finally:
         for temporary in hidden.values():
             temporary.unlink(missing_ok=True)

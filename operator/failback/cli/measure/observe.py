@@ -17,11 +17,12 @@ import typer
 from failback.cli.shared.checks import check_folder, run_id
 from failback.cli.shared.clusters import NO_CLUSTER, ClusterOptions, cluster_options
 from failback.cli.shared.commands import MEASURE, add
-from failback.cli.shared.errors import guarded
+from failback.cli.shared.errors import INCONCLUSIVE, fail, guarded
 from failback.cli.shared.options import JsonOption, TraceTopicOption
 from failback.cli.shared.output import console, note, print_json, say
 from failback.cli.shared.verdicts import row_of, say_answers
 from failback.protocol.errors import ConfigError
+from failback.protocol.words.reasons import where_and_why
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -159,18 +160,29 @@ def observe(
         told = _quiet if json else _shown(stack)
         beside = note if json else say
         asyncio.run(_until_told(partial(run, note=beside), out, wanted, told, seconds))
-    # Arrow and what a report needs take 40 MiB, which an observer that runs for days spares.
-    from failback.analytics.report.make_report import read_report
-    from failback.analytics.report.make_report import report as make_report
+    raise typer.Exit(_reported(out, json=json))
 
-    made = make_report(out)
+
+def _reported(out: Path, *, json: bool) -> int:
+    """Make the report of the run and say what it says; return the exit code."""
+    # Arrow and what a report needs take 40 MiB, which an observer that runs for days spares.
+    from failback.analytics.report.make_report import read_report, report
+
+    try:
+        made = report(out)
+    except OSError as error:
+        fail(
+            f"{where_and_why(error)}: no report was made; what was seen is kept: make room, then"
+            f" failback report {out}"
+        )
+        return INCONCLUSIVE
     row = {**row_of(made.json), "report": str(made.json)}
     if json:
         print_json({**row, "observation": read_report(made.json)["observation"]})
     else:
         say_answers(row)
         say(f"report: {made.html or made.summary}")
-    raise typer.Exit(made.exit_code)
+    return made.exit_code
 
 
 def _limits(max_duplicates: str, max_rto: str) -> dict[str, str]:

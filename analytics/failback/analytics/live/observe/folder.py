@@ -244,11 +244,7 @@ def _locked(path: Path) -> int:
 
 
 def _write(path: Path, run: dict[str, Any]) -> None:
-    try:
-        replace_file(path, json.dumps(run, indent=1).encode() + b"\n")
-    except OSError as error:
-        error.filename = error.filename or os.fspath(path)  # a full disk names none
-        raise
+    replace_file(path, json.dumps(run, indent=1).encode() + b"\n")
 
 
 def _about(wanted: Wanted) -> dict[str, list[str]]:

@@ -36,6 +36,7 @@ from failback.protocol.errors import FailbackError
 from failback.protocol.message import MessageExt
 from failback.protocol.names import is_meant, without_instance
 from failback.protocol.route import split_offset_key
+from failback.protocol.words.reasons import where_and_why
 
 RECORDS_SECONDS: Final = 10.0
 COPIES_SECONDS: Final = 60.0
@@ -106,7 +107,10 @@ class Follower:
     def keep(self) -> None:
         """Write down how far the observer's clock is ahead of the brokers'."""
         note = {"observer_ahead_ms": self._ahead_ms}
-        replace_file(self._pages.folder / CLOCK, json.dumps(note).encode())
+        try:
+            replace_file(self._pages.folder / CLOCK, json.dumps(note).encode())
+        except OSError as error:
+            self._tell(self._refused(error))
 
     async def _copies(self, begins: Begins) -> None:
         for topic, places in begins_of(begins, self._groups, self._wanted.groups).items():
@@ -117,12 +121,25 @@ class Follower:
     ) -> None:
         try:
             problems = await self._reader.read(table, topic, take, span, places)
-        except (FailbackError, OSError) as error:
+        except FailbackError as error:
             problems = [f"{topic}: {error}"]
+        except OSError as error:
+            problems = [self._refused(error)]
         for problem in problems:
-            if problem not in self._said:
-                self._said.add(problem)
-                self._say(f"trace: {problem}")
+            self._tell(problem)
+
+    def _refused(self, error: OSError) -> str:
+        """What is said of a disk that takes no more: a later round begins where files end."""
+        return (
+            f"{where_and_why(error)}: it is read on from here when the folder can be written again;"
+            " make room"
+        )
+
+    def _tell(self, problem: str) -> None:
+        """Tell it once."""
+        if problem not in self._said:
+            self._said.add(problem)
+            self._say(f"trace: {problem}")
 
     def take(self, place: Place, bid: int, message: MessageExt) -> list[dict[str, Any]]:
         """Return rows of a trace message, and learn from it how far clocks are apart."""

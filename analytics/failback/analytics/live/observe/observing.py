@@ -20,7 +20,7 @@ from failback.analytics.live.observe.observation import Observation
 from failback.analytics.live.observe.thinning import busy_spans
 from failback.client.remoting.connection import RemotingClient, RemotingSettings
 from failback.protocol.errors import ConfigError
-from failback.protocol.words.reasons import why
+from failback.protocol.words.reasons import where_and_why, why
 
 Listener = Callable[[Look, list[Event], Observation], None]
 
@@ -170,7 +170,7 @@ class _Keeper:
         except OSError as error:
             if not self._refused:
                 self._note(
-                    f"{self._folder.path}: {why(error)}: looks go on and are not kept until it can"
+                    f"{where_and_why(error)}: looks go on and are not kept until it can"
                     " be written again; make room, or end this and name another folder in --out"
                 )
             self._refused = why(error)

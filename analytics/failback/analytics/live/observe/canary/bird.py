@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from failback.analytics.live.observe.canary.ledger import Names
+from failback.client.consumelog.errors import ConsumeLogError
 from failback.client.consumelog.hook import LogHook
 from failback.client.consumelog.lab_id import LAB_ID_PROPERTY, format_lab_id
 from failback.client.consumer.consumer import PushConsumer
@@ -136,6 +137,8 @@ class Bird:
             await producer.send(message)
         except FailbackError as error:  # the log has it
             logger.debug("a canary's send failed: %s", error)
+        except ConsumeLogError:
+            return  # told as the failure of the bird
 
 
 async def _handle(messages: list[MessageExt]) -> ConsumeResult:

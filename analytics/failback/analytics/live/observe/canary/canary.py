@@ -33,7 +33,7 @@ from failback.client.consumelog.writer import ConsumeLog
 from failback.client.remoting.connection import RemotingClient
 from failback.client.remoting.settings import ClientSettings
 from failback.protocol.errors import BrokerError, FailbackError
-from failback.protocol.words.reasons import why
+from failback.protocol.words.reasons import where_and_why, why
 
 Note = Callable[[str], None]
 """Tells the user a sentence."""
@@ -163,7 +163,7 @@ class Canary:
             try:
                 await what
             except _ERRORS as error:
-                self._note(f"the canary on {_broker(pair)}: {why(error)}")
+                self._note(f"the canary on {_broker(pair)}: {_reason(error)}")
 
         self._tasks[pair] = asyncio.create_task(told(), name=f"canary on {pair}")
 
@@ -213,7 +213,7 @@ class Canary:
         except _ERRORS as error:
             self._note(
                 f"topic {names.topic} and groups {', '.join(names.groups)} may be left on"
-                f" {_broker(pair)}: {why(error)}; go on with --canary to remove them"
+                f" {_broker(pair)}: {_reason(error)}; go on with --canary to remove them"
             )
 
     def _meet(self, look: Look) -> None:
@@ -287,6 +287,10 @@ def _broker(pair: str) -> str:
     return pair.rpartition("/")[2]
 
 
+def _reason(error: Exception) -> str:
+    return where_and_why(error) if isinstance(error, OSError) else why(error)
+
+
 @asynccontextmanager
 async def flying(
     folder: Folder, wanted: Wanted, client: RemotingClient, about: About, note: Note
@@ -328,5 +332,5 @@ def _begun(
             some.update(more)
         return canary
     except _ERRORS as error:
-        note(f"no canary: {why(error)}")
+        note(f"no canary: {_reason(error)}")
         return None
