@@ -23,6 +23,7 @@ from failback.cli.shared.output import console, note, print_json, say
 from failback.cli.shared.verdicts import row_of, say_answers
 from failback.protocol.errors import ConfigError
 from failback.protocol.words.reasons import where_and_why
+from failback.protocol.words.typed import typed
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -173,7 +174,7 @@ def _reported(out: Path, *, json: bool) -> int:
     except OSError as error:
         fail(
             f"{where_and_why(error)}: no report was made; what was seen is kept: make room, then"
-            f" failback report {out}"
+            f" {typed('failback', 'report', out)}"
         )
         return INCONCLUSIVE
     row = {**row_of(made.json), "report": str(made.json)}
