@@ -61,6 +61,8 @@ _TAIL: Final = """
 * Times begin with the kill, so the master's start is in them. The machine did other work as well.
 * 5.x is not cured: the returned master still knows only its own file.
 * A slave of 5.x takes commits with pulls too, and copies the master's offsets every 63 s, not 10.
+* For its first minute a slave of 5.x has copied nothing: a new one knows no topic, group and offset
+  ([before a maintenance](howto/planned-maintenance.md#before)).
 * `enableSlaveActingMaster` of 5.x is off by default, and was off here.
 """
 

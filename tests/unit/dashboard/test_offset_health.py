@@ -60,6 +60,13 @@ def test_the_countdown_ends_when_the_copy_is_certain(
     assert overwrite_countdown(replace(pair.facts, at=NOW)) == left
 
 
+@pytest.mark.parametrize(("up", "left"), [(0.0, 93.0), (41.0, 52.0), (94.0, None)])
+def test_a_slave_of_5_copies_once_a_minute(up: float, left: float | None) -> None:
+    master = seen(MASTER, 210, up=up, enableSlaveActingMaster="false")
+    (pair,) = pairs_of(CLUSTER, world(master, seen(SLAVE, 250)))
+    assert overwrite_countdown(replace(pair.facts, at=NOW)) == left
+
+
 def test_a_master_that_is_away_is_warned_about_without_a_countdown() -> None:
     found = world(seen(MASTER, 210, file=200, problem="refused"), seen(SLAVE, 250))
     (row,) = offset_rows([CLUSTER], found)

@@ -23,8 +23,12 @@ from failback.client.admin.offset_places import (
 )
 from failback.client.admin.queue_span import Span
 
-OVERWRITE_SECONDS: Final = 40.0
-"""A returned master's old table is on every slave after 30 s (registration) and 10 s (copy)."""
+_REGISTRATION_SECONDS: Final = 30.0
+_COPY_SECONDS: Final = 10.0
+_COPY_SECONDS_OF_5: Final = 63.0
+"""A slave of 5.x looks every 3 s whether a minute has passed since its last copy."""
+_KEY_OF_5: Final = "enableSlaveActingMaster"
+"""Brokers before 5.0 have no such setting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,5 +217,7 @@ def overwrite_countdown(facts: PairFacts) -> float | None:
     master = facts.master
     if master is None or not slave_ahead(facts):
         return None
-    left = master.boot_ms / 1000 + OVERWRITE_SECONDS * master.time_scale - facts.at
+    copied = _COPY_SECONDS_OF_5 if _KEY_OF_5 in master.config else _COPY_SECONDS
+    most = (_REGISTRATION_SECONDS + copied) * master.time_scale
+    left = master.boot_ms / 1000 + most - facts.at
     return round(left, 1) if left > 0 else None
