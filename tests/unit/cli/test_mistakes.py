@@ -19,6 +19,7 @@ from failback.cli.app import app
 from failback.cli.kubectl import __main__ as plugin
 from failback.cli.light_commands import parser_of
 from failback.client.program.command_line import CommandParser
+from tests.support.analytics.bad_input import clean
 from tests.support.cli.mistakes import (
     Mistake,
     every_mistake,
@@ -290,6 +291,11 @@ ASKS_A_CLUSTER = (
         (" ", 2, "--namesrv: is blank: write HOST:PORT;HOST:PORT, or leave it out"),
         ("::1", 2, "has '::1': an IPv6 address with its port is written [::1]:9876"),
         ("1:2:3:9876", 2, "has '1:2:3:9876': an IPv6 address with its port is written [::1]:9876"),
+        (
+            "::1:9876",
+            2,
+            "where its port begins is not said: write [::1]:9876, or [::1:9876]:PORT",
+        ),
         ("[::1]:1", 3, "[::1]:1: connection refused"),
     ],
 )
@@ -345,3 +351,64 @@ def test_an_interrupt_is_one_line_and_inconclusive(
     monkeypatch.setattr(Path, "is_dir", interrupted)
     monkeypatch.setattr(Path, "exists", interrupted)
     assert run(words, capsys) == (3, "error: interrupted\n")
+
+
+TAKES_A_NAME = (
+    "observe -n 127.0.0.1:1 --out run --group",
+    "observe -n 127.0.0.1:1 --out run --topic",
+    "observe -n 127.0.0.1:1 --out run --trace-topic",
+    "trace -n 127.0.0.1:1 --out run --group",
+    "trace -n 127.0.0.1:1 --out run --topic",
+    "trace -n 127.0.0.1:1 --out run --trace-topic",
+    "trace -n 127.0.0.1:1 --out run --broadcasting",
+    "explain-offset --live -n 127.0.0.1:1 billing 0",
+    "admin topicRoute -n 127.0.0.1:1 --topic",
+    "admin consumerProgress -n 127.0.0.1:1 --group",
+    "admin consumerProgress -n 127.0.0.1:1 --group billing --topic",
+    "exporter -n 127.0.0.1:1 --queue-metrics",
+    "workload produce -n 127.0.0.1:1 --topic",
+    "workload consume -n 127.0.0.1:1 --topic orders --group",
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("", "is empty"),
+        ("two words", "has characters other than"),
+        ("a\tb", "has characters other than"),
+        ("订单", "has characters other than"),
+        ("g" * 5000, "is longer than"),
+    ],
+)
+@pytest.mark.parametrize("line", TAKES_A_NAME)
+def test_what_no_topic_or_group_is_called_is_refused(
+    line: str,
+    name: str,
+    told: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = line.split()
+    if words[0] == "explain-offset":
+        words.insert(-1, name)
+    else:
+        words.append(name)
+    assert main(words) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: ")
+    assert told in said
+    assert len(said) < 300
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("time", ["1e999", "nan", "soon"])
+@pytest.mark.parametrize("option", ["--since", "--until", "--window"])
+def test_a_time_is_refused_by_the_name_of_its_option(
+    option: str, time: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    run = clean().write(tmp_path / "run")
+    assert main(["report", str(run), "--engine", "local", option, time]) == 2
+    assert capsys.readouterr().err.startswith(f"error: {option}: ")

@@ -197,7 +197,7 @@ class DashboardSettings:
         if self.proxy and canonical(self.proxy) is None:
             raise ConfigError("--trust-proxy", f'must be an IP address, got "{self.proxy}"')
         for address in self.namesrv:
-            addresses_of("--namesrv", address)
+            addresses_of("--namesrv", address, typed=True)
         if not self.runs.is_dir():
             raise ConfigError("--runs", f"{self.runs} is no folder; make it or name another")
 

@@ -57,7 +57,7 @@ class ExporterSettings:
         if not self.name_servers and self.runs is None:
             raise ConfigError("--namesrv", "name at least one name server, or a folder by --runs")
         for address in self.name_servers:
-            addresses_of("--namesrv", address)
+            addresses_of("--namesrv", address, typed=True)
         if not 0.1 <= self.interval_seconds <= 3600:
             raise ConfigError("--interval", f"must be 0.1 to 3600 s, got {self.interval_seconds:g}")
         if not 0.1 <= self.timeout_seconds <= 600:

@@ -71,6 +71,8 @@ class Wanted:
     ignore_retry_topics: bool = False
     since: str | None = None
     until: str | None = None
+    prefix: str = ""
+    """Before the names of fields in messages: ``--`` of a command."""
 
     def of_run(self, zero_wall_ns: int, now_ns: int | None = None) -> Definitions:
         """For a run that began at ``zero_wall_ns``; ``now_ns``: what lies behind is refused.
@@ -80,15 +82,17 @@ class Wanted:
         """
         if self.key not in KEYS:
             raise ReportInputError(f"key must be one of {', '.join(KEYS)}, not {self.key!r}")
-        since = _instant(self.since, zero_wall_ns, now_ns, "since")
-        until = _instant(self.until, zero_wall_ns, now_ns, "until")
+        since = _instant(self.since, zero_wall_ns, now_ns, f"{self.prefix}since")
+        until = _instant(self.until, zero_wall_ns, now_ns, f"{self.prefix}until")
         if since is not None and until is not None and until <= since:
-            raise ReportInputError(f"until: {self.until} is not after since, {self.since}")
-        window = None if self.window is None else duration_ns(self.window)
+            raise ReportInputError(
+                f"{self.prefix}until: {self.until} is not after {self.prefix}since, {self.since}"
+            )
+        window = None if self.window is None else duration_ns(self.window, f"{self.prefix}window")
         return Definitions(self.key, window, self.ignore_retry_topics, since, until)
 
 
-def duration_ns(text: str) -> int:
+def duration_ns(text: str, field: str = "window") -> int:
     """``90s``, ``15m``, ``250ms``, ``1h`` in ns, at most :data:`FOREVER`.
 
     Raises:
@@ -96,7 +100,7 @@ def duration_ns(text: str) -> int:
     """
     found = _DURATION.fullmatch(text)
     if found is None:
-        raise ReportInputError(f"window: {text!r} is no time such as 90s, 15m or 1h")
+        raise ReportInputError(f"{field}: {text!r} is no time such as 90s, 15m or 1h")
     return min(FOREVER, int(found[1]) * _NS_OF[found[2]])
 
 

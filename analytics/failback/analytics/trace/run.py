@@ -105,6 +105,11 @@ def write_run(
     made = rows_of(pages, wanted, brokers)
     deliver, produce, counts = made.by_table["deliver"], made.by_table["produce"], made.counts
     gaps = _gaps(pages, made.damaged, counts, problems, scanned=wanted.scanned)
+    gaps += [
+        f'group "{named}" has no delivery in the trace: is its name right?'
+        for named in wanted.groups
+        if not any(is_meant(each, (named,)) for each in made.groups)
+    ]
     for name in ("manifest.json", "closed.json"):
         (run_dir / name).unlink(missing_ok=True)
     shutil.rmtree(run_dir / "lake", ignore_errors=True)

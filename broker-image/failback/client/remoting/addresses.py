@@ -15,12 +15,16 @@ _HOST: Final = re.compile(r"[A-Za-z0-9._\-]+|\[?[0-9A-Fa-f:.]+(%[A-Za-z0-9._\-]+
 _EXAMPLE: Final = "127.0.0.1:9876"
 
 
-def addresses_of(field: str, text: str, *, file: Path | None = None) -> tuple[str, ...]:
+def addresses_of(
+    field: str, text: str, *, file: Path | None = None, typed: bool = False
+) -> tuple[str, ...]:
     """Return the addresses of a list, joined by ``;`` or ``,``, without blanks or repeats.
 
     Args:
         field: The setting or option that has it, for messages.
         file: Where it stands.
+        typed: A person typed it for a command: an IPv6 host stands in brackets, for ``::1:9876``
+            may be a host without its port. A broker takes what Apache's takes.
 
     Raises:
         ConfigError: One is no ``host:port``: says which, and what is wrong with it.
@@ -28,7 +32,7 @@ def addresses_of(field: str, text: str, *, file: Path | None = None) -> tuple[st
     parts = [part.strip() for part in re.split(r"[;,]", text)]
     found = tuple(dict.fromkeys(part for part in parts if part))
     for part in found:
-        if problem := _problem(part):
+        if problem := _problem(part) or (_ambiguous(part) if typed else ""):
             raise ConfigError(field, f"has {part!r}: {problem}", file=file)
     if text.strip() and not found:
         problem = f"names no address, is {text!r}: write HOST:PORT;HOST:PORT, or leave it out"
@@ -59,6 +63,14 @@ def _problem(address: str) -> str:
     if ":" in host and not _is_ipv6(host.removeprefix("[").removesuffix("]")):
         return "an IPv6 address with its port is written [::1]:9876"
     return ""
+
+
+def _ambiguous(address: str) -> str:
+    """Return what is wrong with an IPv6 address whose port may be a part of it."""
+    host, _, port = address.rpartition(":")
+    if ":" not in host or host.startswith("["):
+        return ""
+    return f"where its port begins is not said: write [{host}]:{port}, or [{address}]:PORT"
 
 
 def _is_ipv6(host: str) -> bool:

@@ -31,6 +31,7 @@ from failback.client.consumelog.upload.collector_client import CollectorClient
 from failback.client.program.command_line import CommandParser, positive
 from failback.client.remoting.guarded.cluster import HELP, Cluster, Given, find_cluster
 from failback.protocol.errors import ConfigError, FailbackError
+from failback.protocol.names import NameRefused, check_group, check_topic
 
 if TYPE_CHECKING:
     from failback.chaos.workload.consumer import ConsumerProcess
@@ -117,6 +118,7 @@ def _plan(
             return read_plan(document)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ConfigError(str(options.plan), f"no usable plan: {error}") from error
+    _check_names(options)
     cluster = find(_given(options))
     if not cluster.name_servers:
         raise ConfigError("--namesrv", "is missing")
@@ -155,6 +157,15 @@ def _plan(
         handler=handler,
         seconds=options.seconds,
     )
+
+
+def _check_names(options: argparse.Namespace) -> None:
+    for option, check in (("topic", check_topic), ("group", check_group)):
+        try:
+            if hasattr(options, option):
+                check(getattr(options, option))
+        except NameRefused as error:
+            raise ConfigError(f"--{option}", str(error)) from None
 
 
 def _given(options: argparse.Namespace) -> Given:

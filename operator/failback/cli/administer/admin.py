@@ -14,6 +14,7 @@ import typer
 from failback.cli.administer.each_broker import Asked, Told, members_of, of_each
 from failback.cli.administer.progress import HEADERS, progress_of
 from failback.cli.administer.resetting import Goal, OneQueue, reset_to_time, store_one
+from failback.cli.shared import names
 from failback.cli.shared.asking import (
     NotThere,
     ask,
@@ -61,8 +62,13 @@ BrokerOption = Annotated[
         "--broker", "-b", metavar="BROKER", help="HOST:PORT of one broker, or a name: its master."
     ),
 ]
-GroupOption = Annotated[str, typer.Option("--group", "-g", metavar="GROUP", help="Consumer group.")]
-TopicOption = Annotated[str, typer.Option("--topic", "-t", metavar="TOPIC", help="Topic.")]
+GroupOption = Annotated[
+    str,
+    typer.Option("--group", "-g", metavar="GROUP", callback=names.groups, help="Consumer group."),
+]
+TopicOption = Annotated[
+    str, typer.Option("--topic", "-t", metavar="TOPIC", callback=names.topics, help="Topic.")
+]
 
 _Answer = TypeVar("_Answer")
 MOST_QUEUES: Final = 1024
@@ -154,7 +160,13 @@ def consumer_progress(
     group: GroupOption,
     topic: Annotated[
         str | None,
-        typer.Option("--topic", "-t", metavar="TOPIC", help="One topic only (default: all)."),
+        typer.Option(
+            "--topic",
+            "-t",
+            metavar="TOPIC",
+            callback=names.topics,
+            help="One topic only (default: all).",
+        ),
     ] = None,
     cluster: ClusterOptions = NO_CLUSTER,
     json: JsonOption = False,

@@ -16,6 +16,7 @@ from failback.cli.kubectl.access import (
     NamespaceOption,
     access,
 )
+from failback.cli.shared import names
 from failback.cli.shared.asking import NotThere, Unreachable
 from failback.cli.shared.commands import add, new_group
 from failback.cli.shared.errors import PASS, REFUSED, guarded
@@ -33,7 +34,13 @@ _DECIDED: Final = ("PreviewReady", "GroupOnline", "GroupMissing", "SnapshotMissi
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the OffsetSnapshot.")]
 GroupsOption = Annotated[
     list[str] | None,
-    typer.Option("--group", "-g", metavar="GROUP", help="Only this group (default: all)."),
+    typer.Option(
+        "--group",
+        "-g",
+        metavar="GROUP",
+        callback=names.groups,
+        help="Only this group (default: all).",
+    ),
 ]
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from failback.cli.shared import names
 from failback.cli.shared.asking import NotThere, ask
 from failback.cli.shared.clusters import NO_CLUSTER, ClusterOptions, cluster_options
 from failback.cli.shared.commands import MEASURE, add
@@ -55,9 +56,18 @@ def register(app: typer.Typer) -> None:
 def explain_offset(
     group: Annotated[
         str,
-        typer.Argument(metavar="GROUP", help="Consumer group; broadcast: GROUP@CLIENT_ID."),
+        typer.Argument(
+            metavar="GROUP",
+            callback=names.group_of_client,
+            help="Consumer group; broadcast: GROUP@CLIENT_ID.",
+        ),
     ],
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Topic, %RETRY% topics included.")],
+    topic: Annotated[
+        str,
+        typer.Argument(
+            metavar="TOPIC", callback=names.topics, help="Topic, %RETRY% topics included."
+        ),
+    ],
     queue: Annotated[int, typer.Argument(metavar="QUEUE", help="Queue id, from 0.", min=0)],
     run: Annotated[
         str,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from failback.cli.shared import names
 from failback.cli.shared.checks import check_folder, run_id
 from failback.cli.shared.clusters import NO_CLUSTER, ClusterOptions, cluster_options
 from failback.cli.shared.commands import MEASURE, add
@@ -61,11 +62,21 @@ _OutOption = Annotated[
 ]
 _GroupOption = Annotated[
     list[str] | None,
-    typer.Option("--group", metavar="GROUP", help="Only this consumer group (default: all)."),
+    typer.Option(
+        "--group",
+        metavar="GROUP",
+        callback=names.groups,
+        help="Only this consumer group (default: all).",
+    ),
 ]
 _TopicOption = Annotated[
     list[str] | None,
-    typer.Option("--topic", metavar="TOPIC", help="Only this topic (default: all)."),
+    typer.Option(
+        "--topic",
+        metavar="TOPIC",
+        callback=names.topics,
+        help="Only this topic (default: all).",
+    ),
 ]
 _TraceOption = Annotated[
     bool, typer.Option("--trace", help="Read the clients' message trace too: exact counts.")

@@ -303,7 +303,7 @@ def report(
     if out is not None:
         check_folder("--out", out)
     compared = run_folders(compare or [])
-    wanted = Wanted(key, window, ignore_retry_topics, since, until)
+    wanted = Wanted(key, window, ignore_retry_topics, since, until, prefix="--")
     limits = parse_limits(expect or [])
     to = ResultsTo(results) if results is not None else None
     with _read(run or [], lake, run_id or [], tables, engine, master) as (sources, chosen):

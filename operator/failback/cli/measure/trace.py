@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from failback.cli.shared import names
 from failback.cli.shared.asking import meant_time
 from failback.cli.shared.checks import check_folder, run_id
 from failback.cli.shared.clusters import NO_CLUSTER, ClusterOptions, cluster_options
@@ -48,17 +49,26 @@ _TopicOption = Annotated[
     typer.Option(
         "--topic",
         metavar="TOPIC",
+        callback=names.topics,
         help="Traced topic to find positions in (default: all in the trace).",
     ),
 ]
 _GroupOption = Annotated[
     list[str] | None,
-    typer.Option("--group", metavar="GROUP", help="Only this consumer group."),
+    typer.Option(
+        "--group",
+        metavar="GROUP",
+        callback=names.groups,
+        help="Only this consumer group.",
+    ),
 ]
 _BroadcastingOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--broadcasting", metavar="GROUP", help="A group whose members all get everything."
+        "--broadcasting",
+        metavar="GROUP",
+        callback=names.groups,
+        help="A group whose members all get everything.",
     ),
 ]
 _SinceOption = Annotated[

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from failback.cli.shared import names
 from failback.cli.shared.clusters import NO_CLUSTER, ClusterOptions, cluster_options
 from failback.cli.shared.commands import SERVERS, add
 from failback.cli.shared.errors import guarded
@@ -41,7 +42,9 @@ _ClientsOption = Annotated[
 ]
 _QueueMetricsOption = Annotated[
     list[str] | None,
-    typer.Option("--queue-metrics", metavar="TOPIC", help="Show each queue of it."),
+    typer.Option(
+        "--queue-metrics", metavar="TOPIC", callback=names.topics, help="Show each queue of it."
+    ),
 ]
 _OffsetFileOption = Annotated[
     list[str] | None,

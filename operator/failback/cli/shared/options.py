@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from failback.cli.shared import names
+
 if TYPE_CHECKING:
     from failback.operator.local.root import Root
 
@@ -16,6 +18,7 @@ TraceTopicOption = Annotated[
     typer.Option(
         "--trace-topic",
         metavar="TOPIC",
+        callback=names.topics,
         help="Where the clients' trace is (default: RMQ_SYS_TRACE_TOPIC and those of regions).",
     ),
 ]

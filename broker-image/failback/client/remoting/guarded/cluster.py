@@ -128,7 +128,7 @@ class _Settings:
         found = self._find("namesrv")
         if found is None:
             return ()
-        addresses = addresses_of(found.where, _text(found, lists=True))
+        addresses = addresses_of(found.where, _text(found, lists=True), typed=True)
         if not addresses:
             raise ConfigError(found.where, "is blank: write HOST:PORT;HOST:PORT, or leave it out")
         return addresses
