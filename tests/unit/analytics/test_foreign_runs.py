@@ -6,6 +6,7 @@ it cannot use.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import shutil
@@ -16,14 +17,23 @@ from typing import Any, Final
 
 import pytest
 
+from failback.analytics.dashboard.serve import make_app
+from failback.analytics.dashboard.settings import DashboardSettings
+from failback.analytics.dashboard.sources.live_run import LiveRun
+from failback.analytics.dashboard.sources.runs import RunIndex
+from failback.analytics.errors import ReportInputError
+from failback.analytics.exporter.runs import RunWatch
 from failback.analytics.live.observe.canary.ledger import Ledger
 from failback.analytics.live.observe.lake import bring_up
 from failback.analytics.report import make_report
 from failback.cli.__main__ import main
+from failback.cli.shared.errors import explain
+from failback.protocol.errors import ConfigError
 from tests.support.analytics.cases import c2
 from tests.support.analytics.collector_lab import write_log
 from tests.support.analytics.damage import FILES, VALUES, deadline, fields_of, replaced
-from tests.support.observe.folders import written
+from tests.support.dashboard.asgi import ask as ask_app
+from tests.support.observe.folders import opened, written
 from tests.support.observe.outages import at_work, come_back, serve
 
 pytestmark = pytest.mark.foreign
@@ -249,3 +259,72 @@ def _tried(make: Callable[[], Path], name: str, capsys: Capture) -> None:
         (run / name).write_bytes(whole)
         _flipped(run / name, R)
         report_of(run, capsys)
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_an_observer_that_goes_on(kind: str, observed: Path, tmp_path: Path) -> None:
+    """It refuses what it cannot read with a sentence, and else goes on; it never waits."""
+    for name in ("run.json", "looks.jsonl", "lock", "canary.json"):
+        run = copied(observed, tmp_path / name)
+        FILES[kind](run / name)
+        with deadline():
+            try:
+                opened(run, limits={"max_rto": "900.0"}).close()
+                Ledger.read(run)
+            except (ReportInputError, ConfigError, OSError) as error:
+                said, _ = explain(error)
+                assert str(run) in said, (name, said)
+                assert "[Errno" not in said
+                assert "\n" not in said
+            else:
+                assert name != "run.json" or kind in ("missing", "cut")
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_runs_that_are_listed(kind: str, observed: Path, tmp_path: Path, capsys: Capture) -> None:
+    """A run that cannot be read stands in the list beside the others, and says why."""
+    shutil.copytree(observed, tmp_path / "runs" / "whole")
+    for name in ("run.json", "looks.jsonl", "closed.json", "lock", "report/report.json"):
+        run = shutil.copytree(observed, tmp_path / "runs" / name.replace("/", "-"))
+        document = json.loads((run / "run.json").read_text())
+        (run / "run.json").write_text(json.dumps({**document, "run": run.name}))
+        (run / name).parent.mkdir(exist_ok=True)
+        (run / name).touch()
+        FILES[kind](run / name)
+    with deadline():
+        found = {each.folder: each for each in RunIndex(tmp_path / "runs").scan()}
+    assert found["whole"].state == "closed"
+    if kind not in ("missing", "cut"):
+        bad = found["run.json"]
+        assert bad.state == "unreadable"
+        assert "run.json" in bad.sentence
+        app, _ = make_app(DashboardSettings(tmp_path / "runs"), [], lambda _: None)
+        poller = app.state.shared.poller
+        with deadline():
+            asyncio.run(poller.look_at_runs())
+            asyncio.run(poller.look_at_live())
+        status, page = ask_app(app, "/runs/run.json", accept="text/html")
+        assert status == 200
+        assert "It cannot be read" in page
+        assert ask_app(app, "/runs", accept="text/html")[0] == 200
+    ask(capsys, "runs", "list", "--runs", str(tmp_path / "runs"))
+    if "run.json" in found:
+        ask(capsys, "runs", "show", "run.json", "--runs", str(tmp_path / "runs"))
+    with deadline():
+        list(RunWatch(tmp_path / "runs").collect())
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_what_a_live_run_reads(kind: str, experiment: Path, tmp_path: Path, logs: Path) -> None:
+    run = copied(experiment, tmp_path)
+    (run / "hot").mkdir(exist_ok=True)
+    (run / "logs").mkdir(exist_ok=True)
+    whole = next((logs / "1").glob("*.fblog")).read_bytes()
+    (run / "hot" / "whole.fblog").write_bytes(whole)
+    for name in ("hot/bad.fblog", "evidence.jsonl", "logs/harness.log"):
+        (run / name).write_bytes(whole)
+        FILES[kind](run / name)
+    with deadline():
+        live = LiveRun.open("run", run)
+        live.look(0)
+    assert live.counters.delivered >= 100

@@ -92,7 +92,7 @@ def test_a_run_of_another_machine_goes_on_while_its_files_change(tmp_path: Path)
     ["", "[]", '{"run": "../x"}', '{"run": "a", "zero": 1}', "{}",
      '{"run": "a", "zero": {"wall_ns": 1e300}}', '{"run": "a", "zero": {"wall_ns": 1e999}}'],
 )  # fmt: skip
-def test_a_folder_that_is_no_run_is_passed_over(
+def test_a_run_that_cannot_be_read_says_why(
     text: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     write_run(tmp_path / "good", RUN, "handover")
@@ -100,7 +100,10 @@ def test_a_folder_that_is_no_run_is_passed_over(
     (tmp_path / "bad" / "run.json").write_text(text)
     index = RunIndex(tmp_path)
     for _ in range(3):
-        assert [each.run for each in index.scan()] == [RUN]
+        found = {each.run: each for each in index.scan()}
+        states = {name: each.state for name, each in found.items()}
+        assert states == {RUN: "reported", "bad": "unreadable"}
+        assert str(tmp_path / "bad") in found["bad"].sentence
     assert len(caplog.records) == 1, "said once, and not with every look"
     (tmp_path / "bad" / "run.json").write_text('{"run": "mended", "zero": {"wall_ns": 7}}')
     os.utime(tmp_path / "bad" / "run.json", ns=(5, 5))

@@ -85,6 +85,8 @@ def show(
     if each.verdict is not None:
         say(each.sentence)
         _show_answers(each)
+    elif each.sentence:
+        say(each.sentence)
     say(f"next: {each.next_step}")
 
 

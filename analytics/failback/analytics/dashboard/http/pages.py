@@ -41,6 +41,10 @@ from failback.analytics.report.page.tables.again import reset_hint
 from failback.protocol.errors import ConfigError, FailbackError
 
 Json = dict[str, Any]
+_VERDICTS: Final = (
+    *("Pass", "Fail", "Inconclusive", "Observed"),
+    *("running", "closed", "orphaned", "unreadable"),
+)
 _PAGE_ROWS: Final = 50
 _VERDICTS_SHOWN: Final = 20
 _MESSAGES_SHOWN: Final = 50
@@ -158,7 +162,7 @@ def _run_pages(app: FastAPI) -> None:
             runs=found["runs"],
             total=total,
             experiments=sorted({each.experiment for each in shared.state.runs} - {""}),
-            verdicts=("Pass", "Fail", "Inconclusive", "Observed", "running", "closed", "orphaned"),
+            verdicts=_VERDICTS,
             experiment=experiment, verdict=verdict, text=text,
             following=_following(
                 "/runs", found["next"], experiment=experiment, verdict=verdict, text=text

@@ -7,6 +7,7 @@ depth of offset intervals, as in the report, but without causes.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import zlib
@@ -97,8 +98,12 @@ class HotTail:
             if not length or len(payload) < length or zlib.crc32(payload) != crc:
                 break
             position = start + length
-            record = self._decode(payload)
-            if isinstance(record[0], int):  # the first one is the head
+            try:
+                record = self._decode(payload)
+            except (msgspec.DecodeError, RecursionError):
+                continue
+            # The first one is the head; whoever else wrote here counts for nothing.
+            if isinstance(record, list) and len(record) > _HEAD and isinstance(record[0], int):
                 yield record
         self._at += position
 
@@ -199,8 +204,9 @@ class LiveRun:
                 changed.add("phase")
         del self.lines[:-MOST_LINES]
         for line in self._evidence.lines() if self._evidence else ():
-            if self._take_evidence(line):
-                changed.add("fault")
+            with contextlib.suppress(AttributeError, TypeError, IndexError, KeyError):
+                if self._take_evidence(line):  # a line that is none of ours says nothing
+                    changed.add("fault")
         self._count()
         counted = self.counters
         self.history.append((now_ns, counted.acknowledged, counted.delivered, counted.dup))
@@ -242,9 +248,10 @@ class LiveRun:
             tail = self._files.setdefault(path, HotTail(path))
             for record in tail.records():
                 if record[0] == _DELIVER:
-                    key = (record[_GRP], record[_BROKER], record[_TOPIC], record[_QID])
-                    offsets[key].append(record[_QOFF])
-                elif record[0] == _LIFE and record[_STATE] == _RUN_ZERO:
+                    key = _queue_of(record)
+                    if key is not None:
+                        offsets[key].append(record[_QOFF])
+                elif record[0] == _LIFE and record[_STATE:][:1] == [_RUN_ZERO]:
                     self._zero_ns = int(record[_WALL])
                 elif record[0] == _DELIVER_END:
                     counted.handled += 1
@@ -260,6 +267,19 @@ class LiveRun:
             before = self._seen.get(key, IntervalSet())
             counted.dup += len(found) - len(unique) + len(before & new)
             self._seen[key] = before | new
+
+
+def _queue_of(record: Sequence[Any]) -> tuple[str, str, str, int] | None:
+    """Group, broker, topic and queue of a delivery; ``None`` where somebody else wrote it."""
+    if len(record) <= max(_GRP, _BROKER, _TOPIC, _QID, _QOFF):
+        return None
+    names = record[_GRP], record[_BROKER], record[_TOPIC]
+    numbers = record[_QID], record[_QOFF]
+    if not all(isinstance(each, str) for each in names):
+        return None
+    if not all(isinstance(each, int) and 0 <= each < 1 << 62 for each in numbers):
+        return None
+    return (*names, record[_QID])
 
 
 def _victim(target: Mapping[str, Any]) -> str:

@@ -12,14 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from failback.analytics.errors import ReportInputError
 from failback.analytics.lake.segment_ids import RUN_CHARS, RUN_PATTERN
 from failback.analytics.live.observe.folder import is_observed
 from failback.analytics.report.measures.point_rows import Point, points_of
 from failback.analytics.report.outcome import NO_LIMIT, evidence_badge
 from failback.analytics.report.schema import name_as_now
+from failback.analytics.run.documents import check_run
 from failback.analytics.run.run_lock import is_held
 from failback.analytics.run.trace_source import OBSERVED
 from failback.init.foreign_files import read_object
+from failback.protocol.words.reasons import where_and_why, why
 from failback.protocol.words.typed import typed
 
 logger = logging.getLogger(__name__)
@@ -27,6 +30,9 @@ logger = logging.getLogger(__name__)
 DEEPEST: Final = 4
 _SKIPPED: Final = frozenset({"roots", "lake", "hot", "snap", "logs", "report"})
 _CACHED_REPORTS: Final = 8
+UNREADABLE: Final = "unreadable"
+_WRONG: Final = (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError)
+"""What a document raises that somebody else wrote."""
 Json = dict[str, Any]
 _Value = TypeVar("_Value")
 
@@ -43,7 +49,7 @@ class RunEntry:
     folder: str
     """Path below the folder of runs, with slashes."""
     state: str
-    """``running``, ``closed``, ``reported`` or ``orphaned``."""
+    """``running``, ``closed``, ``reported``, ``orphaned`` or ``unreadable``: see ``sentence``."""
     started_ns: int
     engine: str
     rules: str
@@ -83,6 +89,7 @@ class RunEntry:
             "running": typed("failback", "experiment", "abort", self.path),
             "orphaned": typed("failback", "experiment", "heal", self.path),
             "closed": typed("failback", "report", self.path),
+            UNREADABLE: typed("failback", "report", self.path),
         }.get(self.state, typed("failback", "predict", self.path))
 
 
@@ -127,12 +134,15 @@ class RunIndex:
     def scan(self) -> list[RunEntry]:
         """All runs, the newest first. Blocks; for one thread at a time."""
         found: dict[str, RunEntry] = {}
+        entries: list[RunEntry] = []
         known = {}
         for folder in sorted(_run_folders(self.runs)):
             entry = self._entry(folder)
             known[folder] = self._known[folder]
             if entry is not None:
-                found.setdefault(entry.run, entry)  # a copied folder: the first stands
+                entries.append(entry)
+        for entry in sorted(entries, key=lambda each: each.state == UNREADABLE):
+            found.setdefault(entry.run, entry)  # a copied folder: the first stands
         self._known = known
         return sorted(found.values(), key=lambda each: (-each.started_ns, each.run))
 
@@ -145,9 +155,9 @@ class RunIndex:
         entry: RunEntry | None
         try:
             entry = read_entry(folder, self.runs)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+        except (*_WRONG, ReportInputError) as error:
             logger.warning("%s is no run that can be shown: %r", folder, error)
-            entry = None
+            entry = unreadable(folder, self.runs, error)
         self._known[folder] = (stamp, entry)
         return entry
 
@@ -157,7 +167,7 @@ class RunIndex:
         stamp = _mtime(path)
         if not stamp:
             return None
-        return self._reports.get((path, stamp), lambda: name_as_now(_read_object(path)))
+        return self._reports.get((path, stamp), lambda: name_as_now(read_object(path)))
 
     def points(self, entry: RunEntry) -> list[Point]:
         """The points of the run's plots."""
@@ -184,7 +194,7 @@ def _run_folders(root: Path, depth: int = 0) -> Iterator[Path]:
         if each.name.startswith(".") or each.name in _SKIPPED:
             continue
         path = Path(each.path)
-        if (path / "run.json").exists():
+        if (path / "run.json").exists() or (path / "run.json").is_symlink():
             yield path
         elif depth < DEEPEST:
             yield from _run_folders(path, depth + 1)
@@ -193,6 +203,8 @@ def _run_folders(root: Path, depth: int = 0) -> Iterator[Path]:
 def read_entry(folder: Path, runs: Path) -> RunEntry:
     """Read one run folder. Raises what a missing or wrong document raises."""
     run = _read_object(folder / "run.json")
+    if "schema" in run:
+        check_run(run, folder / "run.json")
     name = str(run["run"])
     if len(name) > RUN_CHARS or not re.fullmatch(RUN_PATTERN, name):
         raise ValueError(f"{name!r} is no name of a run")
@@ -231,6 +243,34 @@ def read_entry(folder: Path, runs: Path) -> RunEntry:
     )
 
 
+def unreadable(folder: Path, runs: Path, error: Exception) -> RunEntry | None:
+    """What is shown of a run folder that cannot be read; ``None`` where its name is no run's."""
+    name = folder.name
+    if len(name) > RUN_CHARS or not re.fullmatch(RUN_PATTERN, name):
+        return None
+    if isinstance(error, ReportInputError):
+        sentence = str(error)
+    elif isinstance(error, OSError):
+        sentence = where_and_why(error)
+    elif isinstance(error, KeyError):
+        sentence = f"{folder}: a document has no field {error}"
+    else:
+        sentence = f"{folder}: a document cannot be used: {why(error)}"
+    return RunEntry(
+        run=name,
+        experiment="",
+        arm="",
+        repetition=0,
+        path=folder,
+        folder=folder.relative_to(runs).as_posix(),
+        state=UNREADABLE,
+        started_ns=_mtime(folder / "run.json") or _mtime(folder),
+        engine="",
+        rules="",
+        sentence=sentence,
+    )
+
+
 def state_of(folder: Path, run: Json, *, reported: bool) -> str:
     observed = is_observed(run)  # it may go on when it has ended
     is_over = (folder / "closed.json").exists() and (folder / "manifest.json").exists()
@@ -247,7 +287,10 @@ def _mtime(path: Path) -> int:
 
 
 def _read_object(path: Path) -> Json:
-    return read_object(path)
+    try:
+        return read_object(path)
+    except ValueError as error:
+        raise ReportInputError(why(error), path) from error
 
 
 def read_points(path: Path) -> list[Point]:

@@ -14,7 +14,7 @@ from failback.analytics.live.observe.asking import Asker
 from failback.analytics.live.observe.canary.ledger import About, Ledger, with_canary
 from failback.analytics.live.observe.events import Event, Finder
 from failback.analytics.live.observe.first_look import Complaints, NobodyAnswers, check_first
-from failback.analytics.live.observe.folder import Folder, Wanted, looks_in
+from failback.analytics.live.observe.folder import LOOKS, Folder, Wanted, looks_in
 from failback.analytics.live.observe.looks import Look
 from failback.analytics.live.observe.observation import Observation
 from failback.analytics.live.observe.thinning import busy_spans
@@ -47,7 +47,9 @@ async def observe(
     folder = Folder.open(path, wanted)
     try:
         about = with_canary((wanted.groups, wanted.topics), Ledger.read(path))
-        observation = Observation.of(looks_in(path), *about)
+        observation = Observation.of(
+            looks_in(path, lambda problem: note(f"{path / LOOKS}: {problem}")), *about
+        )
         deadline = None if seconds is None else time.monotonic() + seconds
         async with RemotingClient(
             settings=RemotingSettings(access=wanted.access),
