@@ -14,6 +14,7 @@ import pytest
 from failback.protocol.codes import RequestCode, ResponseCode
 from failback.protocol.command import RemotingCommand
 from tests.integration.observe.test_observing import commit, looks, prepared
+from tests.support.analytics.run_builder import RunBuilder
 from tests.support.brokers.cluster_processes import ClusterProcesses
 from tests.support.common.polling import SCALE
 from tests.support.net.remoting_peer import Answer, RemotingPeer
@@ -82,7 +83,7 @@ def test_of_two_name_servers_the_one_that_is_silent_is_named(
 
 def run_of_an_experiment(path: Path) -> Path:
     path.mkdir()
-    (path / "run.json").write_text('{"schema": "failback.run/1", "run": "r"}')
+    (path / "run.json").write_text(json.dumps(RunBuilder("r").run))
     return path
 
 

@@ -117,7 +117,10 @@ class Folder:
             path.mkdir(parents=True, exist_ok=True)
             _write(document, run)
             return cls(path, run, 0.0)
-        run = read_run(document)
+        try:
+            run = read_run(document)
+        except ReportInputError as error:
+            raise ConfigError("--out", str(error)) from error
         if not is_observed(run):
             raise ConfigError("--out", f"{path} is a run that was not observed: name a new folder")
         for name, now in _about(wanted).items():
