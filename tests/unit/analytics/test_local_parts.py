@@ -11,10 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from failback.analytics.analysis.engines import blocks, engine, local
+from failback.analytics.analysis.engines import blocks, condensing, engine, local
 from failback.analytics.analysis.engines.again import Again
 from failback.analytics.analysis.engines.engine import Engine
 from failback.analytics.analysis.engines.local import LocalRows, LocalRunner, local_engine
+from failback.analytics.analysis.engines.repeats import CANDIDATES, PartReduction
 from failback.analytics.lake.lake import Lake
 from failback.analytics.run.definitions import DEFAULT, KEYS, Definitions
 from tests.benchmarks.analytics.synthetic import Plan, generate
@@ -118,6 +119,26 @@ def test_attempts_are_read_when_a_part_asks_for_them(
     never = staticmethod(lambda counts: replace(of(counts), resent=False))
     monkeypatch.setattr(Again, "of", never)
     assert_equal_repeats(analysed(tmp_path / "run"), wanted)
+
+
+def test_parts_are_no_larger_where_more_is_searched_than_came_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generate(Plan(rows=9_000, dup_share=0.1, dup_shape="scattered", seed=3), tmp_path / "run")
+    monkeypatch.setattr(condensing, "MOST_RANGES", 2)
+    monkeypatch.setattr(engine, "PART_ROWS", 500)
+    monkeypatch.setattr(blocks, "_NEAR_BITS", 3)
+    sizes: list[int] = []
+    work = PartReduction.__call__
+
+    def counted(one: PartReduction, part: pa.Table) -> pa.Table:
+        sizes.append(sum(table.num_rows for table in blocks.unpacked(part, CANDIDATES)))
+        return work(one, part)
+
+    monkeypatch.setattr(PartReduction, "__call__", counted)
+    analysed(tmp_path / "run")
+    assert sum(sizes) > 8_000, "nearly all of them are searched"
+    assert max(sizes) < 2 * 500
 
 
 def check_in_parts(

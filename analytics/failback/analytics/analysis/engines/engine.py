@@ -169,7 +169,7 @@ class Engine:
         repeated = again.repeated
         if not repeated:
             return Joined({}, {}, 0)
-        parts = self._parts(again.deliveries)
+        parts = self._parts(self._lake.rows("deliver") if again.wider else again.deliveries)
         key = context.definitions.key
         wider = repeated if again.wider else None
         for asked in (True,) if again.resent or key == BUSINESS_KEY else (False, True):

@@ -26,7 +26,7 @@ from failback.analytics.lake.lake import Lake
 SPILL_BYTES: Final = 64 << 20
 """Blocks in memory before all of them go to disk: those of a million candidates, or of several."""
 
-MOST_PARTIALS: Final = 1 << 20
+MOST_PARTIALS: Final = 1 << 19
 """Partial rows in memory before those of equal keys become one, 120 bytes each."""
 
 BUCKETS: Final = 256
