@@ -43,7 +43,7 @@ OBSERVED_FILES: Final = (
     *("run.json", "looks.jsonl", "canary.json", "lake.json", "lock", "closed.json"),
     *("manifest.json", "report", "trace", "trace/source.json", "trace/clock.json"),
 )
-SOME: Final = 12
+SOME: Final = 6
 """Of the fields of a document, each value is put into so many."""
 R: Final = random.Random(34)
 
@@ -255,7 +255,7 @@ def test_bytes_of_a_log_that_changed(logs: Path, tmp_path: Path, capsys: Capture
 def _tried(make: Callable[[], Path], name: str, capsys: Capture) -> None:
     run = make()
     whole = (run / name).read_bytes()
-    for _ in range(20):
+    for _ in range(10):
         (run / name).write_bytes(whole)
         _flipped(run / name, R)
         report_of(run, capsys)
