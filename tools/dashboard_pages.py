@@ -63,8 +63,8 @@ OFFSETS: Final = Dashboard(
     (
         Panel(
             "Overwrite countdown",
-            "Seconds that are left, at most 40, until a slave that is ahead copies older offsets "
-            "of its returned master. Empty is good.",
+            "Seconds that are left, at most 40 (Apache 5.x: 53 more), until a slave that is "
+            "ahead copies older offsets of its returned master. Empty is good.",
             (
                 (
                     "clamp_min(40 - (time() - "

@@ -221,6 +221,16 @@ def test_places_stay_where_they_are() -> None:
     assert budget.place("k", "other cluster", ("D", "")) == ("D", "")
 
 
+def test_a_name_that_is_gone_makes_room_for_another() -> None:
+    budget = Budget(most=2)
+    a, b, c = (("T", name) for name in "abc")
+    for at, asked in ((0.0, (a, b)), (3000.0, (a,)), (3700.0, (a,))):
+        budget.look(at)
+        assert [budget.place("group", "c", place) for place in asked] == list(asked)
+    assert (budget.has("group", "c", b), budget.has("group", "c", a)) == (False, True)
+    assert [budget.place("group", "c", place) for place in (c, b)] == [c, ("other", "other")]
+
+
 @pytest.mark.parametrize(
     ("text", "size"),
     [("12 B", 12), ("58.5 GiB", 58.5 * 2**30), ("1.0 KiB", 1024), ("", None), ("much", None)],

@@ -15,7 +15,8 @@ from failback.protocol.metric_families import MAX_SERIES, OTHER
 from failback.protocol.route import split_offset_key
 
 FORGET_SECONDS: Final = 3600.0
-"""For so long a broker that no name server lists any more is shown as down."""
+"""For so long a broker that no name server lists any more is shown as down, and a name that is gone
+keeps its line."""
 Pair = tuple[str, str]
 """Cluster and broker name."""
 Place = tuple[str, str]
@@ -23,19 +24,29 @@ Place = tuple[str, str]
 
 
 class Budget:
-    """Which topics and groups of a cluster get lines of their own: the first that came."""
+    """Which topics and groups of a cluster get lines of their own: the first that came.
+
+    A place that is not asked for within :data:`FORGET_SECONDS` makes room for another one.
+    """
 
     def __init__(self, most: int = MAX_SERIES) -> None:
         self._most = most
-        self._kept: dict[tuple[str, str], set[Place]] = {}
+        self._kept: dict[tuple[str, str], dict[Place, float]] = {}
+        """When each was asked for."""
+        self._at = 0.0
+
+    def look(self, at: float) -> None:
+        """Take the time of a survey, in seconds, and forget what is gone."""
+        self._at = at
+        for kept in self._kept.values():
+            for place in [each for each, asked in kept.items() if at - asked > FORGET_SECONDS]:
+                del kept[place]
 
     def place(self, kind: str, cluster: str, place: Place) -> Place:
         """Return the place itself, or ``other`` for both of its names that are not empty."""
-        kept = self._kept.setdefault((kind, cluster), set())
-        if place in kept:
-            return place
-        if len(kept) < self._most:
-            kept.add(place)
+        kept = self._kept.setdefault((kind, cluster), {})
+        if place in kept or len(kept) < self._most:
+            kept[place] = self._at
             return place
         topic, group = place
         return (OTHER if topic else "", OTHER if group else "")
@@ -104,6 +115,7 @@ class History:
 
     def look(self, survey: Survey) -> None:
         """Take one survey; surveys come in the order of their times."""
+        self.budget.look(survey.at)
         masters = {(each.cluster, each.broker): each for each in survey.brokers if each.is_master}
         for broker in survey.brokers:
             self._seen[self._key(broker)] = (survey.at, broker)
