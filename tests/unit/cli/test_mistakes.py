@@ -365,6 +365,7 @@ TAKES_A_NAME = (
     "admin topicRoute -n 127.0.0.1:1 --topic",
     "admin consumerProgress -n 127.0.0.1:1 --group",
     "admin consumerProgress -n 127.0.0.1:1 --group billing --topic",
+    "predict --group",
     "exporter -n 127.0.0.1:1 --queue-metrics",
     "workload produce -n 127.0.0.1:1 --topic",
     "workload consume -n 127.0.0.1:1 --topic orders --group",

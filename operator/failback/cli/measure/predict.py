@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from failback.cli.shared import names
 from failback.cli.shared.commands import MEASURE, add
 from failback.cli.shared.errors import FAIL, guarded
 from failback.cli.shared.options import JsonOption
@@ -48,7 +49,12 @@ _ArmOption = Annotated[
 ]
 _GroupOption = Annotated[
     str,
-    typer.Option("--group", metavar="GROUP", help="Only this consumer group (default: all)."),
+    typer.Option(
+        "--group",
+        metavar="GROUP",
+        callback=names.groups,
+        help="Only this consumer group (default: all).",
+    ),
 ]
 _ClusterOption = Annotated[
     Path | None,
