@@ -48,7 +48,7 @@ _ArmOption = Annotated[
     typer.Option("--arm", metavar="NAME", help="Of an experiment: only this arm (default: all)."),
 ]
 _GroupOption = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--group",
         metavar="GROUP",
@@ -115,7 +115,7 @@ _TopOption = Annotated[
 def predict(
     source: _SourceArgument = "",
     arm: _ArmOption = "",
-    group: _GroupOption = "",
+    group: _GroupOption = None,
     cluster: _ClusterOption = None,
     fault: _FaultOption = None,
     down: _DownOption = None,
@@ -153,7 +153,7 @@ def predict(
     given = {"rate": rate, "members": members, "queues": queues, "backlog": backlog}
     values: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
     values |= parse_assignments(changes or ())
-    asked = Asked(values, tuple(fault or ()), arm, group, cluster, down)
+    asked = Asked(values, tuple(fault or ()), arm, group or "", cluster, down)
     questions = read_questions(source, asked)
     cases = [each.answer(draws, seed, top) for each in questions]
     if json:
