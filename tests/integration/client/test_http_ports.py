@@ -271,7 +271,7 @@ async def _dripping(port: int, start: bytes, drip: bytes) -> None:
     async with Peer(port) as peer:
         began = time.monotonic()
         peer.writer.write(start)
-        while time.monotonic() - began < 20 * SCALE and not peer.reader.at_eof():
+        while time.monotonic() - began < 20 * SCALE:
             if await peer.is_closed(HEAD_SECONDS * SCALE / 5):
                 return
             with contextlib.suppress(OSError):

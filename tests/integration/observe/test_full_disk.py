@@ -17,9 +17,13 @@ from failback.client.producer.producer import Producer
 from failback.protocol.route import TopicConfig
 from tests.integration.observe.test_observing import commit, looks, observer, prepared
 from tests.support.brokers.cluster_processes import ClusterProcesses
-from tests.support.brokers.full_disk import small_disk
+from tests.support.brokers.full_disk import SmallDisk, small_disk
 from tests.support.common.polling import SCALE, wait_until
-from tests.support.processes.child_process import failback_command, failback_environment
+from tests.support.processes.child_process import (
+    TestProcess,
+    failback_command,
+    failback_environment,
+)
 
 TRACES = "traces"
 FULL = 4096
@@ -75,7 +79,7 @@ async def test_a_trace_and_a_canary_on_a_full_disk_take_no_observation_along(
             watching.wait_for("looks go on and are not kept until it can be written again")
             await trace(cluster)
             watching.wait_for("it is read on from here when the folder can be written again")
-            watching.wait_for("the canary on broker-a stopped: consume log")
+            wait_until(lambda: filled_until_the_canary_stopped(disk, watching), "its end", 60)
             disk.make_room()
             watching.wait_for("looks are kept again; those between are a gap")
             wait_until(lambda: read_to(run) == 2, "the rest of the trace", 60)
@@ -92,6 +96,12 @@ async def test_a_trace_and_a_canary_on_a_full_disk_take_no_observation_along(
         assert made.exit_code == 0
         gaps = read_report(made.json)["observation"]["gaps"]
         assert "the observer did not look" in {each["what"] for each in gaps}
+
+
+def filled_until_the_canary_stopped(disk: SmallDisk, watching: TestProcess) -> bool:
+    """What has gone into the lake makes room, which the canary's log takes again."""
+    disk.fill(0)
+    return any("the canary on broker-a stopped: consume log" in line for line in watching.lines())
 
 
 async def trace(cluster: ClusterProcesses) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import time
@@ -37,11 +38,14 @@ class SmallDisk:
         return disk.f_bavail * disk.f_frsize
 
     def fill(self, left_bytes: int) -> None:
-        """Take all of it but ``left_bytes``."""
+        """Take all of it but ``left_bytes``, whoever else is writing meanwhile."""
         with (self.path / "filler").open("ab") as filler:
-            more = self.free_bytes - left_bytes
-            if more > 0:
-                os.posix_fallocate(filler.fileno(), filler.tell(), more)
+            while (more := self.free_bytes - left_bytes) > 0:
+                try:
+                    os.posix_fallocate(filler.fileno(), os.fstat(filler.fileno()).st_size, more)
+                except OSError as error:
+                    if error.errno != errno.ENOSPC:
+                        raise
 
     def make_room(self) -> None:
         (self.path / "filler").unlink()

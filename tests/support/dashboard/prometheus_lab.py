@@ -37,7 +37,7 @@ RULES_FACTOR = 20.0
 THRESHOLDS = {
     "SlaveSyncStale": ("> 30", "> 8"),
     "OffsetPersistStale": ("> 15", "> 6"),
-    "OffsetOverwriteImminent": ("< 60", "< 30"),
+    "OffsetOverwriteImminent": ("< 100", "< 30"),
     "ReconsumeExposureHigh": ("> 10000", "> 2000"),
 }
 """Limits for brokers of that scale, with room for a machine that is busy."""
