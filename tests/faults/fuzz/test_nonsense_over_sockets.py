@@ -24,6 +24,7 @@ from tests.faults.fuzz.mutation import mutated, pieces
 from tests.support.brokers.broker_lab import pull_header, send_header
 from tests.support.common.polling import SCALE, until
 from tests.support.java.apache import Broker
+from tests.support.net.async_server import Served
 
 MOST_GROWTH_BYTES = 64 << 20
 LOG_BYTES = 1 << 20
@@ -140,12 +141,18 @@ async def fuzz_broker(folder: Path, random: Random, count: int) -> Counter[str]:
     return outcomes
 
 
-async def fuzz_slave(folder: Path, random: Random, count: int) -> Counter[str]:
-    """Be a wrong master to one slave for ``count`` connections."""
-    outcomes: Counter[str] = Counter()
-    enough = asyncio.Event()
+class WrongMaster(Served):
+    """Sends nonsense to a slave, ``count`` connections long and longer."""
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, random: Random, count: int) -> None:
+        super().__init__()
+        self.outcomes: Counter[str] = Counter()
+        self.enough = asyncio.Event()
+        self._random = random
+        self._count = count
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        random = self._random
         try:
             (position,) = REPORT.unpack(await reader.readexactly(REPORT.size))
             body = random.randbytes(random.choice((0, 1, 100, 5000)))
@@ -158,12 +165,18 @@ async def fuzz_slave(folder: Path, random: Random, count: int) -> Counter[str]:
         except (OSError, asyncio.IncompleteReadError):
             pass
         finally:
-            outcomes["connections"] += 1
-            if outcomes["connections"] >= count:
-                enough.set()
+            self.outcomes["connections"] += 1
+            if self.outcomes["connections"] >= self._count:
+                self.enough.set()
             writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+
+async def fuzz_slave(folder: Path, random: Random, count: int) -> Counter[str]:
+    """Be a wrong master to one slave for ``count`` connections."""
+    master = WrongMaster(random, count)
+    server = await asyncio.start_server(master.accept, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     slave = {"brokerRole": "SLAVE", "brokerId": 1, "haMasterAddress": f"127.0.0.1:{port}"}
     async with running_broker(folder, **slave, failbackTimeScale=0.005) as broker:
@@ -171,10 +184,10 @@ async def fuzz_slave(folder: Path, random: Random, count: int) -> Counter[str]:
         memory = anonymous_bytes(pid)
         try:
             async with asyncio.timeout(300 * SCALE):
-                await enough.wait()
+                await master.enough.wait()
         except TimeoutError as error:
             raise AssertionError(
-                f"{outcomes} of {count}: {broker.process.errors()[-4000:]}"
+                f"{master.outcomes} of {count}: {broker.process.errors()[-4000:]}"
             ) from error
         finally:
             server.close()
@@ -183,7 +196,8 @@ async def fuzz_slave(folder: Path, random: Random, count: int) -> Counter[str]:
             answer = await client.invoke(broker.address, request, 30_000 * SCALE)
             assert answer.code == 0, answer
         assert anonymous_bytes(pid) - memory < MOST_GROWTH_BYTES
-    return outcomes
+    await master.close()
+    return master.outcomes
 
 
 @pytest.mark.sample
