@@ -27,7 +27,7 @@ def unasked(observed: Observed) -> dict[str, Any]:
 
 
 def test_a_slow_group_is_handed_over_while_the_master_is_away(lab: Lab) -> None:
-    slow = {"handler": 500, "threshold": 100}
+    slow = {"handler": 1000, "threshold": 100}
     observed = begun(lab, options=("--ask-clients",), consumers=slow)
     time.sleep(BEHIND_SECONDS)
     observed.outage(AWAY_SECONDS, during=observed.leave)

@@ -20,7 +20,7 @@ from typing import Any, Self
 from failback.client.admin.admin import AdminClient
 from failback.client.remoting.settings import ClientSettings
 from failback.protocol.errors import FailbackError
-from failback.protocol.route import parse_offset_table
+from failback.protocol.route import TopicConfig, parse_offset_table
 from tests.support.common.polling import SCALE as PATIENCE
 from tests.support.common.polling import wait_until
 from tests.support.dashboard.alert_rules import hurried, prometheus_home
@@ -177,6 +177,8 @@ class AlertLab:
         self.nodes += [self._node(0, "ASYNC_MASTER"), self._node(1, "SLAVE")]
         for node in self.nodes:
             node.start()
+        async with AdminClient() as admin:
+            await admin.create_topic(self.master.address, TopicConfig("T", 1, 1))
         arguments = ["--namesrv", self.namesrv.address]
         exporter_port = self._stack.enter_context(exporting(self.folder / "exporter", *arguments))
         ports = [int(str(node.settings["failbackHttpPort"])) for node in self.nodes]

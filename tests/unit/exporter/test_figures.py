@@ -163,6 +163,10 @@ def test_what_went_back_is_shown_as_long_as_broker_topic_and_group_are_there() -
         replace(lower, settings=frozenset(), groups={}),
     ):
         assert REGRESSIONS not in shown(*went_back, survey(20, gone))
+    empty = replace(lower, topics=frozenset(), runtime={**RUNTIME, "bootTimestamp": "2000000"})
+    assert REGRESSIONS in shown(*went_back, survey(20, empty)), (
+        "its disk was lost, no topic deleted"
+    )
     assert REGRESSIONS in shown(*went_back, survey(3000, SLAVE))
     assert REGRESSIONS not in shown(*went_back, survey(4000, SLAVE))
 

@@ -112,6 +112,8 @@ class History:
         self._broadcasting: dict[str, set[str]] = {}
         self._settings: dict[Pair, set[str]] = {}
         self._deleted: dict[Pair, set[str]] = {}
+        self._topics: dict[Pair, tuple[int, set[str]]] = {}
+        """When a master began, and the topics that it had since: its disk may be empty then."""
 
     def look(self, survey: Survey) -> None:
         """Take one survey; surveys come in the order of their times."""
@@ -159,11 +161,20 @@ class History:
             known |= broker.settings
             self._deleted[pair] = known - broker.settings - broker.groups.keys()
         gone = self._deleted.get(pair, set())
+        topics_gone = self._topics_gone(pair, broker)
         for labels in [each for each in self.regressions if each[:2] == pair]:
             _, _, _, group, topic, _ = labels
-            topic_is_gone = broker.topics is not None and topic not in {*broker.topics, OTHER}
-            if group in gone or topic_is_gone:
+            if group in gone or topic in topics_gone:
                 del self.regressions[labels]
+
+    def _topics_gone(self, pair: Pair, master: BrokerAnswers) -> set[str]:
+        """Return the topics that a master had in this life, and has no more."""
+        if master.topics is None:
+            return set()
+        began, had = self._topics.get(pair, (master.boot_ms, set()))
+        had = (had if began == master.boot_ms else set()) | master.topics
+        self._topics[pair] = master.boot_ms, had
+        return had - master.topics
 
     def broadcasting(self, cluster: str) -> frozenset[str]:
         """Groups of a cluster whose members keep their own offsets, as far as is known."""
@@ -199,7 +210,7 @@ class History:
             if labels[:3] not in known:
                 del self.regressions[labels]
         listed = {member[:2] for member in known}
-        for table in (self.pairs, self._settings, self._deleted):
+        for table in (self.pairs, self._settings, self._deleted, self._topics):
             for pair in table.keys() - listed:
                 del table[pair]
 

@@ -100,6 +100,7 @@ class BrokerCollector(Collector):
     _broadcasting: set[str] = field(init=False, default_factory=set)
     _had: set[str] = field(init=False, default_factory=set)
     """Groups that had settings at some look."""
+    _had_topics: set[str] = field(init=False, default_factory=set)
 
     def __post_init__(self) -> None:
         identity = self.identity
@@ -119,6 +120,7 @@ class BrokerCollector(Collector):
             name for name, each in online.items() if each.message_model == BROADCASTING
         }
         self._had |= self.groups.table.keys()
+        self._had_topics |= self.topics.table.keys()
         return self._broadcasting | self._deleted()
 
     def _deleted(self) -> set[str]:
@@ -126,11 +128,11 @@ class BrokerCollector(Collector):
 
     def _there(self, counts: Mapping[Place, Count]) -> dict[Place, Count]:
         """Leave out what was counted of a topic or group that was deleted since."""
-        topics, deleted = self.topics.table, self._deleted()
+        topics, groups = self._had_topics - self.topics.table.keys(), self._deleted()
         return {
             place: count
             for place, count in counts.items()
-            if place[-2] in topics and place[-1] not in deleted
+            if place[-2] not in topics and place[-1] not in groups
         }
 
     def collect(self) -> Iterator[Metric]:
