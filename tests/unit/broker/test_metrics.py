@@ -19,7 +19,7 @@ from failback.protocol import metric_families as families
 from failback.protocol.clients import ConsumerData, HeartbeatData, SubscriptionData
 from failback.protocol.codes import RequestCode
 from failback.protocol.headers import DeleteSubscriptionGroupRequestHeader, DeleteTopicRequestHeader
-from tests.support.brokers.broker_lab import BrokerLab, broker_lab
+from tests.support.brokers.broker_lab import BrokerLab, LabClient, broker_lab
 from tests.support.brokers.fake_peers import FakePeers
 
 Samples = dict[str, dict[tuple[tuple[str, str], ...], float]]
@@ -141,11 +141,7 @@ async def test_a_group_that_broadcasts_has_no_lag_of_old_offsets(tmp_path: Path)
 @pytest.mark.foreign
 async def test_of_a_deleted_group_nothing_is_left(tmp_path: Path) -> None:
     async with broker_lab(tmp_path) as lab:
-        client = lab.connect()
-        await client.send()
-        await client.pull()
-        for offset in (1, 0):
-            lab.controller.offsets.commit("CG", "TopicTest", 0, offset)
+        client = await consumed_and_set_back(lab)
         assert set(about(lab, "CG")) == set(OF_GROUPS)
         header = DeleteSubscriptionGroupRequestHeader("CG", False, False)
         await client.ask(RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
@@ -156,15 +152,21 @@ async def test_of_a_deleted_group_nothing_is_left(tmp_path: Path) -> None:
 
 async def test_of_a_deleted_topic_nothing_is_left(tmp_path: Path) -> None:
     async with broker_lab(tmp_path) as lab:
-        client = lab.connect()
-        await client.send()
-        await client.pull()
-        for offset in (1, 0):
-            lab.controller.offsets.commit("CG", "TopicTest", 0, offset)
+        client = await consumed_and_set_back(lab)
         assert of_topic(lab, "TopicTest") >= {*OF_GROUPS, "rocketmq_messages_in_total"}
         header = DeleteTopicRequestHeader("TopicTest")
         await client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, header)
         assert of_topic(lab, "TopicTest") == set()
+
+
+async def consumed_and_set_back(lab: BrokerLab) -> LabClient:
+    """Let a group consume a message, and its offset go back."""
+    client = lab.connect()
+    await client.send()
+    await client.pull()
+    for offset in (1, 0):
+        lab.controller.offsets.commit("CG", "TopicTest", 0, offset)
+    return client
 
 
 def of_topic(lab: BrokerLab, topic: str) -> set[str]:
