@@ -194,3 +194,9 @@ def test_a_result_becomes_the_report_of_the_run(
     assert "there is no whole result" in capsys.readouterr().err
     assert reconsume.main([*given[:2], "--run", "nosuch", "--out", str(out)]) == 2
     assert "has no rows of run nosuch" in capsys.readouterr().err
+    assert reconsume.main([*given, "--group", "nosuch"]) == 2
+    known = ", ".join(sorted(truth["groups"]))
+    assert f"--group nosuch has no delivery; groups: {known}\n" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        reconsume.main([*given, "--group", "a b"])
+    assert "argument --group: " in capsys.readouterr().err

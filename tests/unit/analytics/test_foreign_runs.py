@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow.parquet as pq
 import pytest
 
 from failback.analytics.dashboard.serve import make_app
@@ -152,6 +153,64 @@ def test_the_lake_of_an_observation(
     if kind not in ("missing", "folder"):
         assert code == 2
         assert str(run / "lake") in said
+
+
+def ask_lake(run: Path, capsys: Capture) -> dict[str, tuple[int, str]]:
+    """What the commands that read a lake say of it; the one that merges files is the last."""
+    named, lake = json.loads((run / "run.json").read_text())["run"], str(run / "lake")
+    count = "SELECT count(*) FROM deliver"
+    commands = {
+        "report": ("report", str(run), "--engine", "local"),
+        "show": ("lake", "show", lake),
+        "describe": ("lake", "describe", lake),
+        "paths": ("lake", "paths", str(run)),
+        "query": ("lake", "query", lake, count),
+        "query of one": ("lake", "query", lake, count, "--run", named),
+        "fsck": ("lake", "fsck", lake),
+        "migrate": ("lake", "migrate", lake),
+        "compact": ("lake", "compact", lake, "--also-open", "--run", named),
+    }
+    return {name: ask(capsys, *words) for name, words in commands.items()}
+
+
+@pytest.mark.parametrize("kind", [each for each in FILES if each != "missing"])
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_file_of_a_lake(
+    kind: str, beside: bool, experiment: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    """One of those that the run has, or one more."""
+    run = copied(experiment, tmp_path)
+    (run / "manifest.json").unlink()
+    path = next(run.glob("lake/table=deliver/**/*.parquet"))
+    if beside:
+        path = shutil.copy(path, path.with_name("zz.parquet"))
+    FILES[kind](path)
+    said = ask_lake(run, capsys)
+    names_it = {name for name, (_, words) in said.items() if path.name in words}
+    assert names_it >= {"report", "paths", "query", "query of one", "fsck"}, said
+    assert said["report"][0] == 3
+    assert said["query of one"][0] == 1
+    assert said["query"][0] in (1, 2)
+
+
+SAYS_OF_ITSELF: Final = [
+    *(b"{", b"[]", b"7", b'"a"', b"{}", b"\xff", b"[" * 100_000, b'{"proc_no": NaN}'),
+    *(b"null", b'{"run": 1}'),
+]
+
+
+@pytest.mark.parametrize("key", ["failback.segment", "failback.segments"])
+@pytest.mark.parametrize("value", SAYS_OF_ITSELF)
+def test_what_a_file_of_a_lake_says_of_itself(
+    key: str, value: bytes, experiment: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    run = copied(experiment, tmp_path)
+    (run / "manifest.json").unlink()
+    path = next(run.glob("lake/table=deliver/**/*.parquet"))
+    rows = pq.read_table(path, partitioning=None)
+    pq.write_table(rows.replace_schema_metadata({key: value}), path)
+    code, _ = ask_lake(run, capsys)["report"]
+    assert code == 3 or (key, value) == ("failback.segments", b"[]")
 
 
 @pytest.mark.parametrize("value", VALUES)
@@ -312,6 +371,34 @@ def test_runs_that_are_listed(kind: str, observed: Path, tmp_path: Path, capsys:
         ask(capsys, "runs", "show", "run.json", "--runs", str(tmp_path / "runs"))
     with deadline():
         list(RunWatch(tmp_path / "runs").collect())
+
+
+@pytest.mark.parametrize("kind", [each for each in FILES if each != "missing"])
+@pytest.mark.parametrize(
+    "place", ["report/figures-data.parquet", "lake/table=deliver/**/*.parquet"]
+)
+def test_pages_of_rows_that_cannot_be_read(
+    kind: str, place: str, experiment: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    run = Path(shutil.copytree(experiment, tmp_path / "runs" / "kept"))
+    (run / "manifest.json").unlink()
+    assert report_of(run, capsys)[0] in (0, 1)
+    path = next(run.glob(place))
+    FILES[kind](path)
+    app, _ = make_app(DashboardSettings(tmp_path / "runs"), [], lambda _: None)
+    shared = app.state.shared
+    asyncio.run(shared.poller.look_at_runs())
+    (entry,) = shared.poller.index.scan()
+    message = "figures" if place.startswith("report") else "messages/00000000-00000000001"
+    for page in ("", "/queues/0"):
+        with deadline():
+            status, _ = ask_app(app, f"/runs/{entry.run}{page}", accept="text/html")
+        assert status in (200, 404, 503)
+    with deadline():
+        status, said = ask_app(app, f"/api/v1/runs/{entry.run}/{message}")
+    is_there = path.exists() or not place.startswith("report")
+    assert (path.name in said) == is_there, (status, said)
+    assert "[Errno" not in said
 
 
 @pytest.mark.parametrize("kind", FILES)

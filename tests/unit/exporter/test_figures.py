@@ -163,10 +163,13 @@ def test_what_went_back_is_shown_as_long_as_broker_topic_and_group_are_there() -
         replace(lower, settings=frozenset(), groups={}),
     ):
         assert REGRESSIONS not in shown(*went_back, survey(20, gone))
-    empty = replace(lower, topics=frozenset(), runtime={**RUNTIME, "bootTimestamp": "2000000"})
-    assert REGRESSIONS in shown(*went_back, survey(20, empty)), (
-        "its disk was lost, no topic deleted"
-    )
+    again = {**RUNTIME, "bootTimestamp": "2000000"}
+    without_group = replace(lower, settings=frozenset(), groups={})
+    empty = replace(without_group, topics=frozenset(), runtime=again)
+    assert REGRESSIONS in shown(*went_back, survey(20, empty)), "its disk was lost, nothing deleted"
+    later = replace(without_group, runtime=again)
+    still_deleted = shown(survey(0, KNOWN), survey(10, without_group), survey(20, later))
+    assert "rocketmq_consumer_lag_messages" not in still_deleted
     assert REGRESSIONS in shown(*went_back, survey(3000, SLAVE))
     assert REGRESSIONS not in shown(*went_back, survey(4000, SLAVE))
 

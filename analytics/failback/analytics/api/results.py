@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from failback.analytics.api.frames import to_frame
 from failback.analytics.api.runs import Run, open_run
 from failback.analytics.errors import ReportInputError
+from failback.analytics.lake.store import readable
 from failback.analytics.report.blocks.report import Report
 from failback.analytics.report.compare import compare_reports
 from failback.analytics.report.make_report import ReportPaths, reports_of, write_outputs
@@ -26,6 +27,7 @@ from failback.analytics.report.page.tables.over_time import file_tables
 from failback.analytics.report.page.tables.registry import Table, to_arrow
 from failback.analytics.report.schema import read_report
 from failback.analytics.run.definitions import LID, Wanted
+from failback.init.foreign_files import open_file
 from failback.protocol.errors import ConfigError
 from failback.protocol.words.spelling import near_or_all, nearest
 
@@ -245,10 +247,10 @@ def read_result(path: Path | str) -> Result:
     places = (given, given / "report.json", given / "report" / "report.json")
     file = next((place for place in places if place.is_file()), given)
     points = file.with_name(POINTS_FILE)
-    try:
-        table = pq.read_table(points) if points.exists() else POINTS.empty_table()
-    except (OSError, pa.ArrowException) as error:
-        raise ReportInputError(f"cannot be read: {error}", points) from error
+    table = POINTS.empty_table()
+    if points.exists() or points.is_symlink():
+        with readable(str(points)), open_file(points) as content:
+            table = pq.read_table(content)
     return Result(read_report(file), table)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -281,8 +282,11 @@ class Lake:
         from failback.analytics.run.lake_query import asked
         from failback.analytics.run.lake_tables import lake_tables
 
-        with asked(lake_tables(_address(self._store)), sql) as answer:
+        tables = lake_tables(_address(self._store))
+        with asked(tables, sql) as answer:
             rows = list(answer.rows)
+            for file in sorted(set(tables.left_out)):
+                warnings.warn(f"left out, it cannot be read: {file}", stacklevel=2)
             columns = [pa.array([row[at] for row in rows]) for at in range(len(answer.columns))]
             return pa.table(columns, names=answer.columns)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -21,6 +21,13 @@ Pair = tuple[str, str]
 """Cluster and broker name."""
 Place = tuple[str, str]
 """Topic and group; a group of "" stands for the topic itself."""
+
+
+class Life(NamedTuple):
+    """What a master had since it began: its disk may be empty then."""
+
+    boot_ms: int
+    names: frozenset[str]
 
 
 class Budget:
@@ -110,10 +117,9 @@ class History:
         self._syncs: dict[tuple[str, str, int], SyncWatch] = {}
         self._seen: dict[tuple[str, str, int], tuple[float, BrokerAnswers]] = {}
         self._broadcasting: dict[str, set[str]] = {}
-        self._settings: dict[Pair, set[str]] = {}
+        self._settings: dict[Pair, Life] = {}
+        self._topics: dict[Pair, Life] = {}
         self._deleted: dict[Pair, set[str]] = {}
-        self._topics: dict[Pair, tuple[int, set[str]]] = {}
-        """When a master began, and the topics that it had since: its disk may be empty then."""
 
     def look(self, survey: Survey) -> None:
         """Take one survey; surveys come in the order of their times."""
@@ -149,32 +155,22 @@ class History:
         known.update(broker.broadcasting)
 
     def _note_deleted(self, broker: BrokerAnswers) -> None:
-        """A group is deleted that had settings and has none, nor any member.
+        """A group is deleted that lost its settings while its master ran, and has no member.
 
         A master's word counts alone: a slave that is new has no table yet.
         """
         if not broker.is_master:
             return
         pair = broker.cluster, broker.broker
+        gone = self._deleted.setdefault(pair, set())
         if broker.settings is not None:
-            known = self._settings.setdefault(pair, set())
-            known |= broker.settings
-            self._deleted[pair] = known - broker.settings - broker.groups.keys()
-        gone = self._deleted.get(pair, set())
-        topics_gone = self._topics_gone(pair, broker)
+            gone |= _gone(self._settings, broker, broker.settings)
+            gone -= broker.settings | broker.groups.keys()
+        topics_gone = _gone(self._topics, broker, broker.topics)
         for labels in [each for each in self.regressions if each[:2] == pair]:
             _, _, _, group, topic, _ = labels
             if group in gone or topic in topics_gone:
                 del self.regressions[labels]
-
-    def _topics_gone(self, pair: Pair, master: BrokerAnswers) -> set[str]:
-        """Return the topics that a master had in this life, and has no more."""
-        if master.topics is None:
-            return set()
-        began, had = self._topics.get(pair, (master.boot_ms, set()))
-        had = (had if began == master.boot_ms else set()) | master.topics
-        self._topics[pair] = master.boot_ms, had
-        return had - master.topics
 
     def broadcasting(self, cluster: str) -> frozenset[str]:
         """Groups of a cluster whose members keep their own offsets, as far as is known."""
@@ -237,6 +233,17 @@ class History:
     @staticmethod
     def _key(broker: BrokerAnswers) -> tuple[str, str, int]:
         return broker.cluster, broker.broker, broker.broker_id
+
+
+def _gone(lives: dict[Pair, Life], master: BrokerAnswers, has: Set[str] | None) -> Set[str]:
+    """Return the names that a master had in this life, and has no more."""
+    if has is None:
+        return frozenset()
+    pair = master.cluster, master.broker
+    life = lives.get(pair)
+    had = has | life.names if life and life.boot_ms == master.boot_ms else has
+    lives[pair] = Life(master.boot_ms, frozenset(had))
+    return had - has
 
 
 def sums_of(ends: Mapping[str, Mapping[int, int]]) -> dict[str, int]:

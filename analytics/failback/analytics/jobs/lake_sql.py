@@ -65,6 +65,7 @@ def add_commands(commands: Any) -> None:
 
 def _describe(options: argparse.Namespace) -> int:
     view = view_of(options.table) if options.table else None
+    tables = None
     if view is not None:
         print(view, end="")
         return 0
@@ -80,7 +81,7 @@ def _describe(options: argparse.Namespace) -> int:
     _print(Answer(names, iter(tuple(row.values()) for row in rows)), options.format)
     if not options.table and options.format == "table":
         print(f"\nNames for queries: {known()}")
-    return 0
+    return _said_left_out(tables) if tables is not None else 0
 
 
 def _query(options: argparse.Namespace) -> int:
@@ -88,7 +89,7 @@ def _query(options: argparse.Namespace) -> int:
     _warn_of_unseen(tables)
     with asked(tables, options.sql) as answer:
         _print(answer, options.format)
-    return 0
+    return _said_left_out(tables)
 
 
 def _statements(options: argparse.Namespace) -> int:
@@ -97,6 +98,13 @@ def _statements(options: argparse.Namespace) -> int:
     for statement in statements(tables, options.engine):
         print(f"{statement};\n")
     return 0
+
+
+def _said_left_out(tables: LakeTables) -> int:
+    """Name the files that an answer lacks; return the exit code."""
+    for file in sorted(set(tables.left_out)):
+        print(f"left out, it cannot be read: {file}", file=sys.stderr)
+    return 1 if tables.left_out else 0
 
 
 def _warn_of_unseen(tables: LakeTables) -> None:

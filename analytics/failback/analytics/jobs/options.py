@@ -9,6 +9,7 @@ from pathlib import Path
 
 from failback.analytics.errors import ReportInputError
 from failback.analytics.run.definitions import KEYS, LID
+from failback.protocol.names import NameRefused, check_group
 
 
 def parser_of(job: str, description: str) -> argparse.ArgumentParser:
@@ -29,7 +30,9 @@ def reconsume_options(argv: Sequence[str] | None) -> argparse.Namespace:
         "--documents", type=Path, action="append", default=[], help="a run folder with run.json"
     )
     parser.add_argument("--out", required=True, help="a folder or s3://bucket/prefix")
-    parser.add_argument("--group", help="only the rows of this group in the tables of results")
+    parser.add_argument(
+        "--group", type=_group, help="only the rows of this group in the tables of results"
+    )
     parser.add_argument(
         "--keep-rows",
         choices=("candidates", "none"),
@@ -43,6 +46,14 @@ def reconsume_options(argv: Sequence[str] | None) -> argparse.Namespace:
     if not found.run and not found.documents:
         parser.error("name a run: --run ID, or --documents RUN")
     return found
+
+
+def _group(name: str) -> str:
+    try:
+        check_group(name)
+    except NameRefused as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return name
 
 
 def guarded(call: Callable[[], int]) -> int:

@@ -12,12 +12,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from failback.analytics.errors import ReportInputError
+from failback.analytics.errors import ReportInputError, StoreUnusable
 from failback.analytics.jobs.options import guarded, parser_of
 from failback.analytics.lake.store import open_store
 from failback.analytics.report.make_report import write_outputs
 from failback.analytics.report.results import result_of
 from failback.analytics.report.schema import parse_report
+from failback.protocol.words.reasons import why
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -38,8 +39,10 @@ def _run(options: argparse.Namespace) -> int:
             points = pq.read_table(file)
     except FileNotFoundError as error:
         raise ReportInputError("there is no whole result", f"{store}/{where}") from error
-    except pa.ArrowException as error:
-        raise ReportInputError(f"cannot be read: {error}", f"{store}/{where}") from error
+    except StoreUnusable:
+        raise
+    except (OSError, pa.ArrowException) as error:
+        raise ReportInputError(f"cannot be read: {why(error)}", f"{store}/{where}") from error
     document = parse_report(content, f"{store}/{where}/report.json")
     paths = write_outputs(document, points, options.out, run_dir=options.out)
     print(f"{paths.verdict}: {paths.sentence}")

@@ -25,7 +25,7 @@ from failback.analytics.lake.lake import SEGMENTS_KEY, segments_in
 from failback.analytics.lake.layout import run_files
 from failback.analytics.lake.parquet_writing import lake_writer
 from failback.analytics.lake.segment_ids import UPLOAD_KEY
-from failback.analytics.lake.store import Found, LakeStore
+from failback.analytics.lake.store import Found, LakeStore, readable
 from failback.client.consumelog.schema import SCHEMA_KEY
 from failback.client.consumelog.upload.lake_files import ROW_GROUP_ROWS, lake_order
 from failback.client.consumelog.upload.layout import mark_name, place_of
@@ -184,14 +184,14 @@ def _segments_of(store: LakeStore, names: Sequence[str]) -> tuple[list[Mapping[s
     segments: list[Mapping[str, Any]] = []
     schema_id = ""
     for name in names:
-        with store.open(name) as file:
+        with readable(f"{store}/{name}"), store.open(name) as file:
             metadata = pq.read_schema(file).metadata or {}
-        found = segments_in(metadata)
+            found = segments_in(metadata)
+            own = metadata.get(UPLOAD_KEY.encode(), b"").decode()
+            schema_id = max(schema_id, metadata.get(SCHEMA_KEY.encode(), b"").decode())
         if not found:
             raise ReportInputError(f"says nothing of itself under {SEGMENT_KEY}", f"{store}/{name}")
-        own = metadata.get(UPLOAD_KEY.encode())
-        segments += [{"sha256": own.decode()} | {**s} if own else s for s in found]
-        schema_id = max(schema_id, metadata.get(SCHEMA_KEY.encode(), b"").decode())
+        segments += [{"sha256": own} | {**s} if own else s for s in found]
     return segments, schema_id
 
 
@@ -200,7 +200,11 @@ def _row_groups(store: LakeStore, names: Sequence[str]) -> Iterator[pa.Table]:
     waiting: list[pa.Table] = []
     count = 0
     for name in names:
-        with store.open(name) as source, pq.ParquetFile(source) as file:
+        with (
+            readable(f"{store}/{name}"),
+            store.open(name) as source,
+            pq.ParquetFile(source) as file,
+        ):
             for batch in file.iter_batches(ROW_GROUP_ROWS):
                 waiting.append(pa.table(batch).replace_schema_metadata())
                 count += batch.num_rows

@@ -135,11 +135,11 @@ def _entries_of(store: LakeStore, name: str, size: int, now_ms: int) -> list[Ent
             metadata = pq.read_schema(file).metadata or {}
         segments = segments_in(metadata)
         notes = [msgspec.convert(segment, SegmentNote) for segment in segments]
+        own = metadata.get(UPLOAD_KEY.encode(), b"").decode()
     except (OSError, ValueError, pa.ArrowException, msgspec.ValidationError) as error:
         logger.error("%s cannot be catalogued: %s", name, error)
         return []
-    own = metadata.get(UPLOAD_KEY.encode())
-    hashes = [segment.get("sha256") or (own.decode() if own else None) for segment in segments]
+    hashes = [segment.get("sha256") or own or None for segment in segments]
     shares = size // max(1, len(notes))
     return [
         entry_of(place.table, name, shares, note, sha256, now_ms)

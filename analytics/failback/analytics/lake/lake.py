@@ -7,26 +7,35 @@ refused by name. A file that cannot be read is left out and named; the report th
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from failback.analytics.errors import ReportInputError, StoreUnusable
 from failback.analytics.lake.layout import run_files
 from failback.analytics.lake.row_groups import Wanted, wanted_groups
+from failback.analytics.lake.segment_ids import SegmentNote
 from failback.analytics.lake.store import LakeStore, open_store
 from failback.client.consumelog.schema import RUN, SCHEMA_ID, SCHEMA_KEY, TABLES, arrow_schema
 from failback.client.consumelog.upload.segments import SEGMENT_KEY
+from failback.init.foreign_files import parsed
+from failback.protocol.words.reasons import why
 
 CHUNK_ROWS: Final = 1 << 20
 _ALONE: Final = 4
 SEGMENTS_KEY: Final = "failback.segments"
 """Where a file that was merged from many says what each of them held: a JSON list."""
+
+
+class _Written(SegmentNote, frozen=True):
+    """As anybody may have written it, with the process numbers that rows can have."""
+
+    proc_no: Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +136,7 @@ class Lake:
                     yield _fitted(pa.table(batch), schema, self.run)
         except (OSError, pa.ArrowException) as error:
             if not any(each.startswith(f"{part.name}: ") for each in self.unreadable):
-                self.unreadable.append(f"{part.name}: {error}")
+                self.unreadable.append(f"{part.name}: {why(error)}")
 
 
 def open_lake(root: Path | str | LakeStore, run: str, tables: Iterable[str] = TABLES) -> Lake:
@@ -151,10 +160,11 @@ def open_lake(root: Path | str | LakeStore, run: str, tables: Iterable[str] = TA
                 with store.open(found.name) as source:
                     footer = pq.read_metadata(source)
                 schema = footer.schema.to_arrow_schema()
+                segments = segments_in(schema.metadata or {})
             except StoreUnusable:
                 raise  # of the other files it would give no more
-            except (OSError, pa.ArrowException) as error:
-                lake.unreadable.append(f"{found.name}: {error}")
+            except (OSError, ValueError, pa.ArrowException) as error:
+                lake.unreadable.append(f"{found.name}: {why(error)}")
                 continue
             missing = _check_schema(table, schema, f"{store}/{found.name}")
             if missing:
@@ -165,7 +175,7 @@ def open_lake(root: Path | str | LakeStore, run: str, tables: Iterable[str] = TA
                 found.size,
                 footer.num_rows,
                 tuple(schema.names),
-                segments_in(schema.metadata or {}),
+                segments,
                 may_lack_lane=table == "deliver" and _may_lack_lane(footer),
             )
             lake.parts.setdefault(table, []).append(part)
@@ -211,6 +221,15 @@ def _same_content(store: LakeStore, part: Part, other: Part) -> bool:
         return True
     if part.rows != other.rows:
         return False
+    try:
+        return _equal(store, part, other)
+    except StoreUnusable:
+        raise
+    except (OSError, pa.ArrowException):
+        return False
+
+
+def _equal(store: LakeStore, part: Part, other: Part) -> bool:
     if part.size != other.size and (RUN in part.columns) != (RUN in other.columns):
         # One is of a lake of before: a move from there to the dates was killed.
         one, two = (_rows_but_run(store, each) for each in (part, other))
@@ -241,12 +260,18 @@ def shadowed(held: Mapping[str, Set[Hashable]]) -> set[str]:
 
 
 def segments_in(metadata: Mapping[bytes, bytes]) -> tuple[Mapping[str, Any], ...]:
-    """What a file's metadata says of the segments in it."""
-    merged = metadata.get(SEGMENTS_KEY.encode())
-    if merged is not None:
-        return tuple(json.loads(merged))
-    stored = metadata.get(SEGMENT_KEY.encode())
-    return (json.loads(stored),) if stored else ()
+    """What a file's metadata says of the segments in it.
+
+    Raises:
+        ValueError: It is not what a segment says of itself.
+    """
+    merged, own = (metadata.get(key.encode()) for key in (SEGMENTS_KEY, SEGMENT_KEY))
+    found = parsed(merged) if merged is not None else [parsed(own)] if own else []
+    try:
+        msgspec.convert(found, list[_Written])
+    except msgspec.ValidationError as error:
+        raise ValueError(f"metadata of its segments: {error}") from error
+    return tuple(found)
 
 
 def _may_lack_lane(footer: pq.FileMetaData) -> bool:

@@ -14,7 +14,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from failback.analytics.errors import ReportInputError
+from failback.analytics.errors import ReportInputError, StoreUnusable
 from failback.analytics.lake.catalogue import EXPIRED
 from failback.analytics.lake.compact import StoredCatalogue
 from failback.analytics.lake.fsck import check_run
@@ -31,6 +31,7 @@ from failback.analytics.lake.parquet_writing import lake_writer
 from failback.analytics.lake.store import LakeStore
 from failback.client.consumelog.upload.lake_files import ROW_GROUP_ROWS, lake_rows
 from failback.client.consumelog.upload.layout import day_of, folder_of, mark_name, place_of
+from failback.protocol.words.reasons import why
 
 _SAYS_NOTHING: Final = "says nothing of itself: it stays where it is"
 
@@ -109,7 +110,9 @@ def _write_anew(store: LakeStore, name: str, table: str, to: str) -> str | None:
             writer.close()
             scratch.seek(0)
             content = scratch.read()
-    except (ValueError, pa.ArrowException) as error:
-        return f"cannot be read: {error}"
+    except StoreUnusable:
+        raise
+    except (OSError, ValueError, pa.ArrowException) as error:
+        return f"cannot be read: {why(error)}"
     store.write(to, content)
     return None

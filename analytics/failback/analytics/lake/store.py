@@ -27,11 +27,23 @@ from pyarrow import fs
 from failback.analytics.errors import ReportInputError, StoreUnusable
 from failback.client.files import place, sync_folder
 from failback.init.foreign_files import open_file
+from failback.protocol.words.reasons import why
 
 _S3: Final = frozenset({"s3", "s3a"})
 _DENIED: Final = "ACCESS_DENIED"
 _AWAY: Final = ("curlCode", "NETWORK_CONNECTION", "ENDPOINT_RESOLUTION_FAILURE")
 """What the SDK says when nobody answered."""
+
+
+@contextlib.contextmanager
+def readable(where: str | None = None) -> Iterator[None]:
+    """Raises ``ReportInputError`` where a Parquet file cannot be read."""
+    try:
+        yield
+    except StoreUnusable:
+        raise
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise ReportInputError(why(error), where) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,15 +180,27 @@ class LakeStore:
             raise StoreUnusable(f"there is no bucket {bucket}", self._uri(""))
 
     def files(self, prefix: str, suffix: str = ".parquet") -> list[Found]:
-        """The files right in a folder, by name. Hidden ones are unfinished and left out."""
+        """The files right in a folder, by name. Hidden ones are unfinished and left out.
+
+        A pipe, a folder or a dangling link with a file's suffix is one that cannot be opened.
+        """
         found = [
-            Found(f"{prefix}/{info.base_name}", info.size)
+            Found(f"{prefix}/{info.base_name}", info.size or 0)
             for info in self._below(prefix)
-            if info.type == fs.FileType.File
+            if (suffix or info.type == fs.FileType.File)
             and info.base_name.endswith(suffix)
             and not info.base_name.startswith(".")
         ]
         return sorted(found, key=lambda file: file.name)
+
+    def no_files(self, prefix: str, suffix: str = ".parquet") -> list[str]:
+        """What has a file's suffix anywhere below a folder, and is a pipe, a folder or a dangling
+        link; never anything in an object store."""
+        found: list[str] = []
+        for at, folders, files in os.walk(self.folder / prefix) if self.folder is not None else ():
+            names = [*folders, *(each for each in files if not os.path.isfile(f"{at}/{each}"))]
+            found += [f"{at}/{name}" for name in names if name.endswith(suffix)]
+        return sorted(os.path.relpath(each, self.folder) for each in found)
 
     def drop_unfinished(self, prefix: str, start: str) -> None:
         """Delete what a killed writer left in a folder under hidden names of this start."""
@@ -191,9 +215,16 @@ class LakeStore:
         )
 
     def _below(self, prefix: str) -> list[fs.FileInfo]:
-        selector = fs.FileSelector(self.path(prefix), allow_not_found=True)
+        if self.folder is not None:  # a selector leaves dangling links out
+            try:
+                names = os.listdir(self.folder / prefix)
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+            wanted: Any = [self.path(f"{prefix}/{name}") for name in names]
+        else:
+            wanted = fs.FileSelector(self.path(prefix), allow_not_found=True)
         with self._asked_for(prefix):
-            found: list[fs.FileInfo] = self.fs.get_file_info(selector)
+            found: list[fs.FileInfo] = self.fs.get_file_info(wanted)
         return found
 
     def size(self, name: str) -> int | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_args
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -40,6 +40,7 @@ _Number = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
 _Scale = Annotated[float, Meta(gt=0, le=1e6)]
 _Seconds = Annotated[float, Meta(ge=0, le=1e9)]
 _RunId = Annotated[str, Meta(max_length=RUN_CHARS, pattern=RUN_PATTERN.removesuffix("$") + r"\Z")]
+_Source = Literal["log", "workload", "trace", "observe"]
 _Object = dict[str, Any]
 _Objects = list[dict[str, Any]]
 
@@ -128,7 +129,7 @@ class _Run(Struct):
     schema: str
     run: _RunId
     zero: _Zero
-    source: Literal["log", "workload", "trace", "observe"] | UnsetType = UNSET
+    source: _Source | UnsetType = UNSET
     experiment: str | None = None
     arm: str | None = None
     repetition: _Number | None = None
@@ -236,6 +237,10 @@ def check_run(found: Mapping[str, Any], where: Path | str) -> None:
         ReportInputError: It is of another schema, or names the field that cannot be used.
     """
     _check_schema(found, RUN_SCHEMA, where)
+    source = found.get("source")
+    if isinstance(source, str) and source not in get_args(_Source):
+        known = ", ".join(get_args(_Source))
+        raise ReportInputError(f"field source must be one of {known}, is {source[:40]!r}", where)
     checked = _check(found, _Run, where)
     if checked.source == "observe":
         if checked.observed is None:
@@ -266,7 +271,6 @@ def in_words(error: msgspec.ValidationError) -> str:
     told = re.sub(r"^Expected (.*), got (.*)$", r"must be \1, is \2", told)
     told = re.sub(r"^Expected ", "must be ", told)
     told = re.sub(r" matching regex .*$", " with letters, digits, . _ and - only", told)
-    told = re.sub(r"^Invalid enum value (.*)$", r"cannot be \1", told)
     return f"field {field} {told}" if field and field != "$" else told
 
 

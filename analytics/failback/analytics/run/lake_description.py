@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from failback.analytics.errors import ReportInputError
+from failback.analytics.lake.store import readable
 from failback.analytics.run.lake_tables import (
     GROUPS,
     GROUPS_MEANINGS,
@@ -22,19 +23,25 @@ from failback.protocol.words.spelling import did_you_mean
 
 
 def tables_of(tables: LakeTables) -> list[dict[str, Any]]:
-    """Each table with rows: ``table, runs, files, rows, bytes, holds``."""
+    """Each table with rows: ``table, runs, files, rows, bytes, holds``.
+
+    Raises:
+        ReportInputError: A file cannot be read.
+    """
     found = []
     for table in TABLES:
         folders = [e for e in tables.folders.get(table, ()) if tables.run in (None, e.run)]
         files = [file for each in folders for file in tables.store.files(each.folder)]
         if not files:
             continue
+        with readable():
+            rows = tables.dataset(table).count_rows()
         found.append(
             {
                 "table": table,
                 "runs": len({each.run for each in folders}),
                 "files": len(files),
-                "rows": tables.dataset(table).count_rows(),
+                "rows": rows,
                 "bytes": sum(file.size for file in files),
                 "holds": meanings.TABLES[table],
             }

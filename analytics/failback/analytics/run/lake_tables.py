@@ -8,7 +8,7 @@ The views are the files of ``lake/views``; each is one statement and needs those
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from importlib.resources import files
 from pathlib import Path
@@ -20,7 +20,7 @@ import pyarrow.dataset as ds
 from failback.analytics.errors import ReportInputError
 from failback.analytics.lake.lake import open_lake
 from failback.analytics.lake.layout import Partition, check_lake, partitions
-from failback.analytics.lake.store import LakeStore, open_store
+from failback.analytics.lake.store import LakeStore, open_store, readable
 from failback.analytics.run.documents import read_closed, read_run
 from failback.analytics.run.run_folder import Evidence, RunFolder, groups_of
 from failback.analytics.run.run_source import stored_document
@@ -81,6 +81,8 @@ class LakeTables:
     """Where rows lie, by table."""
     documents: Path | None
     """The run folder that the lake is in."""
+    left_out: list[str] = field(default_factory=list)
+    """Files that cannot be read and are in no dataset that was asked for, and why."""
 
     @property
     def runs(self) -> list[str]:
@@ -98,12 +100,15 @@ class LakeTables:
         schema = plain_schema(table)
         if self.run is not None:
             lake = open_lake(self.store, self.run, [table])
+            self.left_out.extend(lake.unreadable)
             names = [self.store.path(part.name) for part in lake.parts.get(table, ())]
             own = pa.schema([field for field in schema if field.name not in PATH_COLUMNS.names])
             return ds.dataset(names, own, "parquet", self.store.fs)
         path = self.store.path(f"table={table}")
         if not any(each.day for each in self.folders.get(table, ())):
             return ds.dataset(schema.empty_table())
+        strange = self.store.no_files(f"table={table}")
+        self.left_out.extend(f"{name}: is no file" for name in strange)
         found = ds.dataset(
             path, schema, "parquet", self.store.fs, ds.partitioning(PATH_COLUMNS, flavor="hive"),
             partition_base_dir=path,
@@ -148,7 +153,8 @@ class LakeTables:
     def _assigned(self) -> list[dict[str, Any]]:
         """Groups and their topics as consumers were assigned them; retry topics are left out."""
         keys = ["grp", "ptopic"] if self.run is not None else ["run", "grp", "ptopic"]
-        held = self.dataset("assign").to_table(columns=keys).group_by(keys).aggregate([])
+        with readable():
+            held = self.dataset("assign").to_table(columns=keys).group_by(keys).aggregate([])
         return [
             {
                 "run": row.get("run", self.run),

@@ -179,7 +179,7 @@ class Pages:
                         yield pq.read_table(file, schema=SCHEMAS[table], partitioning=None)
                 except (OSError, pa.ArrowException) as error:
                     raise ReportInputError(
-                        f"cannot be read ({error}); delete it and those of its folder that "
+                        f"cannot be read ({why(error)}); delete it and those of its folder that "
                         "follow, to read them again",
                         path,
                     ) from error

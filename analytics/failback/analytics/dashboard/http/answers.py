@@ -11,8 +11,10 @@ from failback.analytics.dashboard.sources.runs import RunEntry, chosen, rfc3339
 from failback.analytics.dashboard.views.fleet import summary
 from failback.analytics.dashboard.views.paging import page
 from failback.analytics.dashboard.views.stories import story
+from failback.analytics.errors import ReportInputError
 from failback.analytics.report.compare import compare_reports
 from failback.init.foreign_files import read_object
+from failback.protocol.words.reasons import why
 from failback.protocol.words.typed import typed
 
 Json = dict[str, Any]
@@ -70,8 +72,8 @@ async def story_of(shared: Shared, entry: RunEntry, message: str) -> list[Json]:
         run = await asyncio.to_thread(read_object, entry.path / "run.json")
         zero = int(run["zero"]["mono_ns"])
         steps = await asyncio.to_thread(story, entry.path / "lake", message, zero)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DashboardProblem("not-found", f"the rows of {entry.run}: {error}") from error
+    except (ReportInputError, OSError, ValueError, KeyError, TypeError) as error:
+        raise DashboardProblem("not-found", f"the rows of {entry.run}: {why(error)}") from error
     if not steps:
         raise DashboardProblem("not-found", f"{entry.run} has no row of message {message}")
     return steps

@@ -25,6 +25,7 @@ from failback.analytics.dashboard.views.fleet import PairSeen
 from failback.analytics.dashboard.views.offset_health import find_pair, lineage_document
 from failback.analytics.dashboard.views.paging import decode, encode
 from failback.analytics.dashboard.views.run_blocks import Draw, figure_json, figure_makers
+from failback.analytics.errors import ReportInputError
 from failback.analytics.live.facts import GroupTopic
 from failback.analytics.web.tokens import OPERATE, READ
 from failback.protocol.words.typed import typed
@@ -124,9 +125,14 @@ class Shared:
 
 @contextmanager
 def readable(*entries: RunEntry) -> Iterator[None]:
-    """Reports of other versions lack what is looked for. Raises ``DashboardProblem``."""
+    """Reports of other versions lack what is looked for, and a file may be damaged.
+
+    Raises ``DashboardProblem``.
+    """
     try:
         yield
+    except ReportInputError as error:
+        raise DashboardProblem("failed", str(error)) from error
     except (LookupError, TypeError, AttributeError, ValueError, UndefinedError) as error:
         names = ", ".join(each.run for each in entries)
         advice = "; ".join(typed("failback", "report", each.path) for each in entries)

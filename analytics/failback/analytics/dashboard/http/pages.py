@@ -35,6 +35,7 @@ from failback.analytics.dashboard.sources.runs import RunEntry
 from failback.analytics.dashboard.views.predicting import answer, form, presets
 from failback.analytics.dashboard.views.run_blocks import blocks_of, queue_of, staircase_of
 from failback.analytics.dashboard.views.stories import messages_of
+from failback.analytics.errors import ReportInputError
 from failback.analytics.live.facts import GroupTopic
 from failback.analytics.report.page.answers import answer_tiles, banner, heading
 from failback.analytics.report.page.tables.again import reset_hint
@@ -270,7 +271,7 @@ def _messages(folder: Path, queue: Mapping[str, Any], limit: int) -> list[Json]:
     place = (queue["group"], queue["broker"], queue["topic"], queue["qid"])
     try:
         return messages_of(folder / "lake", *place, limit)
-    except (OSError, ValueError):  # the rows were deleted, the report stays
+    except ReportInputError:  # the rows were deleted, the report stays
         return []
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 
 from failback.analytics.errors import ReportInputError
 from failback.analytics.lake.segment_ids import RUN_CHARS, RUN_PATTERN
+from failback.analytics.lake.store import readable
 from failback.analytics.live.observe.folder import is_observed
 from failback.analytics.report.measures.point_rows import Point, points_of
 from failback.analytics.report.outcome import NO_LIMIT, evidence_badge
@@ -21,7 +22,7 @@ from failback.analytics.report.schema import name_as_now
 from failback.analytics.run.documents import check_run
 from failback.analytics.run.run_lock import is_held
 from failback.analytics.run.trace_source import OBSERVED
-from failback.init.foreign_files import read_object
+from failback.init.foreign_files import open_file, read_object
 from failback.protocol.words.reasons import where_and_why, why
 from failback.protocol.words.typed import typed
 
@@ -294,10 +295,11 @@ def _read_object(path: Path) -> Json:
 
 
 def read_points(path: Path) -> list[Point]:
-    """Read the long table of points."""
+    """Read the long table of points. Raises ``ReportInputError``."""
     import pyarrow.parquet as pq
 
-    return points_of(pq.read_table(path))
+    with readable(str(path)), open_file(path) as file:
+        return points_of(pq.read_table(file))
 
 
 def chosen(

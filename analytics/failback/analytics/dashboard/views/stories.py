@@ -13,7 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from failback.analytics.lake.store import readable
+from failback.analytics.run.lake_tables import plain_schema
 from failback.client.consumelog.lab_id import format_lab_id, parse_lab_id
+from failback.init.foreign_files import open_file
 
 Json = dict[str, Any]
 MOST_STEPS: Final = 200
@@ -27,7 +30,10 @@ _DELIVER: Final = ("bt", "et", "did", "grp", "client_id", "broker", "ptopic", "q
 def messages_of(
     lake: Path, group: str, broker: str, topic: str, qid: int, limit: int
 ) -> list[Json]:
-    """Messages of a queue that a group was given more than once, those of the lowest offsets."""
+    """Messages of a queue that a group was given more than once, those of the lowest offsets.
+
+    Raises ``ReportInputError`` where a file cannot be read.
+    """
     table = _read(lake, "deliver", ("qoff", "ukey", "lane", "lseq"), (
         (pc.field("grp") == group) & (pc.field("broker") == broker)
         & (pc.field("ptopic") == topic) & (pc.field("qid") == qid)
@@ -52,7 +58,10 @@ def name_of(lane: int | None, lseq: int | None, ukey: str | None) -> str | None:
 
 
 def story(lake: Path, message: str, zero_mono_ns: int) -> list[Json]:
-    """Everything that happened to one message, by time. ``message`` as :func:`name_of` says."""
+    """Everything that happened to one message, by time. ``message`` as :func:`name_of` says.
+
+    Raises ``ReportInputError`` where a file cannot be read.
+    """
     own = parse_lab_id(message)
     if own is not None:
         condition = (pc.field("lane") == own[0]) & (pc.field("lseq") == own[1])
@@ -97,9 +106,13 @@ def _rows(
 def _read(
     lake: Path, name: str, columns: Sequence[str], condition: pc.Expression
 ) -> pa.Table | None:
+    """Raises ``ReportInputError`` where a file cannot be read."""
     files = sorted((lake / f"table={name}").rglob("*.parquet"))
     if not files:
         return None
-    return ds.dataset([str(each) for each in files], format="parquet").to_table(
-        columns=list(columns), filter=condition
-    )
+    for each in files:
+        with readable(str(each)):
+            open_file(each).close()
+    with readable():
+        found = ds.dataset([str(each) for each in files], plain_schema(name), "parquet")
+        return found.to_table(columns=list(columns), filter=condition)

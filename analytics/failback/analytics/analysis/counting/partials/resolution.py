@@ -17,7 +17,7 @@ import numpy as np
 from failback.analytics.analysis.arrays.columns import Flags
 from failback.analytics.analysis.arrays.intervals import Ints
 
-EXACT_CANDIDATES: Final = 200_000
+EXACT_CANDIDATES: Final = 50_000
 """Deliveries of what occurs more than once, up to which every figure is exact."""
 AGE_BITS: Final = 8
 AGE_ERROR: Final = 0.008
