@@ -17,7 +17,8 @@ PACKAGES = {
     for folder in (ROOT / top / "failback").iterdir()
     if folder.is_dir() and folder.name[0] != "_"
 }
-FOLDERS = {entry.name for entry in ROOT.iterdir() if entry.is_dir()} | set(PACKAGES)
+FOLDERS = {*TOP_FOLDERS, "charts", "docs", "examples", "tests", "tools", ".ci", *PACKAGES}
+"""Others are made by commands, such as the runs of ``make demo``."""
 MADE = ("charts/failback/crds",)
 """What a page names and nobody commits."""
 
