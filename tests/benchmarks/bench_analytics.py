@@ -50,11 +50,9 @@ EXPLAINING: Final = (
     "local-read", "local-partials", "local-causes", "local-report", "spark-partials",
     "spark-tables-partials", "spark-causes",
 )  # fmt: skip
-OPPONENTS: Final = ("duckdb", "spark-group-by")
 SEGMENT_ROWS: Final = 1 << 17
 SHORT_LAPS: Final = 4
 """Laps of a round where one takes us tenths of a second, or seconds."""
-PEAK: Final = at_most(1.5 * 1024)
 INGESTED: Final = at_least(1.0)
 RACE: Final = "race"
 DRIVER: Final = "driver"
@@ -164,13 +162,11 @@ def measure(options: argparse.Namespace, *, with_spark: bool) -> Measured:
         name for name in (*COUNTING, *EXPLAINING) if with_spark or not name.startswith("spark")
     ]
     found = Measured()
-    peaks: list[int] = []
     with tempfile.TemporaryDirectory(prefix="failback-bench-", dir=options.scratch) as scratch:
         for part in parts(options.rows, engines):
             for entry, best in raced(part, Path(scratch), options.rounds).items():
                 name = entry.folder.name
                 found.cpu.setdefault(name, {})[entry.engine] = round(best.cpu_seconds, 3)
-                peaks += [] if entry.engine in OPPONENTS else [best.peak_mib]
                 found.wrong += [] if best.right else [f"{name}: {entry.engine}"]
             for run in part:
                 folder = Path(scratch) / run.name
@@ -180,15 +176,11 @@ def measure(options: argparse.Namespace, *, with_spark: bool) -> Measured:
                     found.bars.append((what, rate / 1e6, INGESTED))
                 shutil.rmtree(folder)
     found.bars += ratios(found.cpu, with_spark=with_spark)
-    found.bars.append(("peak memory of a process of ours, MiB", max(peaks), PEAK))
     return found
 
 
 def parts(rows: int, engines: Sequence[str]) -> list[list[Run]]:
-    """The runs of each Spark session.
-
-    What the opponent left in Spark's process would count as ours where memory is looked at.
-    """
+    """The runs of each Spark session: those with full causes, and those that are counted."""
     whole = Plan(rows=rows)
     counts = [name for name in engines if name.endswith("-counts")]
     tenth = replace(whole, rows=rows // 10)
@@ -214,9 +206,8 @@ def raced(part: Sequence[Run], scratch: Path, rounds: int) -> dict[Entry, Lap]:
             generated(run.plan, scratch / run.name)
         found = race(order(part, scratch, rounds), spark)
     for entry, best in found.items():
-        mib = "" if entry.engine in OPPONENTS else f", {best.peak_mib} MiB"
         what = f"{entry.folder.name}, {entry.engine}"
-        print(f"{what}: {best.cpu_seconds:.2f} CPU seconds{mib}", flush=True)
+        print(f"{what}: {best.cpu_seconds:.2f} CPU seconds", flush=True)
     return found
 
 

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.benchmarks.analytics.engine_race import ENGINES, is_right
 from tests.benchmarks.analytics.synthetic import Plan, generate
-from tests.benchmarks.analytics.usage import CpuMeter, forget_peaks, peak_mib
+from tests.benchmarks.analytics.usage import CpuMeter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,19 +47,16 @@ class Lap:
     wall_seconds: float
     cpu_seconds: float
     right: bool
-    peak_mib: int
-    """The most memory of any one process meanwhile; what it had before counts."""
 
 
 def lap(entry: Entry, spark: SparkSession | None) -> Lap:
     """Run one engine and compare its answer with the truth beside the run."""
     truth = json.loads((entry.folder / "truth.json").read_text())
-    forget_peaks()
     wall = time.monotonic()
     with CpuMeter() as cpu:
         found = ENGINES[entry.engine](entry.folder, spark)
         used = cpu.seconds()
-    return Lap(time.monotonic() - wall, used, is_right(found, truth), peak_mib())
+    return Lap(time.monotonic() - wall, used, is_right(found, truth))
 
 
 @contextlib.contextmanager
@@ -87,7 +84,6 @@ def race(order: Iterable[Entry], spark: SparkSession | None = None) -> dict[Entr
         best[entry] = replace(
             min(mine, other, key=lambda each: each.cpu_seconds),
             right=mine.right and other.right,
-            peak_mib=max(mine.peak_mib, other.peak_mib),
         )
     return best
 
@@ -113,7 +109,6 @@ def figures_of(best: Mapping[str, Lap]) -> dict[str, Any]:
             if duckdb is not None and each is not duckdb
         },
         "wrong": sorted(engine for engine, each in best.items() if not each.right),
-        "peak_mib": {engine: each.peak_mib for engine, each in best.items()},
         **machine(),
     }
 

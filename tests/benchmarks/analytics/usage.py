@@ -93,18 +93,8 @@ class CpuMeter:
         return sum(total(key) for key in below[None])
 
 
-def forget_peaks() -> None:
-    """Begin anew with what :func:`peak_mib` says, for all processes of this tree.
-
-    Source: proc(5), ``/proc/pid/clear_refs``: 5 resets the peak to what is resident now.
-    """
-    for key in _living():
-        with contextlib.suppress(OSError):
-            Path(f"/proc/{key.pid}/clear_refs").write_text("5")
-
-
 def peak_mib() -> int:
-    """The most memory that this process or a descendant had since :func:`forget_peaks`, in MiB."""
+    """The most memory that this process or a living descendant had, in MiB."""
     peaks = [0]
     for key in _living():
         with contextlib.suppress(OSError):
