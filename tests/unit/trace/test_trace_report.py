@@ -18,6 +18,7 @@ from failback.analytics.report import make_report
 from failback.analytics.report.make_report import read_report, report
 from failback.analytics.report.page.answers import cause_lines
 from failback.analytics.trace.pages import Pages, Place
+from tests.support.analytics.damage import FILES, deadline
 from tests.support.analytics.run_builder import RunBuilder
 from tests.support.analytics.trace_builder import TraceBuilder, made_id, pub, record
 
@@ -182,13 +183,27 @@ def test_reading_goes_on_where_it_stopped(tmp_path: Path) -> None:
         again.open({"run": "other"})
 
 
-def test_a_damaged_page_is_named(topic: TraceBuilder) -> None:
+@pytest.mark.parametrize("kind", [each for each in FILES if each != "missing"])
+def test_a_damaged_page_is_named(kind: str, topic: TraceBuilder) -> None:
     topic.handled(M1, 1, 2)
     topic.flush()
     (page,) = topic.run_dir.rglob("*.parquet")
-    page.write_bytes(b"PAR1")
-    with pytest.raises(ReportInputError, match=page.name):
+    FILES[kind](page)
+    with deadline(), pytest.raises(ReportInputError, match=page.name) as error:
         topic.write()
+    assert "[Errno" not in str(error.value)
+
+
+def test_files_of_others_beside_the_pages_are_left_alone(topic: TraceBuilder) -> None:
+    topic.handled(M1, 1, 2)
+    topic.flush()
+    (page,) = topic.run_dir.rglob("*.parquet")
+    places = topic.pages.places("records")
+    for name in ("notes", "\u00b2", "9" * 40):
+        (page.parent.parent / name).mkdir()
+        (page.parent / f"{name}-{name}.parquet").write_bytes(b"")
+    assert topic.pages.places("records") == places
+    assert reported(topic)["totals"]["delivered"] == 1
 
 
 @pytest.mark.parametrize("seed", range(3))

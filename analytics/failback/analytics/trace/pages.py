@@ -11,6 +11,7 @@ that was killed goes on where the names end. Names of brokers and topics are per
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,6 +89,8 @@ COPIES: Final = pa.schema(
 """
 
 SCHEMAS: Final = {"records": RECORDS, "copies": COPIES}
+_QUEUE: Final = re.compile(r"[0-9]{1,10}")
+_PAGE: Final = re.compile(r"([0-9]{20})-([0-9]{20})\.parquet")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -157,8 +160,9 @@ class Pages:
         """The queues of which something is on disk."""
         found = []
         for folder in (self.folder / table).glob("b=*/t=*/*"):
-            broker, topic = folder.parent.parent.name[2:], folder.parent.name[2:]
-            found.append(Place(unquote(broker), unquote(topic), int(folder.name)))
+            if _QUEUE.fullmatch(folder.name):
+                broker, topic = folder.parent.parent.name[2:], folder.parent.name[2:]
+                found.append(Place(unquote(broker), unquote(topic), int(folder.name)))
         return sorted(found)
 
     def read(self, table: str) -> pa.Table:
@@ -200,9 +204,6 @@ class Pages:
         return self.folder / table / broker / topic / str(place.qid)
 
     def _files(self, folder: Path) -> list[tuple[int, int, Path]]:
-        found = []
-        for path in folder.glob("*.parquet"):
-            first, _, end = path.stem.partition("-")
-            if first.isdigit() and end.isdigit():  # another name is a write that was cut short
-                found.append((int(first), int(end), path))
-        return sorted(found)
+        # Another name is a write that was cut short.
+        named = ((_PAGE.fullmatch(path.name), path) for path in folder.glob("*.parquet"))
+        return sorted((int(page[1]), int(page[2]), path) for page, path in named if page)
