@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from failback.protocol.errors import FailbackError
+from failback.protocol.words.reading import whole
 
 
 class ApiError(FailbackError):
@@ -76,5 +77,5 @@ def refusal(
         str(status.get("reason") or ""),
         str(status.get("message") or phrase),
         causes=tuple(details.get("causes") or ()),
-        retry_after=float(after) if after.isdigit() else None,
+        retry_after=whole(after),
     )

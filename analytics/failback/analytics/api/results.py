@@ -29,6 +29,7 @@ from failback.analytics.report.schema import read_report
 from failback.analytics.run.definitions import LID, Wanted
 from failback.init.foreign_files import open_file
 from failback.protocol.errors import ConfigError
+from failback.protocol.words.reading import whole
 from failback.protocol.words.spelling import near_or_all, nearest
 
 if TYPE_CHECKING:
@@ -164,8 +165,9 @@ def _entry(found: Any, part: str) -> Any:
         return found.get(part, _NOTHING)
     if not isinstance(found, list):
         return _NOTHING
-    if part.isdigit():
-        return found[int(part)] if int(part) < len(found) else _NOTHING
+    at = whole(part)
+    if at is not None and at >= 0:
+        return found[at] if at < len(found) else _NOTHING
     return next((row for row in found if part in _labels(row)), _NOTHING)
 
 

@@ -50,6 +50,7 @@ from failback.analytics.web.applications import answer_refusals, problem_respons
 from failback.analytics.web.problems import Problem, problems
 from failback.analytics.web.tokens import TokenEntry, TokenFile
 from failback.client.consumelog.upload.lake_files import ARROW_STREAM, PARQUET
+from failback.protocol.words.reading import whole
 
 logger = logging.getLogger(__name__)
 
@@ -346,7 +347,9 @@ def _announced(request: Request, limit: int) -> int:
     length = request.headers.get("content-length")
     if length is None:
         return limit
-    count = int(length) if length.isdigit() else 0
+    count = whole(length)
+    if count is None or count < 0:
+        return limit
     if count > limit:
         raise Problem("too-large", f"{count} bytes, at most {limit} are taken")
     return count

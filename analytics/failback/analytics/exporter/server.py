@@ -28,6 +28,7 @@ from failback.client.remoting.guarded.access import ClusterAccess
 from failback.client.remoting.http_thread import HttpThread
 from failback.client.remoting.port_owner import describe_listen_failure
 from failback.protocol.errors import ConfigError
+from failback.protocol.words.reading import whole
 
 logger = logging.getLogger(__name__)
 
@@ -76,9 +77,10 @@ def offset_file(text: str) -> tuple[tuple[str, int], Path]:
     """
     member, equals, path = text.partition("=")
     broker, dash, number = member.rpartition("-")
-    if not equals or not path or not dash or not broker or not number.isdigit():
+    broker_id = whole(number)
+    if not equals or not path or not dash or not broker or broker_id is None or broker_id < 0:
         raise ConfigError("--offset-file", f'must be BROKER-ID=PATH, got "{text}"')
-    return (broker, int(number)), Path(path)
+    return (broker, broker_id), Path(path)
 
 
 class Exporter(Collector):

@@ -24,6 +24,7 @@ from failback.protocol.errors import BrokerError, FailbackError
 from failback.protocol.message import DLQ_PREFIX
 from failback.protocol.route import MessageQueue, split_offset_key
 from failback.protocol.stats import ConsumeStatus, TopicOffset
+from failback.protocol.words.reading import whole_or_0
 
 logger = logging.getLogger(__name__)
 
@@ -95,8 +96,7 @@ class BrokerAnswers:
 
     @property
     def boot_ms(self) -> int:
-        text = self.runtime.get("bootTimestamp", "")
-        return int(text) if text.isascii() and text.isdigit() else 0
+        return whole_or_0(self.runtime.get("bootTimestamp"))
 
 
 @dataclass(frozen=True, slots=True)

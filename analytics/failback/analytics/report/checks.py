@@ -17,6 +17,7 @@ from failback.analytics.report.measures.lookups import Figures
 from failback.analytics.report.measures.numbers import NS, Row
 from failback.analytics.run.run_source import is_unplanned
 from failback.analytics.run.trace_source import is_trace
+from failback.protocol.words.reading import whole
 
 PASS: Final = "Pass"
 FAIL: Final = "Fail"
@@ -515,8 +516,9 @@ def value_at(root: Any, path: str) -> Any:
 
 
 def _entry(rows: list[Any], part: str) -> Any:
-    if part.isdigit():
-        return rows[int(part)] if int(part) < len(rows) else None
+    at = whole(part)
+    if at is not None and at >= 0:
+        return rows[at] if at < len(rows) else None
     for row in rows:
         if isinstance(row, Mapping) and part in (row.get("group"), row.get("fid"), row.get("id")):
             return row

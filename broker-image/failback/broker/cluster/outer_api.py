@@ -31,6 +31,7 @@ from failback.protocol.route import (
     TopicConfigSerializeWrapper,
 )
 from failback.protocol.stats import KVTable
+from failback.protocol.words.reading import whole
 
 logger = logging.getLogger(__name__)
 
@@ -158,9 +159,10 @@ class BrokerOuterApi:
 
     async def _number_of(self, broker: str, key: str) -> int:
         text = (await self._ask(broker, calls.runtime_info())).get(key, "")
-        if not text.isascii() or not text.isdigit():
-            raise ProtocolError(f"runtime information of {broker} has {key} {text!r}")
-        return int(text)
+        found = whole(text)
+        if found is None or found < 0:
+            raise ProtocolError(f"runtime information of {broker} has {key} {text[:60]!r}")
+        return found
 
     async def slaves_of(self, broker_name: str) -> frozenset[str]:
         """Return the slaves of a pair that any name server lists; failures are logged."""

@@ -42,6 +42,7 @@ from failback.protocol.errors import (
     ProtocolError,
     RemotingSendError,
 )
+from failback.protocol.words.reading import whole
 
 logger = logging.getLogger(__name__)
 
@@ -195,10 +196,10 @@ async def compare_with(
 
 
 def _offset_in(runtime: Mapping[str, str], key: str) -> int:
-    try:
-        return int(runtime[key])
-    except (KeyError, ValueError):
-        raise ProtocolError(f"runtime information has {key} {runtime.get(key)!r}") from None
+    found = whole(runtime.get(key))
+    if found is None:
+        raise ProtocolError(f"runtime information has {key} {runtime.get(key, '')[:60]!r}")
+    return found
 
 
 async def _with_first_difference(

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from failback.chaos.cluster.view import Pair
 from failback.chaos.cluster.wire import WireConnection
 from failback.protocol.errors import FailbackError
+from failback.protocol.words.reading import whole
 
 
 def ask_broker(address: str) -> tuple[dict[str, str], int | None]:
@@ -32,8 +33,7 @@ def boot_ms_of(address: str) -> int | None:
 
 def boot_time(runtime: Mapping[str, str]) -> int | None:
     """bootTimestamp of a code 28 answer, in milliseconds: the broker's incarnation."""
-    value = runtime.get("bootTimestamp", "")
-    return int(value) if value.isdigit() else None
+    return whole(runtime.get("bootTimestamp"))
 
 
 def ask_nameservers(addresses: Sequence[str]) -> dict[str, dict[str, dict[int, str]] | None]:

@@ -18,6 +18,7 @@ from failback.chaos.session import Session
 from failback.chaos.targets.local import ControlSocket, LocalTarget
 from failback.chaos.toolkit.action_context import guarded
 from failback.protocol.errors import FailbackError
+from failback.protocol.words.reading import whole_or_0
 
 __all__ = [
     "another_incident",
@@ -185,7 +186,7 @@ def replication_lag_bytes(
     ends: dict[str, list[int]] = {"master": [], "slave": []}
     for member in members:
         runtime = guarded(partial(_runtime_of, member))
-        ends[member.role].append(int(runtime.get("commitLogMaxOffset", 0)))
+        ends[member.role].append(whole_or_0(runtime.get("commitLogMaxOffset")))
     if not ends["master"] or not ends["slave"]:
         raise ActivityFailed(f"{pair} has no master with a slave")
     return max(0, ends["master"][0] - min(ends["slave"]))

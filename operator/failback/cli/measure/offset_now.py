@@ -28,6 +28,7 @@ from failback.client.admin.offset_places import (
 from failback.client.admin.queue_span import Span
 from failback.protocol.codes import ResponseCode
 from failback.protocol.errors import BrokerError, ConfigError, FailbackError, RemotingError
+from failback.protocol.words.reading import whole_or_0
 from failback.protocol.words.spelling import did_you_mean
 
 if TYPE_CHECKING:
@@ -175,7 +176,7 @@ class _Look(NamedTuple):
 async def _look(admin: AdminClient, bid: int, addr: str, place: Place) -> _Look:
     """Ask one member for its table; one that does not show it, for this offset alone."""
     try:
-        started = int((await admin.runtime_info(addr)).get("bootTimestamp") or 0)
+        started = whole_or_0((await admin.runtime_info(addr)).get("bootTimestamp"))
     except RemotingError as error:  # it would not answer the next question either
         return _Look(MemberFacts(addr, bid, answered=False), f"{addr} did not answer: {error}")
     except (FailbackError, ValueError):

@@ -12,6 +12,7 @@ from typing import Any
 from failback.client.admin.offset_watch import SyncWatch, divergence
 from failback.operator.metrics import BrokerFigures
 from failback.operator.planning.observed.observed import Broker, ObservedCluster
+from failback.protocol.words.reading import whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,5 +86,5 @@ def _members(observed: ObservedCluster, pair: int) -> Iterator[tuple[int, Broker
 
 
 def _start(broker: Broker) -> float | None:
-    text = (broker.runtime or {}).get("bootTimestamp", "")
-    return int(text) / 1000 if text.isascii() and text.isdigit() else None
+    found = whole((broker.runtime or {}).get("bootTimestamp"))
+    return None if found is None else found / 1000

@@ -34,6 +34,7 @@ from failback.protocol.calls import parse_properties
 from failback.protocol.codes import RequestCode, ResponseCode
 from failback.protocol.errors import BrokerError
 from failback.protocol.route import DataVersion
+from failback.protocol.words.reading import whole
 
 logger = logging.getLogger(__name__)
 
@@ -410,8 +411,7 @@ def gauges_of(text: bytes) -> dict[str, float]:
 
 
 def _integer(table: Mapping[str, str] | None, key: str) -> int | None:
-    text = (table or {}).get(key, "")
-    return int(text) if text.lstrip("-").isdigit() else None
+    return whole((table or {}).get(key))
 
 
 def _builtins(table: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from typing import Any, Final
 from failback.kube import shallow_json
 from failback.kube.resources import GROUP
 from failback.operator.planning.plan.sharing import Shared
+from failback.protocol.words.reading import whole_or_0
 
 Object = dict[str, Any]
 OwnerKey = tuple[str, str, str]
@@ -255,8 +256,7 @@ def owners_of(item: Mapping[str, Any]) -> list[OwnerKey]:
 
 def version_of(item: Mapping[str, Any]) -> int:
     """Return the resourceVersion of an object; 0 when it has none."""
-    text = str(item["metadata"].get("resourceVersion", "0"))
-    return int(text) if text.isdigit() else 0
+    return whole_or_0(str(item["metadata"].get("resourceVersion", "0")))
 
 
 def plain(body: Mapping[str, Any]) -> Object:

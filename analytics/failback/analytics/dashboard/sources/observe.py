@@ -26,6 +26,7 @@ from failback.analytics.live.offset_file import in_store, of_broker
 from failback.client.admin.admin import AdminClient
 from failback.protocol.errors import FailbackError
 from failback.protocol.message import DLQ_PREFIX, RETRY_PREFIX
+from failback.protocol.words.reading import whole_or_0
 
 MOST_TOPICS: Final = 100
 """Topics whose ends are asked for with each look; those of the largest tables first."""
@@ -115,7 +116,7 @@ async def look_at(admin: AdminClient, member: MemberRef, known: BrokerSeen | Non
         runtime, offsets = await asyncio.gather(
             admin.runtime_info(member.address), admin.all_offsets(member.address)
         )
-        boot_ms = int(runtime.get("bootTimestamp") or 0)
+        boot_ms = whole_or_0(runtime.get("bootTimestamp"))
         config: Mapping[str, str]
         if (
             known is not None
@@ -131,7 +132,7 @@ async def look_at(admin: AdminClient, member: MemberRef, known: BrokerSeen | Non
         broker_id = int(config.get("brokerId", member.broker_id or 0))
         if broker_id == 0 and config_at == began:
             consumers = await _consumers(admin, member.address, table, consumers)
-        log_end = int(runtime.get("commitLogMaxOffset") or 0)
+        log_end = whole_or_0(runtime.get("commitLogMaxOffset"))
     except (FailbackError, OSError, ValueError, TimeoutError) as error:
         return _silent(known, member, str(error) or type(error).__name__, began)
     expected = member.broker_name

@@ -35,6 +35,7 @@ from failback.protocol.errors import (
     UnreadableAnswer,
 )
 from failback.protocol.route import split_offset_key
+from failback.protocol.words.reading import whole
 
 ANSWER_SECONDS: Final = 10.0
 """A broker's answer is waited for so long, over several looks."""
@@ -48,8 +49,8 @@ SETTINGS: Final = frozenset({RULES, *(key for key in KEYS if KEYS[key].side == "
 """What a prediction needs of a broker's settings."""
 RETRY_SECONDS: Final = 0.1
 """How often a broker that refuses connections is tried."""
-_TIME_DIGITS: Final = 13
-"""Of ms since 1970, until 2286."""
+_NO_TIME_MS: Final = 10**13
+"""After 1970, in 2286: no broker began then."""
 _AT_ONCE: Final = 32
 """Questions under way to one broker."""
 
@@ -183,9 +184,8 @@ class Asker:
             if error.code == ResponseCode.SYSTEM_ERROR and not asked.is_young:
                 raise
             return
-        text = told.get("bootTimestamp", "")
-        is_time = text.isascii() and text.isdigit() and len(text) <= _TIME_DIGITS
-        asked.boot_ms = int(text) if is_time else None
+        boot_ms = whole(told.get("bootTimestamp"))
+        asked.boot_ms = boot_ms if boot_ms is not None and 0 <= boot_ms < _NO_TIME_MS else None
         asked.boot_at, asked.is_young = began, False
         if asked.place.broker_id == 0:
             await self._settings(asked)

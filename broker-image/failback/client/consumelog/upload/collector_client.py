@@ -20,6 +20,7 @@ from urllib.parse import SplitResult, quote, urlsplit
 from failback.client.consumelog.schema import SCHEMA_ID
 from failback.client.consumelog.upload.lake_files import ARROW_STREAM
 from failback.protocol.errors import ConfigError
+from failback.protocol.words.reading import whole
 
 PROBLEM_PREFIX: Final = "urn:failback:collector:"
 """How the types of a collector's own problem documents begin; a proxy's do not."""
@@ -222,4 +223,4 @@ def _document(content: bytes) -> Mapping[str, Any]:
 
 def _seconds(text: str | None) -> float | None:
     """``Retry-After`` in seconds; the form with a date is not used by collectors."""
-    return float(text) if text is not None and text.isascii() and text.isdigit() else None
+    return whole(text)

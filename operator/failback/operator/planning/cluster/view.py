@@ -14,6 +14,7 @@ from failback.operator.planning.plan.types import Operation
 from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.render.config import member_name, pod_name
 from failback.operator.render.shape import Member, Shape
+from failback.protocol.words.reading import whole, whole_or_0
 
 
 @dataclass(frozen=True)
@@ -84,9 +85,9 @@ class ClusterView:
 
     def broker_id(self, member: MemberView) -> int:
         """Return the broker id rendered for a member."""
-        text = self.wanted(member).get("brokerId", "")
-        if text.isdigit():
-            return int(text)
+        wanted = whole(self.wanted(member).get("brokerId"))
+        if wanted is not None and wanted >= 0:
+            return wanted
         return self.cluster.pair(member.pair).broker_id(member.ordinal)
 
     def master(self, pair: int) -> MemberView | None:
@@ -146,4 +147,4 @@ class ClusterView:
             return False
         config = master.broker.config if master.broker else None
         permission = (config or self.wanted(master)).get("brokerPermission", "6")
-        return permission.isdigit() and bool(int(permission) & 2)
+        return bool(whole_or_0(permission) & 2)

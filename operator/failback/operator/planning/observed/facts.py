@@ -13,6 +13,7 @@ from typing import Final
 
 from failback.operator.engines.catalogue import config_keys, same_value
 from failback.operator.planning.observed.observed import Broker, MemberView, Object, ObservedCluster
+from failback.protocol.words.reading import whole
 
 FALL_BEHIND_BYTES: Final = 256 * 1024 * 1024
 """``haSlaveFallbehindMax`` where the broker does not say otherwise."""
@@ -116,7 +117,8 @@ def is_stalled(slave: Broker | None, now: float) -> bool:
 def fall_behind_bytes(master: Broker | None) -> int:
     """Return the lag from which the master counts a slave out."""
     text = (master.config or {}).get("haSlaveFallbehindMax", "") if master else ""
-    return int(text) if text.isdigit() else FALL_BEHIND_BYTES
+    found = whole(text)
+    return FALL_BEHIND_BYTES if found is None or found < 0 else found
 
 
 def lag_bucket(

@@ -22,6 +22,7 @@ from failback.client.producer.producer import Producer
 from failback.client.remoting.settings import ClientSettings
 from failback.protocol.errors import FailbackError
 from failback.protocol.message import MAX_OFFSET, MessageExt
+from failback.protocol.words.reading import whole_or_0
 
 logger = logging.getLogger(__name__)
 
@@ -143,6 +144,6 @@ class Bird:
 
 async def _handle(messages: list[MessageExt]) -> ConsumeResult:
     last = messages[-1]
-    behind = int(last.properties.get(MAX_OFFSET) or 0) - last.queue_offset
+    behind = whole_or_0(last.properties.get(MAX_OFFSET)) - last.queue_offset
     await asyncio.sleep(_BEHIND_SECONDS if behind <= BACKLOG_PER_QUEUE else _CATCHING_UP_SECONDS)
     return ConsumeResult.SUCCESS

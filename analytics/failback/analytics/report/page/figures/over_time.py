@@ -229,7 +229,7 @@ def offset_staircase(data: StaircaseData, theme: Theme = LIGHT) -> go.Figure:
 
 
 def _size_of_drop(text: str) -> float:
-    numbers = [float(part) for part in text.replace("→", " ").split() if part.isdigit()]
+    numbers = [float(part) for part in text.replace("→", " ").split() if part.isdecimal()]
     return numbers[0] - numbers[1] if len(numbers) == 2 else 0.0
 
 
