@@ -183,7 +183,7 @@ def test_a_file_of_a_lake(
     (run / "manifest.json").unlink()
     path = next(run.glob("lake/table=deliver/**/*.parquet"))
     if beside:
-        path = shutil.copy(path, path.with_name("zz.parquet"))
+        path = Path(shutil.copy(path, path.with_name("zz.parquet")))
     FILES[kind](path)
     said = ask_lake(run, capsys)
     names_it = {name for name, (_, words) in said.items() if path.name in words}
