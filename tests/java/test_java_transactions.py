@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+
 import pytest
 
 from failback.client.admin.admin import AdminClient
-from tests.support.common.polling import wait_until
+from tests.support.common.polling import SCALE, wait_until
 from tests.support.java.apache import Engine, got_by, sent_by
 from tests.support.java.java_lab import Lab
 from tests.support.processes.child_process import TestProcess
@@ -13,11 +16,22 @@ from tests.support.processes.child_process import TestProcess
 TOPIC = "JavaTopic"
 COUNT = 9
 COMMITTED = {number for number in range(COUNT) if number % 3 != 1}
+ENDED = {number for number in range(COUNT) if number % 3 != 2}
+OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 QUICK: dict[str, object] = {"transactionCheckInterval": 2000, "transactionTimeOut": 1000}
 
 
 def checked_by(producer: TestProcess) -> set[int]:
     return {int(line.split()[1]) for line in producer.lines() if line.startswith("checked ")}
+
+
+async def ended(ns: str, broker: str, numbers: set[int]) -> None:
+    """Wait until the broker has ended these transactions: the client asks for no answer."""
+    deadline = time.monotonic() + 30 * SCALE
+    async with AdminClient([ns]) as admin:
+        while await admin.max_offset(broker, OP_TOPIC, 0) != len(numbers):
+            assert time.monotonic() < deadline, "not all were ended"
+            await asyncio.sleep(0.05)
 
 
 async def test_commit_rollback_and_check(lab: Lab) -> None:
@@ -34,14 +48,13 @@ async def test_commit_rollback_and_check(lab: Lab) -> None:
     consumer.end_input()
     assert sorted(got.number for got in got_by(consumer)) == sorted(COMMITTED)
     async with AdminClient([ns.address]) as admin:
-        ends = await admin.max_offset(broker.address, "RMQ_SYS_TRANS_OP_HALF_TOPIC", 0)
-        assert ends == COUNT
+        assert await admin.max_offset(broker.address, OP_TOPIC, 0) == COUNT
 
 
 @pytest.mark.parametrize(
     "engines", [("apache", "failback"), ("failback", "apache")], ids=lambda pair: "-".join(pair)
 )
-def test_what_one_engine_prepared_the_other_asks_about(
+async def test_what_one_engine_prepared_the_other_asks_about(
     lab: Lab, engines: tuple[Engine, Engine]
 ) -> None:
     ns = lab.namesrv()
@@ -49,6 +62,7 @@ def test_what_one_engine_prepared_the_other_asks_about(
     broker.start()
     producer = lab.program("TransactionProducer", ns, topic=TOPIC, count=COUNT)
     producer.wait_for("done")
+    await ended(ns.address, broker.address, ENDED)
     broker.kill()
     broker.engine = engines[1]
     broker.settings |= QUICK

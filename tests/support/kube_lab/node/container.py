@@ -69,8 +69,8 @@ class Container:
         return self._folder / f"{max(self._runs - (1 if previous else 0), 0)}.log"
 
     def pid(self) -> int | None:
-        """Return the machine's pid of the container's PID 1."""
-        if self._child is None:
+        """Return the machine's pid of the container's PID 1, once all its volumes are mounted."""
+        if self._child is None or not self._mounted_file().stat().st_size:
             return None
         guardian = self._child.identity.pid
         with suppress(OSError):
@@ -159,8 +159,10 @@ class Container:
             "hostname": self._pod.pod["spec"].get("hostname", self._pod.name),
             "dev": str(self._folder / "dev"),
             "termination_log": str(message),
+            "mounted": str(self._mounted_file()),
             "mounts": [hosts, *mounts],
         }
+        self._mounted_file().write_bytes(b"")
         file = self._folder / "launch.json"
         file.write_text(json.dumps(spec, indent=1))
         command = [sys.executable, "-I", "-S", str(_LAUNCHER), str(file)]
@@ -169,6 +171,11 @@ class Container:
     def _argv(self, environment: dict[str, str]) -> list[str]:
         image = self._pod.image(self.manifest)
         words = plan.command_of(self.manifest, image.entrypoint, image.command)
+        # Pods share the machine's network here, so that a pod listens at its own address alone.
+        words = [
+            word.replace("=0.0.0.0", f"={self._pod.address}") if word.startswith("--") else word
+            for word in words
+        ]
         return plan.local_argv([plan.expand(word, environment) for word in words], environment)
 
     async def _container_id(self, child: Child) -> str:
@@ -180,6 +187,9 @@ class Container:
                 return f"failback://{identity.pid}-{identity.ticks}"
             await asyncio.sleep(0.005)
         return f"failback://{child.identity.pid}-{child.identity.ticks}"
+
+    def _mounted_file(self) -> Path:
+        return self._folder / "mounted"
 
     def _message_file(self) -> Path:
         return self._folder / "termination-log"

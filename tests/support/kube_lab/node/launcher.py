@@ -67,6 +67,7 @@ def _die_with_parent() -> None:
 
 def _become(spec: dict) -> None:  # type: ignore[type-arg]
     """Prepare the namespaces and execute the command; never returns."""
+    mounted = os.open(spec["mounted"], os.O_WRONLY)  # a mount may hide its path
     _mount("none", "/", None, _REC | _PRIVATE)
     libc.sethostname(spec["hostname"].encode(), len(spec["hostname"]))
     build_dev(spec["dev"], spec["termination_log"])
@@ -74,6 +75,8 @@ def _become(spec: dict) -> None:  # type: ignore[type-arg]
         bind(place["source"], place["target"], read_only=place["read_only"])
     _mount("proc", "/proc", "proc", 0)
     os.chdir(spec["working_folder"])
+    os.write(mounted, b"1")
+    os.close(mounted)
     if spec["pause"]:
         _pause()
     argv = spec["argv"]
