@@ -143,6 +143,10 @@ def test_the_tail_of_a_diverged_log_is_measured() -> None:
     assert decode_pod(pod(initContainerStatuses=[verdict])).tail_bytes == 100
     ahead = verify("state", prefix="SlaveAhead", ownEnd=1000, masterEnd=700)
     assert decode_pod(pod(initContainerStatuses=[ahead])).tail_bytes == 300
+    found = decode_pod(pod(initContainerStatuses=[verdict]))
+    assert (found.own_end, found.master_end, found.checked_at) == (1000, 2000, None)
+    verdict["state"]["terminated"]["finishedAt"] = "1970-01-01T00:16:40Z"
+    assert decode_pod(pod(initContainerStatuses=[verdict])).checked_at == 1000
     fine = verify("state", prefix="Verified", ownEnd=1000, masterEnd=2000)
     assert decode_pod(pod(initContainerStatuses=[fine])).tail_bytes is None
 

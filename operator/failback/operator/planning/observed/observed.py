@@ -60,6 +60,10 @@ class Pod:
     differently (``ownEnd`` minus ``differsAt``, or minus ``masterEnd``, of that verdict)."""
     own_end: int | None = None
     """``ownEnd`` of that verdict: where the member's log ends, in bytes."""
+    master_end: int | None = None
+    """``masterEnd`` of that verdict: where the master's log ended when it was given."""
+    checked_at: float | None = None
+    """Unix time of that verdict."""
 
 
 @dataclass(frozen=True, slots=True)

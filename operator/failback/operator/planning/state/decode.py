@@ -46,7 +46,7 @@ def decode_pod(item: Object) -> Pod:
     ready = _condition(status, "Ready")
     is_ready = ready.get("status") == "True"
     problem, message = ("", "") if is_ready else _problem(item)
-    verdict = _verdict(status)
+    verdict, checked_at = _verdict(status)
     return Pod(
         name=metadata["name"],
         uid=metadata["uid"],
@@ -69,7 +69,9 @@ def decode_pod(item: Object) -> Pod:
         prefix=str(verdict.get("prefix", "")),
         prefix_message=_words(verdict),
         tail_bytes=_tail_bytes(verdict),
-        own_end=verdict["ownEnd"] if isinstance(verdict.get("ownEnd"), int) else None,
+        own_end=_bytes(verdict, "ownEnd"),
+        master_end=_bytes(verdict, "masterEnd"),
+        checked_at=checked_at,
     )
 
 
@@ -163,16 +165,16 @@ def _image(item: Object) -> str:
     return ""
 
 
-def _verdict(status: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what the init container ``verify`` said last; empty when it said nothing."""
+def _verdict(status: Mapping[str, Any]) -> tuple[Mapping[str, Any], float | None]:
+    """Return what the init container ``verify`` said last, and when; empty when it said nothing."""
     for entry in _init(status):
         if entry.get("name") != "verify":
             continue
         for state in (entry.get("state"), entry.get("lastState")):
-            said = ((state or {}).get("terminated") or {}).get("message")
-            if said:
-                return _parsed(said)
-    return {}
+            ended = (state or {}).get("terminated") or {}
+            if ended.get("message"):
+                return _parsed(ended["message"]), from_time(ended.get("finishedAt"))
+    return {}, None
 
 
 def _parsed(said: str) -> Mapping[str, Any]:
@@ -196,13 +198,16 @@ def _words(verdict: Mapping[str, Any]) -> str:
     return words
 
 
+def _bytes(verdict: Mapping[str, Any], key: str) -> int | None:
+    found = verdict.get(key)
+    return found if isinstance(found, int) else None
+
+
 def _tail_bytes(verdict: Mapping[str, Any]) -> int | None:
     """Return how much of a diverged log the master's lacks or has differently."""
-    end = verdict.get("ownEnd")
-    begin = verdict.get("differsAt", verdict.get("masterEnd"))
-    if verdict.get("prefix") not in ("Diverged", "SlaveAhead"):
-        return None
-    if not isinstance(end, int) or not isinstance(begin, int):
+    end = _bytes(verdict, "ownEnd")
+    begin = _bytes(verdict, "differsAt" if "differsAt" in verdict else "masterEnd")
+    if verdict.get("prefix") not in ("Diverged", "SlaveAhead") or end is None or begin is None:
         return None
     return max(0, end - begin)
 

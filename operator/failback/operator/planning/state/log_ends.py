@@ -64,7 +64,21 @@ def given_up(master: MemberView, view: MemberView) -> GivenUp:
     mine, theirs = view.claim, master.claim
     tail = view.pod.tail_bytes if view.pod is not None and not view.is_ready else None
     newer = bool(mine and theirs and (mine.epoch or 0) > (theirs.epoch or 0))
-    return GivenUp(_end(view), _end(master), tail, newer)
+    return GivenUp(_end(view), _master_end(master, view), tail, newer)
+
+
+def _master_end(master: MemberView, view: MemberView) -> int | None:
+    """Return where the master's log ends, by whoever asked it last: the operator or the check of
+    the member that stays out. An older answer would make the member's log seem the longer one."""
+    found, pod = _end(master), view.pod
+    if pod is None or view.is_ready or pod.master_end is None or pod.checked_at is None:
+        return found
+    broker = master.broker
+    if broker is None or broker.end is None:  # a mark on its claim; the log may have grown since
+        return max(found or 0, pod.master_end)
+    # A platform tells whole seconds.
+    asked_since = broker.end_at is None or broker.end_at >= pod.checked_at + 1
+    return broker.end if asked_since else pod.master_end
 
 
 def _end(view: MemberView) -> int | None:
