@@ -155,6 +155,13 @@ def test_the_lake_of_an_observation(
         assert str(run / "lake") in said
 
 
+def with_deliveries(whole: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """A copy whose files nobody has hashed, and one with deliveries."""
+    run = copied(whole, tmp_path)
+    (run / "manifest.json").unlink()
+    return run, next(run.glob("lake/table=deliver/**/*.parquet"))
+
+
 def ask_lake(run: Path, capsys: Capture) -> dict[str, tuple[int, str]]:
     """What the commands that read a lake say of it; the one that merges files is the last."""
     named, lake = json.loads((run / "run.json").read_text())["run"], str(run / "lake")
@@ -179,9 +186,7 @@ def test_a_file_of_a_lake(
     kind: str, beside: bool, experiment: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     """One of those that the run has, or one more."""
-    run = copied(experiment, tmp_path)
-    (run / "manifest.json").unlink()
-    path = next(run.glob("lake/table=deliver/**/*.parquet"))
+    run, path = with_deliveries(experiment, tmp_path)
     if beside:
         path = Path(shutil.copy(path, path.with_name("zz.parquet")))
     FILES[kind](path)
@@ -204,9 +209,7 @@ SAYS_OF_ITSELF: Final = [
 def test_what_a_file_of_a_lake_says_of_itself(
     key: str, value: bytes, experiment: Path, tmp_path: Path, capsys: Capture
 ) -> None:
-    run = copied(experiment, tmp_path)
-    (run / "manifest.json").unlink()
-    path = next(run.glob("lake/table=deliver/**/*.parquet"))
+    run, path = with_deliveries(experiment, tmp_path)
     rows = pq.read_table(path, partitioning=None)
     pq.write_table(rows.replace_schema_metadata({key: value}), path)
     code, _ = ask_lake(run, capsys)["report"]

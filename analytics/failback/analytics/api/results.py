@@ -166,7 +166,7 @@ def _entry(found: Any, part: str) -> Any:
     if not isinstance(found, list):
         return _NOTHING
     at = whole(part)
-    if at is not None and at >= 0:
+    if at is not None:
         return found[at] if at < len(found) else _NOTHING
     return next((row for row in found if part in _labels(row)), _NOTHING)
 

@@ -348,7 +348,7 @@ def _announced(request: Request, limit: int) -> int:
     if length is None:
         return limit
     count = whole(length)
-    if count is None or count < 0:
+    if count is None:
         return limit
     if count > limit:
         raise Problem("too-large", f"{count} bytes, at most {limit} are taken")

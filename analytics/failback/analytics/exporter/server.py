@@ -78,7 +78,7 @@ def offset_file(text: str) -> tuple[tuple[str, int], Path]:
     member, equals, path = text.partition("=")
     broker, dash, number = member.rpartition("-")
     broker_id = whole(number)
-    if not equals or not path or not dash or not broker or broker_id is None or broker_id < 0:
+    if not equals or not path or not dash or not broker or broker_id is None:
         raise ConfigError("--offset-file", f'must be BROKER-ID=PATH, got "{text}"')
     return (broker, broker_id), Path(path)
 

@@ -193,7 +193,7 @@ class LakeStore:
         ]
         return sorted(found, key=lambda file: file.name)
 
-    def no_files(self, prefix: str, suffix: str = ".parquet") -> list[str]:
+    def irregular_files(self, prefix: str, suffix: str = ".parquet") -> list[str]:
         """What has a file's suffix anywhere below a folder, and is a pipe, a folder or a dangling
         link; never anything in an object store."""
         found: list[str] = []

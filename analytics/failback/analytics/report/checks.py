@@ -517,7 +517,7 @@ def value_at(root: Any, path: str) -> Any:
 
 def _entry(rows: list[Any], part: str) -> Any:
     at = whole(part)
-    if at is not None and at >= 0:
+    if at is not None:
         return rows[at] if at < len(rows) else None
     for row in rows:
         if isinstance(row, Mapping) and part in (row.get("group"), row.get("fid"), row.get("id")):

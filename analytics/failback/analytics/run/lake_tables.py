@@ -107,8 +107,8 @@ class LakeTables:
         path = self.store.path(f"table={table}")
         if not any(each.day for each in self.folders.get(table, ())):
             return ds.dataset(schema.empty_table())
-        strange = self.store.no_files(f"table={table}")
-        self.left_out.extend(f"{name}: is no file" for name in strange)
+        irregular = self.store.irregular_files(f"table={table}")
+        self.left_out.extend(f"{name}: is no file" for name in irregular)
         found = ds.dataset(
             path, schema, "parquet", self.store.fs, ds.partitioning(PATH_COLUMNS, flavor="hive"),
             partition_base_dir=path,

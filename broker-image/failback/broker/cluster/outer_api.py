@@ -160,7 +160,7 @@ class BrokerOuterApi:
     async def _number_of(self, broker: str, key: str) -> int:
         text = (await self._ask(broker, calls.runtime_info())).get(key, "")
         found = whole(text)
-        if found is None or found < 0:
+        if found is None:
             raise ProtocolError(f"runtime information of {broker} has {key} {text[:60]!r}")
         return found
 

@@ -42,7 +42,7 @@ from failback.protocol.errors import (
     ProtocolError,
     RemotingSendError,
 )
-from failback.protocol.words.reading import whole
+from failback.protocol.words.reading import signed
 
 logger = logging.getLogger(__name__)
 
@@ -196,7 +196,7 @@ async def compare_with(
 
 
 def _offset_in(runtime: Mapping[str, str], key: str) -> int:
-    found = whole(runtime.get(key))
+    found = signed(runtime.get(key))
     if found is None:
         raise ProtocolError(f"runtime information has {key} {runtime.get(key, '')[:60]!r}")
     return found

@@ -34,7 +34,7 @@ from failback.protocol.calls import parse_properties
 from failback.protocol.codes import RequestCode, ResponseCode
 from failback.protocol.errors import BrokerError
 from failback.protocol.route import DataVersion
-from failback.protocol.words.reading import whole
+from failback.protocol.words.reading import signed
 
 logger = logging.getLogger(__name__)
 
@@ -411,7 +411,7 @@ def gauges_of(text: bytes) -> dict[str, float]:
 
 
 def _integer(table: Mapping[str, str] | None, key: str) -> int | None:
-    return whole((table or {}).get(key))
+    return signed((table or {}).get(key))
 
 
 def _builtins(table: Mapping[str, Any]) -> dict[str, Any]:

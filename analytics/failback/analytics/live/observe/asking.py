@@ -185,7 +185,7 @@ class Asker:
                 raise
             return
         boot_ms = whole(told.get("bootTimestamp"))
-        asked.boot_ms = boot_ms if boot_ms is not None and 0 <= boot_ms < _NO_TIME_MS else None
+        asked.boot_ms = boot_ms if boot_ms is not None and boot_ms < _NO_TIME_MS else None
         asked.boot_at, asked.is_young = began, False
         if asked.place.broker_id == 0:
             await self._settings(asked)

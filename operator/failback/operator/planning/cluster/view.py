@@ -86,7 +86,7 @@ class ClusterView:
     def broker_id(self, member: MemberView) -> int:
         """Return the broker id rendered for a member."""
         wanted = whole(self.wanted(member).get("brokerId"))
-        if wanted is not None and wanted >= 0:
+        if wanted is not None:
             return wanted
         return self.cluster.pair(member.pair).broker_id(member.ordinal)
 

@@ -118,7 +118,7 @@ def fall_behind_bytes(master: Broker | None) -> int:
     """Return the lag from which the master counts a slave out."""
     text = (master.config or {}).get("haSlaveFallbehindMax", "") if master else ""
     found = whole(text)
-    return FALL_BEHIND_BYTES if found is None or found < 0 else found
+    return FALL_BEHIND_BYTES if found is None else found
 
 
 def lag_bucket(
