@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest
 SRC := operator broker-image chaos analytics tests tools examples
 ARGS ?=
 
-.PHONY: help demo test test-all test-foreign soak lint format map bench images dist clean docs docs-pages docs-pictures versions \
+.PHONY: help demo test test-all test-foreign soak lint format map bench images dist clean docs docs-pages docs-pictures versions size \
         setup setup-test setup-kube setup-bench setup-docs \
         test-unit test-integration test-faults test-java test-spark test-e2e test-kube test-images
 
@@ -26,6 +26,7 @@ help:
 	@echo "make versions    the demo on every tested version of RocketMQ, and docs/versions.md from it"
 	@echo "make lint        ruff, mypy --strict, import contracts, the pages;  make format rewrites"
 	@echo "make map         rooms, levels, arrows and circles of each package; draws docs/map.svg"
+	@echo "make size        lines, options, cases and words beside tools/budget.toml (ARGS=--write lowers the budget)"
 	@echo "make clean       remove the virtual environment and build products"
 
 setup:
@@ -101,6 +102,9 @@ format: setup-test
 
 map: setup-test
 	@$(BIN)/python tools/module_map.py $(ARGS)
+
+size: setup-test
+	@$(BIN)/python tools/size.py $(ARGS)
 
 clean:
 	rm -rf $(VENV) $(BENCH_VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

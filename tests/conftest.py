@@ -23,12 +23,16 @@ TESTS = Path(__file__).parent
 os.environ["FAILBACK_CONFIG"] = os.devnull  # a developer's own clusters are none of the tests'
 REQUIRE_ALL = os.environ.get("FAILBACK_REQUIRE") == "all"
 
+UNIT_CASES = pytest.StashKey[int]()
+"""How many cases of tests/unit were collected, before markers and names choose among them."""
+
 settings.register_profile("machines-are-noisy", deadline=None)
 settings.load_profile("machines-are-noisy")
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    config.stash[UNIT_CASES] = sum(item.path.is_relative_to(TESTS / "unit") for item in items)
     for item in items:
         item.add_marker(item.path.relative_to(TESTS).parts[0])
         if isinstance(item, pytest.Function) and item.get_closest_marker("foreign"):
