@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from failback.analytics.lake.lake import open_lake
-from failback.analytics.live.observe.canary.ledger import Ledger, Names
-from failback.analytics.live.observe.folder import looks_in
+from failback.analytics.observe.canary.ledger import Ledger, Names
+from failback.analytics.observe.folder import looks_in
 from failback.client.admin.admin import AdminClient
 from tests.support.common.polling import wait_until
 from tests.support.java.java_lab import Lab

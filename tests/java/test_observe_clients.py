@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from failback.analytics.live.observe.folder import looks_in
-from failback.analytics.live.observe.observation import Observation
+from failback.analytics.observe.folder import looks_in
+from failback.analytics.observe.observation import Observation
 from tests.support.java.java_lab import Lab
 from tests.support.observe.cluster import Observed
 from tests.support.observe.truth import AWAY_SECONDS, ON_4_AND_5, begun, cost, holds, settled

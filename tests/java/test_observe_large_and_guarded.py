@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from failback.analytics.live.observe.asking import Asker
-from failback.analytics.live.observe.clock import seconds
-from failback.analytics.live.observe.looks import ANSWERED
+from failback.analytics.observe.asking import Asker
+from failback.analytics.observe.folder import seconds
+from failback.analytics.observe.looks import ANSWERED
 from failback.client.admin.admin import AdminClient
 from failback.client.remoting.connection import RemotingClient
 from failback.protocol.command import RemotingCommand

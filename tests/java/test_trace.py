@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from failback.analytics.live.observe.asking import Asker
-from failback.analytics.live.observe.clock import seconds
+from failback.analytics.observe.asking import Asker
+from failback.analytics.observe.folder import seconds
 from failback.analytics.report import make_report
 from failback.analytics.report.make_report import read_report, report
 from failback.analytics.run.trace_source import TRACE_TOPIC

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from failback.analytics.dashboard.sources.brokers import look_at
 from failback.analytics.dashboard.sources.clusters import MemberRef
-from failback.analytics.dashboard.sources.observe import look_at
 from failback.analytics.exporter.live_pairs import pair_facts
 from failback.analytics.exporter.survey import Surveyor
 from failback.analytics.live.exposure import GroupExposure, exposure

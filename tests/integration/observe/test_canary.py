@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from failback.analytics.lake.lake import open_lake
-from failback.analytics.live.observe.canary.ledger import Ledger, Names
-from failback.analytics.live.observe.returns import LATE_SECONDS
+from failback.analytics.observe.canary.ledger import Ledger, Names
+from failback.analytics.observe.returns import LATE_SECONDS
 from failback.client.admin.admin import AdminClient
 from failback.protocol.route import TopicConfig
 from tests.support.brokers.cluster_processes import ClusterProcesses

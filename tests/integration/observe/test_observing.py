@@ -8,9 +8,9 @@ import re
 import subprocess
 from pathlib import Path
 
-from failback.analytics.live.observe.asking import Asker
-from failback.analytics.live.observe.clock import seconds
-from failback.analytics.live.observe.looks import ANSWERED, REFUSED, SILENT, BrokerLook
+from failback.analytics.observe.asking import Asker
+from failback.analytics.observe.folder import seconds
+from failback.analytics.observe.looks import ANSWERED, REFUSED, SILENT, BrokerLook
 from failback.client.admin.admin import AdminClient
 from failback.client.remoting.connection import RemotingClient
 from failback.protocol.command import RemotingCommand

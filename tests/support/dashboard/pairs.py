@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from failback.analytics.dashboard.sources.brokers import BrokerSeen
 from failback.analytics.dashboard.sources.clusters import ClusterRef, MemberRef, PairRef
-from failback.analytics.dashboard.sources.observe import BrokerSeen
 from failback.analytics.live.facts import GroupTopic, OffsetFile, Queues
 
 KEY = GroupTopic("billing", "orders")

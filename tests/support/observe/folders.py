@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from failback.analytics.live.observe.folder import Folder, Wanted
+from failback.analytics.observe.folder import Folder, Wanted
 from tests.support.observe.stories import Story
 
 

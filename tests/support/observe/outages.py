@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from failback.analytics.live.observe.observation import Counts
+from failback.analytics.observe.observation import Counts
 from tests.support.observe.stories import MASTER, SLAVE, Story
 
 

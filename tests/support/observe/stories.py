@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from failback.analytics.live.observe.looks import (
+from failback.analytics.observe.looks import (
     ANSWERED,
     REFUSED,
     SILENT,
@@ -13,7 +13,7 @@ from failback.analytics.live.observe.looks import (
     Held,
     Look,
 )
-from failback.analytics.live.observe.observation import Observation
+from failback.analytics.observe.observation import Observation
 
 PAIR = "bench/broker-a"
 MASTER, SLAVE = 0, 1

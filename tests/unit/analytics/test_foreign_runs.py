@@ -24,8 +24,8 @@ from failback.analytics.dashboard.sources.live_run import LiveRun
 from failback.analytics.dashboard.sources.runs import RunIndex
 from failback.analytics.errors import ReportInputError
 from failback.analytics.exporter.runs import RunWatch
-from failback.analytics.live.observe.canary.ledger import Ledger
-from failback.analytics.live.observe.lake import bring_up
+from failback.analytics.observe.canary.ledger import Ledger
+from failback.analytics.observe.lake import bring_up
 from failback.analytics.report import make_report
 from failback.cli.__main__ import main
 from failback.cli.shared.errors import explain

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from failback.analytics.dashboard.sources.brokers import BrokerSeen
 from failback.analytics.dashboard.sources.clusters import LOCAL, ClusterRef, MemberRef, PairRef
-from failback.analytics.dashboard.sources.observe import BrokerSeen
 from failback.analytics.dashboard.views.fleet import cluster_document
 from failback.analytics.live.facts import GroupTopic
 

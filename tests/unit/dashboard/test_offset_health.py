@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from failback.analytics.dashboard.sources.brokers import BrokerSeen
 from failback.analytics.dashboard.sources.clusters import PairRef
-from failback.analytics.dashboard.sources.observe import BrokerSeen
 from failback.analytics.dashboard.views.fleet import cluster_document, pairs_of
 from failback.analytics.dashboard.views.offset_health import (
     lineage_document,

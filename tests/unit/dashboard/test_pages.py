@@ -12,8 +12,8 @@ from fastapi import FastAPI
 
 from failback.analytics.dashboard.serve import make_app
 from failback.analytics.dashboard.settings import DashboardSettings
+from failback.analytics.dashboard.sources.brokers import BrokerSeen
 from failback.analytics.dashboard.sources.live_run import LiveRun
-from failback.analytics.dashboard.sources.observe import BrokerSeen
 from failback.analytics.dashboard.sources.runs import RunIndex
 from failback.analytics.dashboard.views.offset_health import ClientMemory
 from failback.analytics.web.tokens import digest_of, new_token

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
+from failback.analytics.dashboard.sources.brokers import look_at
 from failback.analytics.dashboard.sources.clusters import MemberRef
-from failback.analytics.dashboard.sources.observe import look_at
 from failback.analytics.exporter.figures import figures_of
 from failback.analytics.exporter.pair_history import History
 from failback.analytics.exporter.survey import Surveyor

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from failback.analytics.errors import ReportInputError
-from failback.analytics.live.observe.canary.ledger import Ledger
-from failback.analytics.live.observe.canary.measured import Delivery, again, standstill
+from failback.analytics.observe.canary.ledger import Ledger
+from failback.analytics.observe.canary.measured import Delivery, again, standstill
 from failback.protocol.names import check_topic
 
 

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from failback.analytics.live.observe import folder as folders
-from failback.analytics.live.observe.clock import seconds
-from failback.analytics.live.observe.folder import Wanted
-from failback.analytics.live.observe.following import Follower, ahead_ms
+from failback.analytics.observe import folder as folders
+from failback.analytics.observe.folder import Wanted, seconds
+from failback.analytics.observe.following import Follower, ahead_ms
 from failback.analytics.trace.pages import Place
 from failback.client.remoting.connection import RemotingClient
 from tests.support.analytics.trace_builder import TRACE_TOPIC, pub, stored

@@ -157,8 +157,8 @@ def test_roles_that_change() -> None:
 
 
 def test_the_log_of_looks_gives_the_same_observation(tmp_path: object) -> None:
-    from failback.analytics.live.observe.looks import Writer, looks_of
-    from failback.analytics.live.observe.observation import Observation
+    from failback.analytics.observe.looks import Writer, looks_of
+    from failback.analytics.observe.observation import Observation
 
     story = quiet()
     story.kill()

@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from failback.analytics.live.observe.first_look import Complaints, check_first
-from failback.analytics.live.observe.folder import Wanted
-from failback.analytics.live.observe.looks import Look
+from failback.analytics.observe.folder import Wanted
+from failback.analytics.observe.looks import Look
+from failback.analytics.observe.observing import Complaints, check_first
 from failback.client.remoting.connection import RemotingClient
 from failback.protocol.errors import ConfigError
 from tests.support.observe.stories import Story

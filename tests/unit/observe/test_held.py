@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from failback.analytics.live.observe.looks import Held, Reader, Writer
+from failback.analytics.observe.looks import Held, Reader, Writer
 from tests.support.observe.outages import come_back, cost, serve, take_over
 from tests.support.observe.stories import Story
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-WATCHING = "failback.cli.measure.observe", "failback.analytics.live.observe.observing"
+WATCHING = "failback.cli.measure.observe", "failback.analytics.observe.observing"
 HEAVY = "numpy", "pyarrow", "pandas", "pyspark"
 
 

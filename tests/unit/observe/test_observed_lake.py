@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from failback.analytics.analysis.lineage import lineage, queues_named
-from failback.analytics.live.observe.lake import run_at
+from failback.analytics.observe.lake import run_at
 from failback.analytics.report.make_report import report
 from failback.analytics.run.history_reading import read_history
 from tests.support.analytics.trace_builder import START_MS, TraceBuilder, made_id

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from failback.analytics.live.observe.observation import hidden, sentences
+from failback.analytics.observe.observation import hidden, sentences
 from tests.support.observe.outages import at_work, come_back, cost, serve, take_over
 from tests.support.observe.stories import KEY, MASTER, SLAVE, Story
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from failback.analytics.dashboard.sources.observed_run import ObservedRun
-from failback.analytics.live.observe import folder as folders
-from failback.analytics.live.observe.folder import LOOKS, looks_in
-from failback.analytics.live.observe.looks import Look
-from failback.analytics.live.observe.observation import Observation
-from failback.analytics.live.observe.thinning import busy_spans, thinned
+from failback.analytics.observe import folder as folders
+from failback.analytics.observe.folder import LOOKS, looks_in
+from failback.analytics.observe.looks import Look
+from failback.analytics.observe.observation import Observation
+from failback.analytics.observe.thinning import busy_spans, thinned
 from tests.support.observe.folders import add, opened
 from tests.support.observe.stories import SLAVE, Story
 

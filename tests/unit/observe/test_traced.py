@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from failback.analytics.live.observe.traced import Deliveries, Handled, Queue
+from failback.analytics.observe.traced import Deliveries, Handled, Queue
 from tests.support.observe.outages import at_work, come_back, cost, serve, take_over
 from tests.support.observe.stories import Story
 

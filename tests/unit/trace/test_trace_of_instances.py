@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from failback.analytics.live.observe.following import begins_of
+from failback.analytics.observe.following import begins_of
 from failback.analytics.report.make_report import read_report, report
 from failback.analytics.trace.pages import Place
 from failback.protocol.names import instance_of, is_meant, without_instance

@@ -20,7 +20,7 @@ from failback.analytics.errors import ReportInputError
 from failback.analytics.lake.lake import Lake as Rows
 from failback.analytics.lake.layout import runs
 from failback.analytics.lake.store import LakeStore, open_store
-from failback.analytics.live.observe.lake import run_at
+from failback.analytics.observe.lake import run_at
 from failback.analytics.run.folder_reading import read_run_folder
 from failback.analytics.run.run_source import (
     RunSource,

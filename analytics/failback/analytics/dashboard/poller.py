@@ -17,6 +17,7 @@ from failback.analytics.dashboard.events import EventHub
 from failback.analytics.dashboard.experiments import Experiments
 from failback.analytics.dashboard.live_history import LiveHistory
 from failback.analytics.dashboard.settings import DashboardSettings
+from failback.analytics.dashboard.sources.brokers import BrokerSeen, look_at
 from failback.analytics.dashboard.sources.clusters import (
     NAME_SERVER,
     BrokerTable,
@@ -30,7 +31,6 @@ from failback.analytics.dashboard.sources.ingest import IngestReader, IngestView
 from failback.analytics.dashboard.sources.kube_clusters import KubeReader, KubeView, with_registered
 from failback.analytics.dashboard.sources.live_run import LiveRun
 from failback.analytics.dashboard.sources.local_clusters import local_clusters, registered
-from failback.analytics.dashboard.sources.observe import BrokerSeen, look_at
 from failback.analytics.dashboard.sources.observed_run import ObservedRun
 from failback.analytics.dashboard.sources.runs import RunEntry, RunIndex
 from failback.analytics.dashboard.views.fleet import (

@@ -17,7 +17,7 @@ from prometheus_client.core import Metric
 from failback.analytics.exporter import families as own
 from failback.analytics.exporter.figures import Figures
 from failback.analytics.exporter.report_figures import ReportFigures
-from failback.analytics.live.observe.folder import is_observed
+from failback.analytics.observe.folder import is_observed
 from failback.analytics.run.run_lock import is_held
 from failback.init.foreign_files import read_file, read_object
 

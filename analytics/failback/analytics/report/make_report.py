@@ -22,7 +22,7 @@ from failback.analytics.analysis.analysis import analyse
 from failback.analytics.analysis.engines.engine import Engine
 from failback.analytics.errors import EngineUnavailable, ReportInputError
 from failback.analytics.lake.lake import Lake
-from failback.analytics.live.observe.lake import run_at
+from failback.analytics.observe.lake import run_at
 from failback.analytics.report import checks, summary
 from failback.analytics.report.compare import compare_reports
 from failback.analytics.report.document import build_report

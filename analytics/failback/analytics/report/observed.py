@@ -15,9 +15,9 @@ import pyarrow as pa
 from failback.analytics.analysis.causes.attribution import PROVED
 from failback.analytics.lake.lake import Lake
 from failback.analytics.live.facts import is_canary
-from failback.analytics.live.observe.canary.ledger import Ledger, with_canary
-from failback.analytics.live.observe.canary.measured import sharpen
-from failback.analytics.live.observe.folder import (
+from failback.analytics.observe.canary.ledger import Ledger, with_canary
+from failback.analytics.observe.canary.measured import sharpen
+from failback.analytics.observe.folder import (
     LOOKS,
     is_observed,
     limits_of,
@@ -25,9 +25,9 @@ from failback.analytics.live.observe.folder import (
     settings_of,
     trace_of,
 )
-from failback.analytics.live.observe.observation import Observation, hidden, sentences, still_away
-from failback.analytics.live.observe.returns import GroupReturn, Return
-from failback.analytics.live.observe.traced import (
+from failback.analytics.observe.observation import Observation, hidden, sentences, still_away
+from failback.analytics.observe.returns import GroupReturn, Return
+from failback.analytics.observe.traced import (
     DELIVER_COLUMNS,
     NOTHING_TRACED,
     SCAN_COLUMNS,

@@ -27,8 +27,8 @@ from failback.cli.shared.output import note, print_json, print_table, say
 from failback.protocol.words.numbers import count
 
 if TYPE_CHECKING:
+    from failback.analytics.dashboard.sources.brokers import BrokerSeen
     from failback.analytics.dashboard.sources.clusters import ClusterRef, MemberRef
-    from failback.analytics.dashboard.sources.observe import BrokerSeen
 
 _PORT: Final = 10911
 _DOMAIN: Final = "cluster.local"
@@ -176,7 +176,7 @@ def reached(
 
 async def _measured(cluster: ClusterRef, seconds: float) -> list[dict[str, Any]]:
     """Ask all members twice; return a document of each pair, as the dashboard's."""
-    from failback.analytics.dashboard.sources.observe import look_at
+    from failback.analytics.dashboard.sources.brokers import look_at
     from failback.analytics.dashboard.views.fleet import committed, pair_document, pairs_of
     from failback.analytics.live.rates import Counts, rates
     from failback.client.admin.admin import AdminClient

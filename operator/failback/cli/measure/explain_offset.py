@@ -131,7 +131,7 @@ def explain_offset(
 
 def _source(run: str, lake: str) -> RunSource:
     """The run of a folder, with its rows in ``lake`` if that is given; or a run of the lake."""
-    from failback.analytics.live.observe.lake import run_at
+    from failback.analytics.observe.lake import run_at
     from failback.analytics.run.run_source import source_in_lake
 
     if not lake:

@@ -29,9 +29,9 @@ from failback.protocol.words.typed import typed
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from failback.analytics.live.observe.events import Event
-    from failback.analytics.live.observe.looks import Look
-    from failback.analytics.live.observe.observation import Observation
+    from failback.analytics.observe.events import Event
+    from failback.analytics.observe.looks import Look
+    from failback.analytics.observe.observation import Observation
 
 
 def register(app: typer.Typer) -> None:
@@ -145,8 +145,8 @@ def observe(
     json: JsonOption = False,
 ) -> None:
     """Watch a cluster, read-only: what did each group consume again when a master came back?"""
-    from failback.analytics.live.observe.folder import Wanted
-    from failback.analytics.live.observe.observing import observe as run
+    from failback.analytics.observe.folder import Wanted
+    from failback.analytics.observe.observing import observe as run
     from failback.analytics.run.trace_source import TRACE_TOPIC
 
     out = Path(str(out).replace("%F", time.strftime("%F", time.gmtime())))
@@ -275,7 +275,7 @@ def _line(event: Event) -> str:
 
 def _danger(observation: Observation) -> list[str]:
     """Say where to set offsets while groups are in danger, and how; the worst first."""
-    from failback.analytics.live.observe.observation import dangers
+    from failback.analytics.observe.observation import dangers
 
     found = dangers(observation.returns)
     lines = []

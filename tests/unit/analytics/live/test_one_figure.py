@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
+from failback.analytics.dashboard.sources.brokers import BrokerSeen
 from failback.analytics.dashboard.sources.clusters import ClusterRef, MemberRef, PairRef
-from failback.analytics.dashboard.sources.observe import BrokerSeen
 from failback.analytics.dashboard.views.fleet import cluster_document
 from failback.analytics.dashboard.views.offset_health import offset_rows
 from failback.analytics.exporter import families

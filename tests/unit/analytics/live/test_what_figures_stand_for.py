@@ -8,8 +8,8 @@ from typing import Literal
 
 import pytest
 
+from failback.analytics.dashboard.sources.brokers import BrokerSeen
 from failback.analytics.dashboard.sources.clusters import ClusterRef, MemberRef, PairRef
-from failback.analytics.dashboard.sources.observe import BrokerSeen
 from failback.analytics.dashboard.views.fleet import cluster_document
 from failback.analytics.dashboard.views.offset_health import offset_rows
 from failback.analytics.exporter.figures import figures_of

@@ -14,9 +14,9 @@ import msgspec
 from failback.analytics.analysis.causes.labels import cause_words
 from failback.analytics.dashboard.sources.live_run import Tail
 from failback.analytics.dashboard.sources.runs import rfc3339
-from failback.analytics.live.observe.folder import LOOKS, settings_of
-from failback.analytics.live.observe.looks import Look, Reader
-from failback.analytics.live.observe.observation import Observation, dangers
+from failback.analytics.observe.folder import LOOKS, settings_of
+from failback.analytics.observe.looks import Look, Reader
+from failback.analytics.observe.observation import Observation, dangers
 from failback.init.foreign_files import read_object
 
 Json = dict[str, Any]

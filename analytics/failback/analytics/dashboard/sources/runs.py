@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 from failback.analytics.errors import ReportInputError
 from failback.analytics.lake.segment_ids import RUN_CHARS, RUN_PATTERN
 from failback.analytics.lake.store import readable
-from failback.analytics.live.observe.folder import is_observed
+from failback.analytics.observe.folder import is_observed
 from failback.analytics.report.measures.point_rows import Point, points_of
 from failback.analytics.report.outcome import NO_LIMIT, evidence_badge
 from failback.analytics.report.schema import name_as_now

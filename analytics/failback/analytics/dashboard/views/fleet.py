@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from failback.analytics.dashboard.sources.brokers import BrokerSeen
 from failback.analytics.dashboard.sources.clusters import KUBERNETES, ClusterRef, PairRef
-from failback.analytics.dashboard.sources.observe import BrokerSeen
 from failback.analytics.live.exposure import GroupExposure, exposure
 from failback.analytics.live.facts import GroupTopic, PairFacts, user_keys
 from failback.analytics.live.queues import lag, overwrite_countdown, slave_ahead

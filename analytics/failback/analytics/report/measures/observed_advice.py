@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from failback.analytics.live.facts import is_canary
-from failback.analytics.live.observe.observation import Observation
-from failback.analytics.live.observe.returns import GroupReturn, Return
+from failback.analytics.observe.observation import Observation
+from failback.analytics.observe.returns import GroupReturn, Return
 from failback.analytics.predict.faults import FAULTS
 from failback.analytics.predict.knobs import rank_knobs, useful
 from failback.analytics.predict.settings import Settings

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from failback.analytics.analysis.arrays.intervals import Ints
-from failback.analytics.live.observe.returns import (
+from failback.analytics.observe.returns import (
     RESTART,
     SLAVE_ONLY,
     GroupReturn,

@@ -16,9 +16,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from failback.analytics.live.observe.clock import seconds
-from failback.analytics.live.observe.folder import Wanted
-from failback.analytics.live.observe.observation import Observation
+from failback.analytics.observe.folder import Wanted, seconds
+from failback.analytics.observe.observation import Observation
 from failback.analytics.trace.pages import Pages, Place
 from failback.analytics.trace.reading import (
     Span,
@@ -62,7 +61,7 @@ class Follower:
         zero: float,
         say: Callable[[str], None],
     ) -> None:
-        """``zero``: of the run, a reading of ``clock.seconds``."""
+        """``zero``: of the run, a reading of ``seconds``."""
         self._wanted = wanted
         self._zero_wall_ms = zero_wall_ns // 1_000_000
         self._zero = zero
@@ -165,7 +164,7 @@ async def following(
 ) -> AsyncIterator[None]:
     """Read the trace while the block runs, and to its end behind it.
 
-    ``zero``: of the run, a reading of ``clock.seconds``.
+    ``zero``: of the run, a reading of ``seconds``.
     """
     follower = Follower(client, wanted, folder, zero_wall_ns, zero, say)
     stop = asyncio.Event()

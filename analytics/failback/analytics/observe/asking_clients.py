@@ -11,8 +11,8 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from failback.analytics.live.observe.clock import seconds
-from failback.analytics.live.observe.looks import BrokerLook, ClientLook, Held, Place
+from failback.analytics.observe.folder import seconds
+from failback.analytics.observe.looks import BrokerLook, ClientLook, Held, Place
 from failback.client.admin.admin import AdminClient
 from failback.protocol.codes import ResponseCode
 from failback.protocol.errors import BrokerError, FailbackError

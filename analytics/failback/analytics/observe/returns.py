@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from failback.analytics.live.facts import is_canary, is_system
-from failback.analytics.live.observe.events import Finder, Outage
-from failback.analytics.live.observe.held import HeldWatch
-from failback.analytics.live.observe.looks import ANSWERED, BrokerLook, Look, Offsets, Place
+from failback.analytics.observe.events import Finder, Outage
+from failback.analytics.observe.held import HeldWatch
+from failback.analytics.observe.looks import ANSWERED, BrokerLook, Look, Offsets, Place
 from failback.protocol.message import DLQ_PREFIX, RETRY_PREFIX
 from failback.protocol.names import is_meant
 from failback.protocol.route import split_offset_key

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from failback.analytics.live.observe.looks import Held, Look
+from failback.analytics.observe.looks import Held, Look
 
 _FASTER: Final = 2.0
 

@@ -9,9 +9,9 @@ from typing import Any, cast
 
 import pytest
 
-from failback.analytics.dashboard.sources import observe
+from failback.analytics.dashboard.sources import brokers
+from failback.analytics.dashboard.sources.brokers import look_at
 from failback.analytics.dashboard.sources.clusters import MemberRef
-from failback.analytics.dashboard.sources.observe import look_at
 from failback.analytics.live.facts import GroupTopic
 from failback.client.admin.admin import AdminClient
 
@@ -54,7 +54,7 @@ async def test_a_configuration_that_changed_live_is_seen_within_seconds() -> Non
     again = await look_at(admin, MEMBER, seen)
     assert (again.config["slaveReadEnable"], broker.asked) == ("true", 1), "not with every look"
     assert again.group_members == {"billing": 1}, "nor members"
-    late = replace(again, config_at=again.config_at - observe.CONFIG_SECONDS)
+    late = replace(again, config_at=again.config_at - brokers.CONFIG_SECONDS)
     later = await look_at(admin, MEMBER, late)
     assert (later.config["slaveReadEnable"], broker.asked) == ("false", 2)
 
@@ -80,7 +80,7 @@ async def test_a_broker_with_a_number_that_is_none_is_a_problem_of_that_broker(n
 
 async def test_metrics_of_something_else_give_no_age(monkeypatch: pytest.MonkeyPatch) -> None:
     text = b"rocketmq_offset_persist_age_seconds soon\nrocketmq_slave_metadata_sync_age_seconds 3\n"
-    monkeypatch.setattr(observe, "_fetch_metrics", lambda _: text)
+    monkeypatch.setattr(brokers, "_fetch_metrics", lambda _: text)
     seen = await look_at(cast(AdminClient, Broker()), replace(MEMBER, http="127.0.0.1:1"), None)
     assert (seen.persist_age, seen.sync_age) == (None, 3.0)
 

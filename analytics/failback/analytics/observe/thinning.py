@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import msgspec
 
-from failback.analytics.live.observe.looks import Look
-from failback.analytics.live.observe.observation import Observation
+from failback.analytics.observe.looks import Look
+from failback.analytics.observe.observation import Observation
 
 FRESH_SECONDS: Final = 600.0
 SELDOM_SECONDS: Final = 30.0

@@ -5,22 +5,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Set
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from failback.analytics.live.observe.asking import Asker
-from failback.analytics.live.observe.canary.ledger import About, Ledger, with_canary
-from failback.analytics.live.observe.events import Event, Finder
-from failback.analytics.live.observe.first_look import Complaints, NobodyAnswers, check_first
-from failback.analytics.live.observe.folder import LOOKS, Folder, Wanted, looks_in
-from failback.analytics.live.observe.looks import Look
-from failback.analytics.live.observe.observation import Observation
-from failback.analytics.live.observe.thinning import busy_spans
+from failback.analytics.observe.asking import Asker
+from failback.analytics.observe.canary.ledger import About, Ledger, with_canary
+from failback.analytics.observe.events import Event, Finder
+from failback.analytics.observe.folder import LOOKS, Folder, Wanted, looks_in
+from failback.analytics.observe.looks import ANSWERED, SILENT, Look, Place
+from failback.analytics.observe.observation import Observation
+from failback.analytics.observe.thinning import busy_spans
+from failback.client.admin.admin import AdminClient
 from failback.client.remoting.connection import RemotingClient, RemotingSettings
-from failback.protocol.errors import ConfigError
+from failback.protocol.errors import ConfigError, FailbackError
+from failback.protocol.names import without_instance
+from failback.protocol.route import split_offset_key
 from failback.protocol.words.reasons import where_and_why, why
+from failback.protocol.words.spelling import did_you_mean
 
 Listener = Callable[[Look, list[Event], Observation], None]
 
@@ -82,7 +85,7 @@ async def observe(
                     await asker.close()
                     await keeper.close()
         # An observer that runs for days holds no library that only rows need.
-        from failback.analytics.live.observe.lake import bring_up
+        from failback.analytics.observe.lake import bring_up
 
         await asyncio.to_thread(bring_up, path)
         return observation
@@ -105,7 +108,7 @@ async def _trace(
     if not wanted.trace:
         yield
         return
-    from failback.analytics.live.observe.following import following
+    from failback.analytics.observe.following import following
 
     wall_ns = int(folder.run["zero"]["wall_ns"])
     async with following(client, wanted, folder.path, wall_ns, folder.zero, observation, note):
@@ -126,7 +129,7 @@ async def _canary(
             ledger.say_what_is_left(note)
         yield lambda _, __: None
         return
-    from failback.analytics.live.observe.canary.canary import flying
+    from failback.analytics.observe.canary.canary import flying
 
     async with flying(folder, wanted, client, about, note) as saw:
         yield saw
@@ -219,3 +222,101 @@ async def _look_until(
         await keeper.keep(look, observation)
         told(look, observation.finder.events[known:], observation)
         await _until_first(stop.wait(), asker.wait(due - time.monotonic()))
+
+
+class NobodyAnswers(FailbackError):
+    """No name server answered the first question."""
+
+    exit_code = 3
+
+
+async def check_first(
+    look: Look, wanted: Wanted, known: Observation, path: Path, client: RemotingClient
+) -> list[str]:
+    """Refuse what can't be observed as it is wanted; return what may change yet, as sentences.
+
+    Raises:
+        NobodyAnswers: No name server did.
+        ConfigError: The folder is about another cluster, or nobody knows a group or topic.
+    """
+    where = ", ".join(look.listings)
+    if all(each is None for each in look.listings.values()):
+        advice = client.problem or "name one that does in --namesrv"
+        raise NobodyAnswers(f"no name server answers at {where}: {advice}")
+    listed = {place.pair for place in look.listed()}
+    before = set(known.first_offsets())
+    if before and listed and not before & listed:
+        problem = f"{path} is about {_all(before)}, and {where} lists {_all(listed)}"
+        raise ConfigError("--out", f"{problem}: name a new folder")
+    if not listed:
+        return [f"{where} lists no broker: those that register are observed from then on"]
+    return await _unknown(look, wanted, known, client)
+
+
+async def _unknown(
+    look: Look, wanted: Wanted, observation: Observation, client: RemotingClient
+) -> list[str]:
+    """Name groups and topics that nobody knows; who does not answer may know them."""
+    keys = {key for broker in look.brokers for key in broker.offsets or ()}
+    keys |= {key for tables in observation.first_offsets().values() for key in tables}
+    named = [split_offset_key(key) for key in keys]
+    topics, groups = {topic for topic, _ in named}, {group for _, group in named}
+    is_whole = all(each.state == ANSWERED for each in look.brokers)
+    admin = AdminClient(wanted.name_servers, client=client, timeout_ms=5000)
+    try:
+        if not topics.issuperset(wanted.topics):
+            topics |= set(await admin.topic_list())
+        if not groups.issuperset(wanted.groups):
+            for broker in look.brokers:
+                if broker.state == ANSWERED:
+                    table = await admin.all_groups(broker.addr)
+                    groups |= set(table.subscription_group_table)
+    except FailbackError:  # without the right to know, nothing is refused
+        is_whole = False
+    said = []
+    for option, asked, found in (
+        ("--group", wanted.groups, groups),
+        ("--topic", wanted.topics, topics),
+    ):
+        as_clients_do = set(map(without_instance, found))
+        for name in sorted(set(asked) - found - as_clients_do):
+            problem = f'no broker knows "{name}"{did_you_mean(name, found)}'
+            if is_whole and not wanted.canary:  # which is there to be observed
+                raise ConfigError(option, problem)
+            said.append(f"{option}: {problem}: it is observed when one does")
+    return said
+
+
+class Complaints:
+    """Names what does not answer as it should, once for each time that it begins to."""
+
+    def __init__(self) -> None:
+        self._silent: set[str] = set()
+        self._before: set[Place] = set()
+        """Brokers that were silent at the last look."""
+        self._said: set[Place] = set()
+
+    def of(self, look: Look) -> Iterator[str]:
+        """Yield what is new with this look, a sentence each."""
+        silent = {address for address, each in look.listings.items() if each is None}
+        if silent - self._silent:
+            others = "those that others list are observed"
+            if len(silent) == len(look.listings):
+                others = "brokers are asked where they were"
+            yield f"name server {_all(silent)} does not answer: {others}"
+        self._silent = silent
+        now = {broker.place for broker in look.brokers if broker.state == SILENT}
+        for broker in look.brokers:
+            # Once is what a process that dies looks like, too.
+            if broker.place in now & self._before - self._said:
+                self._said.add(broker.place)
+                yield (
+                    f"{broker.place.text} is not seen: {broker.problem}; until it is, that is a"
+                    " gap, and the others are observed"
+                )
+        self._said &= now
+        self._before = now
+
+
+def _all(names: Set[str]) -> str:
+    return ", ".join(sorted(names))

@@ -19,10 +19,10 @@ import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence, Set
 from typing import Any, Final
 
-from failback.analytics.live.observe.asking_clients import ClientAsker
-from failback.analytics.live.observe.clock import seconds
-from failback.analytics.live.observe.looks import ANSWERED, REFUSED, SILENT, BrokerLook, Look, Place
-from failback.analytics.live.observe.returns import is_about
+from failback.analytics.observe.asking_clients import ClientAsker
+from failback.analytics.observe.folder import seconds
+from failback.analytics.observe.looks import ANSWERED, REFUSED, SILENT, BrokerLook, Look, Place
+from failback.analytics.observe.returns import is_about
 from failback.analytics.predict.keys import KEYS, RULES
 from failback.client.admin.admin import AdminClient
 from failback.client.remoting.connection import RemotingClient
@@ -107,7 +107,7 @@ class _Asked:
 
 
 class Asker:
-    """Looks at a cluster. Times are seconds after ``zero``, a reading of ``clock.seconds``."""
+    """Looks at a cluster. Times are seconds after ``zero``, a reading of ``seconds``."""
 
     def __init__(
         self,

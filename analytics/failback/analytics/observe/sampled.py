@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from failback.analytics.live.observe.events import Event, Outage
-from failback.analytics.live.observe.looks import ANSWERED, BrokerLook, Look, Offsets, Place, Spans
+from failback.analytics.observe.events import Event, Outage
+from failback.analytics.observe.looks import ANSWERED, BrokerLook, Look, Offsets, Place, Spans
 from failback.analytics.trace.tables import fitted, reader_columns
 from failback.protocol.route import split_offset_key
 

@@ -13,17 +13,17 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from failback.analytics.live.observe.canary.bird import Bird
-from failback.analytics.live.observe.canary.ledger import About, Ledger, Names, with_canary
-from failback.analytics.live.observe.canary.removal import (
+from failback.analytics.observe.canary.bird import Bird
+from failback.analytics.observe.canary.ledger import About, Ledger, Names, with_canary
+from failback.analytics.observe.canary.removal import (
     is_there,
     make_groups,
     make_topic,
     remove,
 )
-from failback.analytics.live.observe.events import Finder
-from failback.analytics.live.observe.folder import Folder, Wanted
-from failback.analytics.live.observe.looks import ANSWERED, Look, Place
+from failback.analytics.observe.events import Finder
+from failback.analytics.observe.folder import Folder, Wanted
+from failback.analytics.observe.looks import ANSWERED, Look, Place
 from failback.client.admin.admin import AdminClient
 from failback.client.consumelog.errors import ConsumeLogError
 from failback.client.consumelog.hook import LogHook

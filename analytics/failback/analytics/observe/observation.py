@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from typing import Any, Final, NamedTuple
 
 from failback.analytics.analysis.causes.labels import cause_words
-from failback.analytics.live.observe.events import Finder, Outage
-from failback.analytics.live.observe.looks import Look, Place
-from failback.analytics.live.observe.returns import GroupReturn, Return, Returns
+from failback.analytics.observe.events import Finder, Outage
+from failback.analytics.observe.looks import Look, Place
+from failback.analytics.observe.returns import GroupReturn, Return, Returns
 from failback.protocol.names import instance_of, without_instance
 from failback.protocol.words.typed import typed
 

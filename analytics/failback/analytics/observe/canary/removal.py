@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterable
 from typing import Final
 
-from failback.analytics.live.observe.canary.ledger import Names
+from failback.analytics.observe.canary.ledger import Names
 from failback.client.admin.admin import AdminClient
 from failback.protocol.errors import FailbackError
 from failback.protocol.route import SubscriptionGroupConfig, TopicConfig

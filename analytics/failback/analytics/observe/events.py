@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from failback.analytics.live.facts import is_system
-from failback.analytics.live.observe.looks import (
+from failback.analytics.observe.looks import (
     ANSWERED,
     REFUSED,
     SILENT,

@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from failback.analytics.errors import ReportInputError
-from failback.analytics.live.observe.canary.ledger import Ledger, with_canary
-from failback.analytics.live.observe.folder import LOOKS, is_observed, looks_in, settings_of
-from failback.analytics.live.observe.following import ahead_ms
-from failback.analytics.live.observe.observation import Observation
-from failback.analytics.live.observe.sampled import Sampler, fault_table, telling
+from failback.analytics.observe.canary.ledger import Ledger, with_canary
+from failback.analytics.observe.folder import LOOKS, is_observed, looks_in, settings_of
+from failback.analytics.observe.following import ahead_ms
+from failback.analytics.observe.observation import Observation
+from failback.analytics.observe.sampled import Sampler, fault_table, telling
 from failback.analytics.run.documents import read_run
 from failback.analytics.run.run_source import RunSource, source_at
 from failback.analytics.trace.clocks import MS_NS

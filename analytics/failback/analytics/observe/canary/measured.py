@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from failback.analytics.lake.lake import Lake
-from failback.analytics.live.observe.canary.ledger import Ledger, Names
+from failback.analytics.observe.canary.ledger import Ledger, Names
 
 Row = dict[str, Any]
 CANARY: Final = "E5"

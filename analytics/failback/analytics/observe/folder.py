@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from failback.analytics.errors import ReportInputError
-from failback.analytics.live.observe.clock import seconds
-from failback.analytics.live.observe.looks import Damaged, Look, Writer, ignore, looks_of
-from failback.analytics.live.observe.thinning import Span, thinned
+from failback.analytics.observe.looks import Damaged, Look, Writer, ignore, looks_of
+from failback.analytics.observe.thinning import Span, thinned
 from failback.analytics.run.documents import read_run
 from failback.analytics.run.run_folder import unplanned_run
 from failback.analytics.run.trace_source import OBSERVED
@@ -39,6 +38,16 @@ LARGE_BYTES: Final = 32 << 20
 """Looks are thinned when they are so many, and have doubled since."""
 _SETTINGS: Final = "observed"
 _CLOCK: Final = "clock"
+_BOOT_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def seconds() -> float:
+    """Return the reading of the clock of looks.
+
+    Nobody can set this clock, and it goes on while the machine sleeps. It begins anew with the
+    machine.
+    """
+    return time.clock_gettime(_BOOT_CLOCK)
 
 
 @dataclass(frozen=True, slots=True)

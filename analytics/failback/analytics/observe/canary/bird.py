@@ -12,7 +12,7 @@ import time
 from dataclasses import replace
 from typing import Final
 
-from failback.analytics.live.observe.canary.ledger import Names
+from failback.analytics.observe.canary.ledger import Names
 from failback.client.consumelog.errors import ConsumeLogError
 from failback.client.consumelog.hook import LogHook
 from failback.client.consumelog.lab_id import LAB_ID_PROPERTY, format_lab_id
