@@ -107,6 +107,7 @@ LAB_FILES = (
     "tools/kubetest/*",
     "Dockerfile",
     "broker-image/failback/init/**/*.py",
+    "broker-image/failback/common/**/*.py",
     "operator/failback/operator/local/**/*.py",
 )
 SAMPLED = ROOT / ".pytest_cache" / "sampled"

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from failback.common import numbers
 from failback.operator.local.apache_release import TESTED
-from failback.protocol.words import numbers
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 PAGE: Final = ROOT / "docs" / "versions.md"

@@ -19,7 +19,7 @@ import json
 import os
 from typing import Any, Final
 
-from failback.init.lines import append_line
+from failback.common.files import append_line
 from failback.init.processes import Identity, Stamp
 
 DEFAULT_RUN_DIR: Final = "/run/failback"

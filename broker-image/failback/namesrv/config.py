@@ -12,13 +12,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from failback.common.reasons import why
+from failback.common.text import nearest, visible
 from failback.protocol.calls import write_properties
 from failback.protocol.errors import ConfigError
 from failback.protocol.names import check_room
 from failback.protocol.properties import has_control, properties_of
-from failback.protocol.words.reasons import why
-from failback.protocol.words.spelling import nearest
-from failback.protocol.words.visible import visible
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ import logging
 from pathlib import Path
 from typing import Final
 
-from failback.client.files import rewrite_file
+from failback.common.replacing import rewrite_file
 from failback.protocol.body import Body
 from failback.protocol.errors import ConfigError, ProtocolError
 from failback.protocol.names import check_room

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import ClassVar
 
-REFUSED: Final = "connection refused"
+from failback.common.reasons import REFUSED
 
 
 class FailbackError(Exception):

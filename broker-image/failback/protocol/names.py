@@ -13,6 +13,7 @@ import re
 from collections.abc import Container
 from typing import Final
 
+from failback.common.text import is_visible, visible
 from failback.protocol.codes import (
     RESERVED_GROUP_PREFIXES,
     RESERVED_GROUPS,
@@ -21,7 +22,6 @@ from failback.protocol.codes import (
 )
 from failback.protocol.errors import ProtocolError
 from failback.protocol.message import DLQ_PREFIX, MAX_TOPIC_BYTES, RETRY_PREFIX
-from failback.protocol.words.visible import is_visible, visible
 
 GROUP_CHARS: Final = 255
 CLIENT_CHARS: Final = 512

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from failback.common.numbers import whole
 from failback.protocol.errors import FailbackError
-from failback.protocol.words.reading import whole
 
 
 class ApiError(FailbackError):

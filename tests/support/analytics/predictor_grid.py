@@ -23,7 +23,7 @@ from failback.analytics import predict as package
 from failback.analytics.predict.prediction import Prediction, predict
 from failback.analytics.predict.questions import Asked
 from failback.cli.measure.predict_sources import read_questions
-from failback.client.files import replace_file
+from failback.common.replacing import replace_file
 from tests.support.operator.resources import as_file, resource
 
 REPETITIONS: Final = 5

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from failback.client.program.log_lines import LineFormatter
-from failback.protocol.words.visible import is_visible, visible
+from failback.common.text import is_visible, visible
 
 pytestmark = pytest.mark.foreign
 

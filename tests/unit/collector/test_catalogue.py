@@ -21,7 +21,7 @@ from failback.analytics.lake.segment_ids import SegmentId
 from failback.analytics.lake.store import LakeStore, open_store
 from failback.client.consumelog.gaps import missing_ranges
 from failback.client.consumelog.upload.ship import Shipper
-from failback.init.lines import append_line
+from failback.common.files import append_line
 from tests.support.analytics.collector_lab import write_log
 
 

@@ -18,7 +18,7 @@ from failback.analytics.dashboard.sources.clusters import ClusterRef, MemberRef,
 from failback.analytics.live.facts import GroupTopic
 from failback.analytics.live.reset import reset_command
 from failback.analytics.report.page.html import plain_figure
-from failback.protocol.words.typed import typed
+from failback.common.text import typed
 from tests.support.dashboard.asgi import ask
 from tests.support.dashboard.pairs import NOW, seen, world
 

@@ -27,10 +27,10 @@ from failback.analytics.report.page.tables.over_time import file_tables
 from failback.analytics.report.page.tables.registry import Table, to_arrow
 from failback.analytics.report.schema import read_report
 from failback.analytics.run.definitions import LID, Wanted
-from failback.init.foreign_files import open_file
+from failback.common.files import open_file
+from failback.common.numbers import whole
+from failback.common.text import near_or_all, nearest
 from failback.protocol.errors import ConfigError
-from failback.protocol.words.reading import whole
-from failback.protocol.words.spelling import near_or_all, nearest
 
 if TYPE_CHECKING:
     import pandas as pd

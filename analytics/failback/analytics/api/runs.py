@@ -28,7 +28,7 @@ from failback.analytics.run.run_source import (
     stored_documents,
 )
 from failback.client.consumelog.schema import RUN, TABLES, arrow_schema
-from failback.protocol.words.spelling import near_or_all, nearest
+from failback.common.text import near_or_all, nearest
 
 if TYPE_CHECKING:
     import pandas as pd

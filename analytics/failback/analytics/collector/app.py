@@ -50,7 +50,7 @@ from failback.analytics.web.applications import answer_refusals, problem_respons
 from failback.analytics.web.problems import Problem, problems
 from failback.analytics.web.tokens import TokenEntry, TokenFile
 from failback.client.consumelog.upload.lake_files import ARROW_STREAM, PARQUET
-from failback.protocol.words.reading import whole
+from failback.common.numbers import whole
 
 logger = logging.getLogger(__name__)
 

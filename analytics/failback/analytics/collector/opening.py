@@ -25,7 +25,7 @@ from failback.analytics.lake.store import LakeStore
 from failback.analytics.web.problems import Problem
 from failback.client.consumelog.upload.layout import OPENED, day_of
 from failback.client.consumelog.upload.run_days import opened_note
-from failback.client.files import place
+from failback.common.replacing import place
 
 logger = logging.getLogger(__name__)
 

@@ -59,7 +59,7 @@ from failback.client.consumelog.upload.layout import (
     mark_name,
     older_folder_of,
 )
-from failback.client.files import place, sync_folder
+from failback.common.replacing import place, sync_folder
 
 logger = logging.getLogger(__name__)
 

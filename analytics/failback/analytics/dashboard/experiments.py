@@ -19,7 +19,7 @@ from typing import Any, Final
 from failback.analytics.dashboard.problems import DashboardProblem
 from failback.analytics.dashboard.settings import Scenario
 from failback.analytics.dashboard.sources.runs import RunEntry, rfc3339
-from failback.init.lines import append_line
+from failback.common.files import append_line
 from failback.protocol.errors import ConfigError
 
 Json = dict[str, Any]

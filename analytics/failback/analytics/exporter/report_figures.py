@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 from failback.analytics.exporter import families as own
 from failback.analytics.exporter.figures import Figures
 from failback.analytics.exporter.pair_history import Budget
-from failback.client.files import replace_file
+from failback.common.replacing import replace_file
 from failback.protocol.metric_families import MAX_SERIES, OTHER, Family
 
 _PHASE_EDGES: Final = (0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0)

@@ -19,7 +19,7 @@ from failback.analytics.exporter.figures import Figures
 from failback.analytics.exporter.report_figures import ReportFigures
 from failback.analytics.observe.folder import is_observed
 from failback.analytics.run.run_lock import is_held
-from failback.init.foreign_files import read_file, read_object
+from failback.common.files import read_file, read_object
 
 logger = logging.getLogger(__name__)
 

@@ -27,8 +27,8 @@ from failback.client.remoting.connection import RemotingClient, RemotingSettings
 from failback.client.remoting.guarded.access import ClusterAccess
 from failback.client.remoting.http_thread import HttpThread
 from failback.client.remoting.port_owner import describe_listen_failure
+from failback.common.numbers import whole
 from failback.protocol.errors import ConfigError
-from failback.protocol.words.reading import whole
 
 logger = logging.getLogger(__name__)
 

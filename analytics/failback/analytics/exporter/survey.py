@@ -19,12 +19,12 @@ from failback.client.admin.admin import AdminClient
 from failback.client.admin.offset_watch import Table
 from failback.client.remoting.connection import RemotingClient
 from failback.client.remoting.guarded.rights import is_refusal
+from failback.common.numbers import whole_or_0
 from failback.protocol.clients import ConsumerConnection
 from failback.protocol.errors import BrokerError, FailbackError
 from failback.protocol.message import DLQ_PREFIX
 from failback.protocol.route import MessageQueue, split_offset_key
 from failback.protocol.stats import ConsumeStatus, TopicOffset
-from failback.protocol.words.reading import whole_or_0
 
 logger = logging.getLogger(__name__)
 

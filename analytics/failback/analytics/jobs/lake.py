@@ -37,8 +37,8 @@ from failback.analytics.run.folder_reading import read_run_folder
 from failback.analytics.run.query_paths import lake_paths, query_paths
 from failback.analytics.run.run_source import put_documents
 from failback.client.program.command_line import CommandParser
-from failback.protocol.words import numbers
-from failback.protocol.words.visible import visible
+from failback.common import numbers
+from failback.common.text import visible
 
 LAKE: Final = "A folder, or s3://bucket/prefix."
 

@@ -16,8 +16,8 @@ from failback.analytics.run.lake_description import columns_of, known, tables_of
 from failback.analytics.run.lake_query import Answer, asked
 from failback.analytics.run.lake_statements import DIALECTS, statements
 from failback.analytics.run.lake_tables import LakeTables, lake_tables
-from failback.protocol.words import numbers
-from failback.protocol.words.typed import typed
+from failback.common import numbers
+from failback.common.text import typed
 
 _LAKE: Final = "A folder, s3://bucket/prefix, or a run folder."
 _TABLE_ROWS: Final = 1000

@@ -18,7 +18,7 @@ from failback.analytics.lake.store import open_store
 from failback.analytics.report.make_report import write_outputs
 from failback.analytics.report.results import result_of
 from failback.analytics.report.schema import parse_report
-from failback.protocol.words.reasons import why
+from failback.common.reasons import why
 
 
 def main(argv: Sequence[str] | None = None) -> int:

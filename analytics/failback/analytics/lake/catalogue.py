@@ -21,8 +21,8 @@ import msgspec
 from failback.client.consumelog.gaps import missing_ranges
 from failback.client.consumelog.upload.layout import MARKS, OPENED, place_of
 from failback.client.consumelog.upload.run_days import day_in_note
-from failback.client.files import place
-from failback.init.lines import append_line
+from failback.common.files import append_line
+from failback.common.replacing import place
 
 FOLDER: Final = MARKS
 CLOSED: Final = "closed"

@@ -23,8 +23,8 @@ from failback.analytics.lake.segment_ids import SegmentNote
 from failback.analytics.lake.store import LakeStore, open_store
 from failback.client.consumelog.schema import RUN, SCHEMA_ID, SCHEMA_KEY, TABLES, arrow_schema
 from failback.client.consumelog.upload.segments import SEGMENT_KEY
-from failback.init.foreign_files import parsed
-from failback.protocol.words.reasons import why
+from failback.common.files import parsed
+from failback.common.reasons import why
 
 CHUNK_ROWS: Final = 1 << 20
 _ALONE: Final = 4

@@ -25,9 +25,9 @@ import pyarrow as pa
 from pyarrow import fs
 
 from failback.analytics.errors import ReportInputError, StoreUnusable
-from failback.client.files import place, sync_folder
-from failback.init.foreign_files import open_file
-from failback.protocol.words.reasons import why
+from failback.common.files import open_file
+from failback.common.reasons import why
+from failback.common.replacing import place, sync_folder
 
 _S3: Final = frozenset({"s3", "s3a"})
 _DENIED: Final = "ACCESS_DENIED"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from failback.protocol.words.typed import typed
+from failback.common.text import typed
 
 
 def reset_command(

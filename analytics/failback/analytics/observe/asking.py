@@ -26,6 +26,7 @@ from failback.analytics.observe.returns import is_about
 from failback.analytics.predict.keys import KEYS, RULES
 from failback.client.admin.admin import AdminClient
 from failback.client.remoting.connection import RemotingClient
+from failback.common.numbers import whole
 from failback.protocol.codes import ResponseCode
 from failback.protocol.errors import (
     BrokerError,
@@ -35,7 +36,6 @@ from failback.protocol.errors import (
     UnreadableAnswer,
 )
 from failback.protocol.route import split_offset_key
-from failback.protocol.words.reading import whole
 
 ANSWER_SECONDS: Final = 10.0
 """A broker's answer is waited for so long, over several looks."""

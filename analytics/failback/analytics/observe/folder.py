@@ -24,13 +24,12 @@ from failback.analytics.observe.thinning import Span, thinned
 from failback.analytics.run.documents import read_run
 from failback.analytics.run.run_folder import unplanned_run
 from failback.analytics.run.trace_source import OBSERVED
-from failback.client.files import replace_file, sync_folder
 from failback.client.remoting.guarded.access import ClusterAccess
-from failback.init.foreign_files import check_regular, open_file
-from failback.init.lines import append_line
+from failback.common.files import append_line, check_regular, open_file
+from failback.common.reasons import why
+from failback.common.replacing import replace_file, sync_folder
 from failback.init.processes import boot_id, identity_of, process_space
 from failback.protocol.errors import ConfigError
-from failback.protocol.words.reasons import why
 
 LOOKS: Final = "looks.jsonl"
 _HALF: Final = "looks.half"

@@ -28,14 +28,14 @@ from failback.analytics.trace.reading import (
 )
 from failback.analytics.trace.run import traced_groups
 from failback.client.admin.admin import AdminClient
-from failback.client.files import replace_file
 from failback.client.remoting.connection import RemotingClient
-from failback.init.foreign_files import read_object
+from failback.common.files import read_object
+from failback.common.reasons import where_and_why
+from failback.common.replacing import replace_file
 from failback.protocol.errors import FailbackError
 from failback.protocol.message import MessageExt
 from failback.protocol.names import is_meant, without_instance
 from failback.protocol.route import split_offset_key
-from failback.protocol.words.reasons import where_and_why
 
 RECORDS_SECONDS: Final = 10.0
 COPIES_SECONDS: Final = 60.0

@@ -27,8 +27,8 @@ from failback.analytics.trace.pages import Pages
 from failback.analytics.trace.run import Wanted, rows_of, write_tables
 from failback.client.consumelog.upload.lake_files import lake_rows, write_parquet
 from failback.client.consumelog.upload.layout import day_of, lake_path
-from failback.client.files import replace_file
-from failback.init.foreign_files import read_json
+from failback.common.files import read_json
+from failback.common.replacing import replace_file
 
 _MADE_OF: Final = "lake.json"
 _TIMES: Final = ("mono_ns", "bt", "et", "due", "t0", "t1")

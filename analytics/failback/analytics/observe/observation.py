@@ -9,8 +9,8 @@ from failback.analytics.analysis.causes.labels import cause_words
 from failback.analytics.observe.events import Finder, Outage
 from failback.analytics.observe.looks import Look, Place
 from failback.analytics.observe.returns import GroupReturn, Return, Returns
+from failback.common.text import typed
 from failback.protocol.names import instance_of, without_instance
-from failback.protocol.words.typed import typed
 
 Row = dict[str, Any]
 _NAMED: Final = 3

@@ -19,11 +19,11 @@ from failback.analytics.observe.observation import Observation
 from failback.analytics.observe.thinning import busy_spans
 from failback.client.admin.admin import AdminClient
 from failback.client.remoting.connection import RemotingClient, RemotingSettings
+from failback.common.reasons import where_and_why, why
+from failback.common.text import did_you_mean
 from failback.protocol.errors import ConfigError, FailbackError
 from failback.protocol.names import without_instance
 from failback.protocol.route import split_offset_key
-from failback.protocol.words.reasons import where_and_why, why
-from failback.protocol.words.spelling import did_you_mean
 
 Listener = Callable[[Look, list[Event], Observation], None]
 

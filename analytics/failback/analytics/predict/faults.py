@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, Literal
 
+from failback.common.text import near_or_all, nearest
 from failback.protocol.errors import ConfigError
-from failback.protocol.words.spelling import near_or_all, nearest
 
 Signal = Literal["TERM", "KILL"]
 Offsets = Literal["file", "None", "WaitSync", "CopyMax"]

@@ -11,8 +11,8 @@ from math import isfinite
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
+from failback.common.text import did_you_mean
 from failback.protocol.errors import ConfigError
-from failback.protocol.words.spelling import did_you_mean
 
 Kind = Literal["ms", "seconds", "count", "rate", "flag", "factor"]
 Side = Literal["broker", "client", "load"]

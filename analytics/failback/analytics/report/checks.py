@@ -17,7 +17,7 @@ from failback.analytics.report.measures.lookups import Figures
 from failback.analytics.report.measures.numbers import NS, Row
 from failback.analytics.run.run_source import is_unplanned
 from failback.analytics.run.trace_source import is_trace
-from failback.protocol.words.reading import whole
+from failback.common.numbers import whole
 
 PASS: Final = "Pass"
 FAIL: Final = "Fail"

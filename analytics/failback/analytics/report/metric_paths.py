@@ -12,8 +12,8 @@ from functools import cache
 from typing import Any, Final
 
 from failback.analytics.report.schema import report_schema
+from failback.common.text import nearest
 from failback.protocol.errors import ConfigError
-from failback.protocol.words.spelling import nearest
 
 _NUMBERS: Final = frozenset({"integer", "number", "boolean"})
 _Node = dict[str, Any]

@@ -19,8 +19,8 @@ import jsonschema
 from failback.analytics.errors import ReportInputError
 from failback.analytics.report.blocks.kinds import LARGE
 from failback.analytics.report.outcome import outcome_of
-from failback.init.foreign_files import parsed, read_file
-from failback.protocol.words.reasons import why
+from failback.common.files import parsed, read_file
+from failback.common.reasons import why
 
 Report = dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""How figures of a report are written for people: those of :mod:`failback.protocol.words.numbers`.
+"""How figures of a report are written for people: those of :mod:`failback.common.numbers`.
 
 A dash for what was not measured, and a measured value that is no count has one decimal. Pure.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from failback.protocol.words import numbers
+from failback.common import numbers
 
 UNKNOWN: Final = "–"
 

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from failback.analytics.errors import ReportInputError
-from failback.protocol.words.times import AHEAD_MS, OLDEST_MS, shown
+from failback.common.times import AHEAD_MS, OLDEST_MS, shown
 
 LID: Final = "lid"
 MESSAGE_ID: Final = "messageId"

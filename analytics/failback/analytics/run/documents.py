@@ -16,8 +16,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from failback.analytics.errors import ReportInputError
 from failback.analytics.lake.segment_ids import RUN_CHARS, RUN_PATTERN
-from failback.init.foreign_files import parsed, read_file
-from failback.protocol.words.reasons import why
+from failback.common.files import parsed, read_file
+from failback.common.reasons import why
 
 RUN_SCHEMA: Final = "failback.run/1"
 CLOSED_SCHEMA: Final = "failback.closed/1"

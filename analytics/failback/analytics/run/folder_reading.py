@@ -15,8 +15,8 @@ from failback.analytics.lake.store import open_store
 from failback.analytics.run.documents import read_closed, read_manifest, read_run
 from failback.analytics.run.run_folder import Evidence, RunFolder, groups_of
 from failback.client.consumelog.upload.layout import mark_name
-from failback.init.foreign_files import open_file, parsed, read_file
-from failback.protocol.words.reasons import why
+from failback.common.files import open_file, parsed, read_file
+from failback.common.reasons import why
 
 
 def read_run_folder(path: Path) -> RunFolder:

@@ -19,7 +19,7 @@ from failback.analytics.run.lake_tables import (
 )
 from failback.client.consumelog import meanings
 from failback.client.consumelog.schema import KINDS, TABLES, unit_of
-from failback.protocol.words.spelling import did_you_mean
+from failback.common.text import did_you_mean
 
 
 def tables_of(tables: LakeTables) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from failback.analytics.errors import ReportInputError
 from failback.analytics.run.lake_tables import GROUPS, RUNS, VIEWS, LakeTables, view_sql
 from failback.client.consumelog.schema import TABLES
-from failback.protocol.words.spelling import nearest_few
+from failback.common.text import nearest_few
 
 if TYPE_CHECKING:
     import duckdb

@@ -23,7 +23,7 @@ from failback.client.consumelog.reader import HotLog, read_hot
 from failback.client.consumelog.upload.lake_files import arrow_table, lake_rows, write_parquet
 from failback.client.consumelog.upload.layout import day_of
 from failback.client.consumelog.upload.segments import segments_of
-from failback.protocol.words.reasons import where_and_why
+from failback.common.reasons import where_and_why
 
 _LEVELS: Final = 2
 """How far below a folder its logs are looked for."""

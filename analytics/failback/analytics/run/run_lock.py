@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from failback.init.foreign_files import read_object
+from failback.common.files import read_object
 from failback.init.processes import DEAD_STATES, Identity, process_space, state_of
 
 QUIET_SECONDS: Final = 60.0

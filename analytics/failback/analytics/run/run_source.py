@@ -26,8 +26,8 @@ from failback.analytics.run.documents import CLOSED_SCHEMA, RUN_SCHEMA, closed_o
 from failback.analytics.run.folder_reading import read_run_folder, segments_contradicted
 from failback.analytics.run.run_folder import Evidence, RunFolder, groups_of
 from failback.client.consumelog.upload.layout import document_name, mark_name
-from failback.init.foreign_files import parsed
-from failback.protocol.words.reasons import why
+from failback.common.files import parsed
+from failback.common.reasons import why
 
 WORKLOAD: Final = "workload"
 """``source`` of a run without documents: clients recorded it, and there was no experiment."""

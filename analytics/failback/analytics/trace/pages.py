@@ -22,9 +22,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from failback.analytics.errors import ReportInputError
-from failback.client.files import replace_file
-from failback.init.foreign_files import open_file, read_object
-from failback.protocol.words.reasons import why
+from failback.common.files import open_file, read_object
+from failback.common.reasons import why
+from failback.common.replacing import replace_file
 
 SOURCE_SCHEMA: Final = "failback.trace/1"
 DAMAGED: Final = "Damaged"

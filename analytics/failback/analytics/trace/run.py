@@ -29,7 +29,7 @@ from failback.analytics.trace.pages import DAMAGED, Pages, Place
 from failback.analytics.trace.placing import place
 from failback.client.consumelog.upload.lake_files import lake_rows, write_parquet
 from failback.client.consumelog.upload.layout import day_of, lake_path
-from failback.client.files import replace_file
+from failback.common.replacing import replace_file
 from failback.protocol.names import instance_of, is_meant, without_instance
 
 MANIFEST_SCHEMA: Final = "failback.manifest/1"

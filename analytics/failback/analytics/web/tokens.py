@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Final
 
 from failback.analytics.lake.segment_ids import RUN_CHARS, RUN_PATTERN
+from failback.common.reasons import why
 from failback.protocol.errors import ConfigError
-from failback.protocol.words.reasons import why
 
 logger = logging.getLogger(__name__)
 

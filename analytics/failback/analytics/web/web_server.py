@@ -20,8 +20,8 @@ from failback.client.remoting.http_limits import HttpBounds
 from failback.client.remoting.http_server import PROMETHEUS, Endpoint, Reply
 from failback.client.remoting.http_thread import HttpThread
 from failback.client.remoting.port_owner import describe_listen_failure
+from failback.common.reasons import why
 from failback.protocol.errors import ConfigError
-from failback.protocol.words.reasons import why
 
 
 class WebServer(uvicorn.Server):

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from failback.broker.config.identity import BrokerIdentity
 from failback.client.remoting.connection import RemotingClient
+from failback.common.numbers import whole
 from failback.protocol import calls
 from failback.protocol.calls import Call, any_request
 from failback.protocol.codes import RequestCode
@@ -31,7 +32,6 @@ from failback.protocol.route import (
     TopicConfigSerializeWrapper,
 )
 from failback.protocol.stats import KVTable
-from failback.protocol.words.reading import whole
 
 logger = logging.getLogger(__name__)
 

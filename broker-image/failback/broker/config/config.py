@@ -29,6 +29,7 @@ from failback.broker.config.local_address import (
 )
 from failback.broker.config.time_scale import TimeScale
 from failback.client.remoting.addresses import addresses_of
+from failback.common.reasons import why
 from failback.protocol.calls import write_properties
 from failback.protocol.errors import ConfigError
 from failback.protocol.names import (
@@ -38,7 +39,6 @@ from failback.protocol.names import (
     check_cluster_name,
 )
 from failback.protocol.properties import properties_of
-from failback.protocol.words.reasons import why
 
 logger = logging.getLogger(__name__)
 

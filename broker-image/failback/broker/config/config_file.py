@@ -8,7 +8,7 @@ from pathlib import Path
 
 from failback.broker.config.config_checks import is_true
 from failback.broker.config.config_keys import NOT_OFFERED, OLD_SPELLINGS, SHOWN_ONLY
-from failback.protocol.words.spelling import nearest
+from failback.common.text import nearest
 
 logger = logging.getLogger(__name__)
 

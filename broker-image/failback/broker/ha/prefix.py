@@ -35,6 +35,7 @@ from failback.broker.store.log.tail import (
 )
 from failback.client.admin.admin import AdminClient
 from failback.client.remoting.addresses import addresses_of
+from failback.common.numbers import signed
 from failback.protocol.errors import (
     BrokerError,
     ConfigError,
@@ -42,7 +43,6 @@ from failback.protocol.errors import (
     ProtocolError,
     RemotingSendError,
 )
-from failback.protocol.words.reading import signed
 
 logger = logging.getLogger(__name__)
 

@@ -16,6 +16,7 @@ from failback.broker.metadata.topics import (
     TRANS_HALF_TOPIC,
     TRANS_OP_HALF_TOPIC,
 )
+from failback.common.text import visible
 from failback.protocol.codes import PUT_ASIDE_TOPIC, SCHEDULE_TOPIC, ResponseCode
 from failback.protocol.message import (
     CLUSTER,
@@ -29,7 +30,6 @@ from failback.protocol.message import (
     decode_properties,
     join_properties,
 )
-from failback.protocol.words.visible import visible
 
 FORBIDDEN_TOPICS: Final = frozenset(
     {

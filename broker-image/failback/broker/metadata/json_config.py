@@ -28,12 +28,12 @@ from typing import TypeVar
 from msgspec.structs import astuple
 
 from failback.broker.disk_errors import is_fatal
-from failback.client.files import write_over
+from failback.common.reasons import where_and_why, why
+from failback.common.replacing import write_over
+from failback.common.text import visible
 from failback.protocol import fastjson
 from failback.protocol.body import Body
 from failback.protocol.errors import CorruptStore, ProtocolError, StoreError
-from failback.protocol.words.reasons import where_and_why, why
-from failback.protocol.words.visible import visible
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class ConfigFiles:
         source.rename(target)
 
     def write_over(self, path: Path, previous: bytes, content: bytes) -> None:
-        """As :func:`failback.client.files.write_over`."""
+        """As :func:`failback.common.replacing.write_over`."""
         write_over(path, previous, content)
 
     def sync_folder(self, path: Path) -> None:

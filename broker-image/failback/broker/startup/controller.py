@@ -58,7 +58,7 @@ from failback.broker.store.message_store import MessageStore
 from failback.client.remoting.connection import RemotingClient, RemotingSettings
 from failback.client.remoting.http_server import HttpServer
 from failback.client.remoting.port_owner import bind_error
-from failback.protocol.words.reasons import where_and_why, why
+from failback.common.reasons import where_and_why, why
 
 logger = logging.getLogger(__name__)
 

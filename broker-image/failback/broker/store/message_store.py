@@ -49,8 +49,8 @@ from failback.broker.store.writing.appending import Appender
 from failback.broker.store.writing.deletions import Deletions
 from failback.broker.store.writing.dispatch import Dispatcher, delay_table
 from failback.broker.store.writing.late_work import LateWork
+from failback.common.reasons import where_and_why
 from failback.protocol.errors import StoreError
-from failback.protocol.words.reasons import where_and_why
 
 logger = logging.getLogger(__name__)
 

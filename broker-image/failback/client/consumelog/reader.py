@@ -12,7 +12,7 @@ import msgspec
 
 from failback.client.consumelog import hot_format
 from failback.client.consumelog.errors import BadHotLog
-from failback.init.foreign_files import open_file, read_file
+from failback.common.files import open_file, read_file
 
 _HEAD_BYTES: Final = 4096
 

@@ -9,8 +9,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NoReturn
 
+from failback.common.text import did_you_mean
 from failback.protocol.words.help_page import Page, Row, Section, option_name, option_text
-from failback.protocol.words.spelling import did_you_mean
 
 USER_ERROR: Final = 2
 WHOLE_NUMBER: Final = "must be a whole number"

@@ -8,7 +8,7 @@ import logging
 import sys
 from typing import Final, TextIO
 
-from failback.protocol.words.visible import visible
+from failback.common.text import visible
 
 LINES: Final = "%(asctime)s %(levelname)s %(name)s %(message)s"
 _MOST_CHARS: Final = 16_384

@@ -31,6 +31,7 @@ from typing import Final, TypeVar, cast
 
 from failback.client.remoting.guarded.access import ClusterAccess
 from failback.client.remoting.guarded.rights import REFUSALS, refusal
+from failback.common.reasons import why
 from failback.protocol.calls import Call
 from failback.protocol.codes import FLAG_ONEWAY, ResponseCode
 from failback.protocol.command import RemotingCommand
@@ -43,7 +44,6 @@ from failback.protocol.errors import (
     RemotingTimeout,
 )
 from failback.protocol.frames import MAX_FRAME_BYTES, FrameReader
-from failback.protocol.words.reasons import why
 
 logger = logging.getLogger(__name__)
 

@@ -1,1 +1,1 @@
-"""Words for people, alike everywhere: numbers, reasons, misspelt names, pages of help. Pure."""
+"""Words for people: pages of help, and names that were once spelt otherwise. Pure."""

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from failback.chaos.cluster.view import Pair
 from failback.chaos.cluster.wire import WireConnection
+from failback.common.numbers import whole
 from failback.protocol.errors import FailbackError
-from failback.protocol.words.reading import whole
 
 
 def ask_broker(address: str) -> tuple[dict[str, str], int | None]:

@@ -14,9 +14,9 @@ from ruamel.yaml.error import YAMLError
 from ruamel.yaml.nodes import MappingNode, SequenceNode
 
 from failback.chaos.experiment.model import API_VERSION, KIND, Model
+from failback.common.reasons import why
+from failback.common.text import near_or_all, nearest
 from failback.protocol.errors import ConfigError, ConfigErrors, raise_all
-from failback.protocol.words.reasons import why
-from failback.protocol.words.spelling import near_or_all, nearest
 
 _M = TypeVar("_M", bound=Model)
 UNITS: Final = ("Seconds", "Ms", "Bytes", "Messages", "PerSecond", "Ratio")

@@ -15,7 +15,7 @@ from failback.chaos.run_folder.run_folder import CLOSED_SCHEMA, FolderState, Run
 from failback.chaos.run_folder.undo_ledger import UndoLedger
 from failback.chaos.session import Progress
 from failback.chaos.targets.location import Location
-from failback.protocol.words.typed import typed
+from failback.common.text import typed
 
 
 def heal(run_dir: Path, *, progress: Progress = lambda _: None, seconds: float = 300.0) -> ExitCode:

@@ -14,10 +14,10 @@ from failback.chaos.cluster.view import Member
 from failback.chaos.cluster.wire import WireConnection
 from failback.chaos.session import Session
 from failback.chaos.workload.process import CONSUMER
+from failback.common.numbers import counted
 from failback.protocol import calls
 from failback.protocol.codes import SCHEDULE_TOPIC, ResponseCode
 from failback.protocol.errors import FailbackError
-from failback.protocol.words.numbers import counted
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from failback.chaos.errors import ExitCode, GuardRefused, NotHealed, TargetError
 from failback.chaos.run.verdict import Verdict
+from failback.common.text import typed
 from failback.protocol.errors import ConfigError, FailbackError
-from failback.protocol.words.typed import typed
 
 OUTCOME_FILE: Final = "outcome.json"
 """In the run folder: the outcome without the digest of the manifest, which covers this file."""

@@ -45,8 +45,8 @@ from failback.chaos.run.verdict import (
 from failback.chaos.run_folder.run_folder import RunFolder
 from failback.chaos.session import Progress, Session
 from failback.chaos.targets.location import Location
+from failback.common.text import typed
 from failback.protocol.errors import FailbackError
-from failback.protocol.words.typed import typed
 
 logger = logging.getLogger(__name__)
 

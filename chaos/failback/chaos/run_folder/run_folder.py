@@ -19,13 +19,12 @@ from typing import Any, Final
 from failback.chaos.cluster import processes
 from failback.chaos.errors import GuardRefused, NotHealed, RunFolderError
 from failback.chaos.run_folder.undo_ledger import read_ledger
-from failback.client.files import replace_file
-from failback.init.foreign_files import check_regular, read_object
-from failback.init.lines import append_line
+from failback.common.files import append_line, check_regular, read_object
+from failback.common.reasons import why
+from failback.common.replacing import replace_file
+from failback.common.text import typed
 from failback.init.processes import process_space
 from failback.protocol.errors import ConfigError
-from failback.protocol.words.reasons import why
-from failback.protocol.words.typed import typed
 
 RUN_SCHEMA: Final = "failback.run/1"
 CLOSED_SCHEMA: Final = "failback.closed/1"

@@ -23,8 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from failback.chaos.cluster.clock import now
-from failback.init.foreign_files import read_file
-from failback.init.lines import append_line
+from failback.common.files import append_line, read_file
 
 FILE_NAME: Final = "undo.jsonl"
 STOP_WORKLOAD: Final = "stop-workload"

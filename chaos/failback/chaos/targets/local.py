@@ -37,7 +37,7 @@ from failback.chaos.cluster.view import (
     StopReceipt,
 )
 from failback.chaos.errors import TargetError
-from failback.client.files import replace_file, sync_folder
+from failback.common.replacing import replace_file, sync_folder
 
 RUNNING_STATES: Final = frozenset({"Running", "Ready"})
 _POLL_SECONDS: Final = 0.02

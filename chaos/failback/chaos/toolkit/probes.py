@@ -17,8 +17,8 @@ from failback.chaos.cluster.wire import WireConnection
 from failback.chaos.session import Session
 from failback.chaos.targets.local import ControlSocket, LocalTarget
 from failback.chaos.toolkit.action_context import guarded
+from failback.common.numbers import whole_or_0
 from failback.protocol.errors import FailbackError
-from failback.protocol.words.reading import whole_or_0
 
 __all__ = [
     "another_incident",

@@ -513,7 +513,7 @@ def _ask_broker(
 
 
 async def _master_of(admin: AdminClient, broker: str) -> str:
-    from failback.protocol.words.spelling import did_you_mean
+    from failback.common.text import did_you_mean
 
     members = (await admin.cluster_info()).members()
     names = sorted({name for _, name, _, _ in members})
@@ -535,7 +535,7 @@ def _rate(rates: str) -> str:
 
 
 def _known(settings: dict[str, str], keys: Sequence[str], broker: str) -> None:
-    from failback.protocol.words.spelling import did_you_mean
+    from failback.common.text import did_you_mean
 
     for key in keys:
         if key not in settings:

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from failback.cli.administer.redaction import cleaned
 from failback.cli.shared.checks import check_folder
+from failback.common.reasons import why
 from failback.protocol.errors import ConfigError
-from failback.protocol.words.reasons import why
 
 MOST_BYTES: Final = 1 << 20
 """Of one file: the end of a longer one."""

@@ -19,9 +19,9 @@ from typing import Final
 from failback.cli.shared.checks import check_folder
 from failback.cli.shared.errors import EXTRAS
 from failback.client.remoting.guarded.cluster import Cluster
+from failback.common import numbers
+from failback.common.reasons import install
 from failback.protocol.errors import ConfigError, FailbackError
-from failback.protocol.words import numbers
-from failback.protocol.words.reasons import install
 
 OK: Final = "ok"
 OPTIONAL: Final = "optional"

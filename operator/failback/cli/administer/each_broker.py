@@ -12,6 +12,7 @@ import typer
 from failback.cli.shared.asking import NotThere
 from failback.cli.shared.errors import FAIL, INCONCLUSIVE, fail, worst
 from failback.cli.shared.output import note
+from failback.common.text import visible
 from failback.protocol.codes import ResponseCode
 from failback.protocol.errors import (
     BrokerError,
@@ -22,7 +23,6 @@ from failback.protocol.errors import (
     UnreadableAnswer,
 )
 from failback.protocol.route import BrokerData
-from failback.protocol.words.visible import visible
 
 Row = dict[str, Any]
 _AT_ONCE: Final = 32

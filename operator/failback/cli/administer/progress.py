@@ -11,9 +11,9 @@ from failback.cli.administer.resetting import named
 from failback.cli.shared.asking import NotThere
 from failback.client.admin.queue_span import Span
 from failback.client.admin.survey import connection_of
+from failback.common.text import did_you_mean
 from failback.protocol.errors import BrokerError
 from failback.protocol.route import MessageQueue, split_offset_key
-from failback.protocol.words.spelling import did_you_mean
 
 if TYPE_CHECKING:
     from failback.client.admin.admin import AdminClient

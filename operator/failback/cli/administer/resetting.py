@@ -23,12 +23,12 @@ from failback.cli.administer.each_broker import (
 from failback.cli.shared.asking import END_OF_QUEUES, NotThere, route_of
 from failback.client.admin.queue_span import Span
 from failback.client.admin.survey import connection_of
+from failback.common.text import did_you_mean
+from failback.common.times import shown
 from failback.protocol.body import MessageQueue
 from failback.protocol.clients import ConsumerConnection
 from failback.protocol.codes import ResponseCode
 from failback.protocol.errors import BrokerError, ConfigError, FailbackError, RemotingError
-from failback.protocol.words.spelling import did_you_mean
-from failback.protocol.words.times import shown
 
 if TYPE_CHECKING:
     from failback.client.admin.admin import AdminClient

@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from failback.client.files import replace_file
 from failback.client.program.command_line import CommandParser
+from failback.common.replacing import replace_file
 
 VARIABLES: Final = ("POD_IP", "POD_NAME", "POD_NAMESPACE", "HOME")
 _REFERENCE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")

@@ -23,8 +23,8 @@ from failback.cli.shared.live import Board
 from failback.cli.shared.options import RUNS, JsonOption, RunsOption
 from failback.cli.shared.output import note, print_json, say
 from failback.cli.shared.verdicts import print_verdicts, row_of, say_answers
+from failback.common.text import typed
 from failback.protocol.errors import ConfigError
-from failback.protocol.words.typed import typed
 
 if TYPE_CHECKING:
     from failback.analytics.report.make_report import ReportPaths

@@ -29,7 +29,7 @@ from failback.cli.shared.options import (
 )
 from failback.cli.shared.output import print_json, print_table, say
 from failback.cli.shared.reporting import ENGINE_HELP, Engine
-from failback.protocol.words.typed import typed
+from failback.common.text import typed
 
 app = new_group(
     "Run experiments on a cluster, check them, and undo what a killed one left.",

@@ -11,8 +11,8 @@ from failback.cli.shared.commands import EXPERIMENT, add
 from failback.cli.shared.errors import guarded
 from failback.cli.shared.options import JsonOption
 from failback.cli.shared.output import print_json, print_table, say
+from failback.common.text import typed
 from failback.protocol.errors import ConfigError
-from failback.protocol.words.typed import typed
 
 if TYPE_CHECKING:
     from failback.chaos.experiment.fault_kinds import FaultKind, Parameter
@@ -37,7 +37,7 @@ def faults(
 ) -> None:
     """List the faults that an experiment can inject, with their parameters."""
     from failback.chaos.faults.catalogue import KINDS
-    from failback.protocol.words.spelling import did_you_mean
+    from failback.common.text import did_you_mean
 
     if name and name not in KINDS:
         near = did_you_mean(name, KINDS) or "; see: failback faults"

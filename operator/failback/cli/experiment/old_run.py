@@ -28,8 +28,8 @@ from failback.cli.shared.options import (
     RunsOption,
 )
 from failback.cli.shared.reporting import ENGINE_HELP, Engine
+from failback.common.text import typed
 from failback.protocol.errors import ConfigError
-from failback.protocol.words.typed import typed
 
 
 def register(app: typer.Typer) -> None:

@@ -18,8 +18,8 @@ from failback.cli.shared.options import open_root
 from failback.cli.shared.output import note, print_json, print_table, say
 from failback.cli.shared.termination import fit, write_termination
 from failback.cli.shared.verdicts import print_verdicts, row_of, say_answers
+from failback.common.text import typed
 from failback.protocol.errors import ConfigError
-from failback.protocol.words.typed import typed
 
 if TYPE_CHECKING:
     from failback.chaos.experiment.spec import ChaosExperiment
@@ -141,7 +141,7 @@ def load(name: str, time_scale: float | None = None, seed: int | None = None) ->
     """
     from failback.analytics.report.metric_paths import metric_problem
     from failback.chaos.faults.experiments import load_experiment
-    from failback.protocol.words.spelling import did_you_mean
+    from failback.common.text import did_you_mean
 
     known = {each.name: each.path for each in bundled_experiments()}
     path = known.get(name) or Path(name)

@@ -11,8 +11,8 @@ from failback.cli.shared.commands import EXPERIMENT, add, new_group
 from failback.cli.shared.errors import guarded
 from failback.cli.shared.options import RUNS, JsonOption, RunsOption
 from failback.cli.shared.output import print_json, print_table, say
+from failback.common import numbers
 from failback.protocol.errors import ConfigError
-from failback.protocol.words import numbers
 
 if TYPE_CHECKING:
     from failback.analytics.dashboard.sources.runs import RunEntry
@@ -112,7 +112,7 @@ def _scan(runs: Path) -> list[RunEntry]:
 
 
 def _chosen(run: str, runs: Path) -> RunEntry:
-    from failback.protocol.words.spelling import did_you_mean
+    from failback.common.text import did_you_mean
 
     path = Path(run)
     if (path / "run.json").is_file():

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from failback.cli.shared.asking import NotThere
+from failback.common.text import did_you_mean
 from failback.protocol.errors import ConfigError
-from failback.protocol.words.spelling import did_you_mean
 
 if TYPE_CHECKING:
     from failback.kube.blocking import BlockingKube

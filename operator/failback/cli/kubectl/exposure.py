@@ -24,7 +24,7 @@ from failback.cli.shared.commands import add
 from failback.cli.shared.errors import INCONCLUSIVE, guarded
 from failback.cli.shared.options import JsonOption
 from failback.cli.shared.output import note, print_json, print_table, say
-from failback.protocol.words.numbers import count
+from failback.common.numbers import count
 
 if TYPE_CHECKING:
     from failback.analytics.dashboard.sources.brokers import BrokerSeen

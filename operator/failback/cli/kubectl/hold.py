@@ -22,8 +22,8 @@ from failback.cli.shared.commands import add
 from failback.cli.shared.errors import guarded
 from failback.cli.shared.options import JsonOption
 from failback.cli.shared.output import note, print_json, say
+from failback.common.text import did_you_mean
 from failback.protocol.errors import ConfigError
-from failback.protocol.words.spelling import did_you_mean
 
 _TRIES: Final = 10
 

@@ -22,8 +22,8 @@ from failback.cli.shared.commands import add, new_group
 from failback.cli.shared.errors import PASS, REFUSED, guarded
 from failback.cli.shared.options import JsonOption
 from failback.cli.shared.output import print_json, print_table, say
-from failback.protocol.words.numbers import count
-from failback.protocol.words.typed import typed
+from failback.common.numbers import count
+from failback.common.text import typed
 
 Object = Mapping[str, Any]
 KIND: Final = "OffsetSnapshot"

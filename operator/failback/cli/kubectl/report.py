@@ -15,7 +15,7 @@ from failback.cli.shared.commands import add
 from failback.cli.shared.errors import FAIL, INCONCLUSIVE, PASS, guarded
 from failback.cli.shared.options import JsonOption
 from failback.cli.shared.output import note, print_json, print_table, say
-from failback.protocol.words.numbers import count, seconds
+from failback.common.numbers import count, seconds
 
 Object = Mapping[str, Any]
 _CODES = {"Pass": PASS, "Fail": FAIL}

@@ -21,7 +21,7 @@ from failback.cli.shared.commands import add
 from failback.cli.shared.errors import guarded
 from failback.cli.shared.options import JsonOption
 from failback.cli.shared.output import print_json, print_table, say
-from failback.protocol.words.typed import typed
+from failback.common.text import typed
 
 Object = Mapping[str, Any]
 _OVER: Final = frozenset({"Complete", "Failed", "Completed", "Aborted"})

@@ -25,8 +25,8 @@ from failback.cli.shared.commands import add
 from failback.cli.shared.errors import FAIL, INCONCLUSIVE, PASS, REFUSED, guarded
 from failback.cli.shared.options import JsonOption
 from failback.cli.shared.output import note, print_json, say
-from failback.protocol.words.numbers import seconds
-from failback.protocol.words.typed import typed
+from failback.common.numbers import seconds
+from failback.common.text import typed
 
 Object = Mapping[str, Any]
 _POLL_SECONDS: Final = 0.5

@@ -23,7 +23,7 @@ from failback.cli.shared.commands import add
 from failback.cli.shared.errors import guarded
 from failback.cli.shared.options import JsonOption
 from failback.cli.shared.output import print_json, say
-from failback.protocol.words.spelling import did_you_mean
+from failback.common.text import did_you_mean
 
 Object = Mapping[str, Any]
 _EVENTS: Final = 5

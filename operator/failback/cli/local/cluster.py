@@ -190,7 +190,7 @@ def logs(
     root: RootOption = None,
 ) -> None:
     """Print what a pod wrote to its output."""
-    from failback.protocol.words.spelling import did_you_mean
+    from failback.common.text import did_you_mean
 
     where = open_root(root)
     path = where.log_file(pod)

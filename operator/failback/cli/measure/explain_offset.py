@@ -19,8 +19,8 @@ from failback.cli.shared.options import JsonOption
 from failback.cli.shared.output import print_json, print_table, say
 from failback.cli.shared.run_folders import one_run
 from failback.client.admin.offset_places import ANSWER, MASTER_TABLE
+from failback.common.text import visible
 from failback.protocol.errors import ConfigError
-from failback.protocol.words.visible import visible
 
 if TYPE_CHECKING:
     from failback.analytics.analysis.lineage import Lineage

@@ -22,9 +22,9 @@ from failback.cli.shared.errors import INCONCLUSIVE, fail, guarded
 from failback.cli.shared.options import JsonOption, TraceTopicOption
 from failback.cli.shared.output import console, note, print_json, say
 from failback.cli.shared.verdicts import row_of, say_answers
+from failback.common.reasons import where_and_why
+from failback.common.text import typed
 from failback.protocol.errors import ConfigError
-from failback.protocol.words.reasons import where_and_why
-from failback.protocol.words.typed import typed
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -294,7 +294,7 @@ def _view(look: Look, observation: Observation) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    from failback.protocol.words.visible import visible
+    from failback.common.text import visible
 
     table = Table(title=f"{look.ended:,.0f} s observed", caption="Ctrl-C ends it", expand=False)
     for header in ("BROKER", "ROLE", "ADDRESS", "STATE", "UP SINCE"):

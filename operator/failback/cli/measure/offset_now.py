@@ -26,10 +26,10 @@ from failback.client.admin.offset_places import (
     SLAVE_TABLE,
 )
 from failback.client.admin.queue_span import Span
+from failback.common.numbers import whole_or_0
+from failback.common.text import did_you_mean
 from failback.protocol.codes import ResponseCode
 from failback.protocol.errors import BrokerError, ConfigError, FailbackError, RemotingError
-from failback.protocol.words.reading import whole_or_0
-from failback.protocol.words.spelling import did_you_mean
 
 if TYPE_CHECKING:
     from failback.client.admin.admin import AdminClient

@@ -23,9 +23,9 @@ from failback.analytics.predict.sources import (
 from failback.analytics.run.documents import check_run
 from failback.cli.shared.bundled import EXPERIMENTS, bundled
 from failback.cli.shared.run_folders import run_folders
-from failback.init.foreign_files import read_object
+from failback.common.files import read_object
+from failback.common.reasons import why
 from failback.protocol.errors import ConfigError
-from failback.protocol.words.reasons import why
 
 if TYPE_CHECKING:
     from failback.chaos.experiment.spec import ChaosExperiment, ResolvedArm

@@ -20,9 +20,9 @@ from failback.cli.shared.output import note, print_json, say
 from failback.cli.shared.reporting import ENGINE_HELP, Engine
 from failback.cli.shared.run_folders import run_folders
 from failback.cli.shared.verdicts import print_verdicts, row_of, say_answers
+from failback.common.numbers import counted
+from failback.common.text import typed
 from failback.protocol.errors import ConfigError
-from failback.protocol.words.numbers import counted
-from failback.protocol.words.typed import typed
 
 if TYPE_CHECKING:
     from failback.analytics.run.run_source import RunSource

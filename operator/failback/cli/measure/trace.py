@@ -15,8 +15,8 @@ from failback.cli.shared.commands import MEASURE, add
 from failback.cli.shared.errors import INCONCLUSIVE, guarded
 from failback.cli.shared.options import JsonOption, TraceTopicOption
 from failback.cli.shared.output import console, print_json, say
+from failback.common.text import typed
 from failback.protocol.errors import ConfigError
-from failback.protocol.words.typed import typed
 
 if TYPE_CHECKING:
     from failback.analytics.trace.reading import Span

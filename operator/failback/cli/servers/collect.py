@@ -144,7 +144,7 @@ def token(
     It is shown only now.
     """
     from failback.analytics.web.tokens import check_scope, digest_of, new_token
-    from failback.init.lines import append_line
+    from failback.common.files import append_line
 
     scopes = ",".join(check_scope(each) for each in scope)
     made = new_token()

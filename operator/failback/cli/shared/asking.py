@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 from failback.cli.shared.output import note
+from failback.common.times import doubt, read_ms
 from failback.protocol.errors import (
     ConfigError,
     FailbackError,
@@ -14,7 +15,6 @@ from failback.protocol.errors import (
     RemotingError,
     UnreadableAnswer,
 )
-from failback.protocol.words.times import doubt, read_ms
 
 if TYPE_CHECKING:
     from failback.client.admin.admin import AdminClient
@@ -123,9 +123,9 @@ async def route_of(admin: AdminClient, topic: str) -> TopicRouteData:
     Raises:
         NotThere: No name server knows it.
     """
+    from failback.common.text import did_you_mean
     from failback.protocol.codes import ResponseCode
     from failback.protocol.errors import BrokerError
-    from failback.protocol.words.spelling import did_you_mean
 
     try:
         return await admin.route(topic)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from failback.common.reasons import why
 from failback.protocol.errors import ConfigError
-from failback.protocol.words.reasons import why
 
 
 def check_folder(option: str, path: Path) -> None:

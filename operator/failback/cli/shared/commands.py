@@ -12,8 +12,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from failback.client.program.command_line import NUMBER, WHOLE_NUMBER, terminal_width
+from failback.common.text import did_you_mean
 from failback.protocol.words.help_page import Page, Row, Section, option_name, option_text
-from failback.protocol.words.spelling import did_you_mean
 
 MEASURE: Final = "Measure a cluster"
 EXPERIMENT: Final = "Experiments"

@@ -10,6 +10,8 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 import typer
 
+from failback.common.reasons import install, where_and_why
+from failback.common.text import visible
 from failback.protocol.errors import (
     BrokerError,
     ConfigError,
@@ -18,8 +20,6 @@ from failback.protocol.errors import (
     RemotingError,
     UnreadableAnswer,
 )
-from failback.protocol.words.reasons import install, where_and_why
-from failback.protocol.words.visible import visible
 
 PASS: Final = 0
 FAIL: Final = 1

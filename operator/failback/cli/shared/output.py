@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from failback.protocol.words.visible import visible
+from failback.common.text import visible
 
 console = Console(highlight=False, soft_wrap=True)
 

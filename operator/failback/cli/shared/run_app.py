@@ -9,7 +9,7 @@ import typer
 
 from failback.cli.shared.commands import UsageError, help_command, is_bare_group, usage_problem
 from failback.cli.shared.errors import INCONCLUSIVE, PASS, USER_ERROR, fail
-from failback.protocol.words.reasons import where_and_why
+from failback.common.reasons import where_and_why
 
 
 def run_app(app: typer.Typer, name: str, argv: Sequence[str]) -> int:

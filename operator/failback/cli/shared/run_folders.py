@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from failback.common.text import typed
 from failback.protocol.errors import ConfigError
-from failback.protocol.words.typed import typed
 
 
 def run_folders(given: Sequence[Path]) -> list[Path]:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from failback.cli.shared.output import console, print_table, say
-from failback.init.foreign_files import read_object
-from failback.protocol.words import numbers
+from failback.common import numbers
+from failback.common.files import read_object
 
 HEADERS: Final = (
     "ARM",

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from failback.client.admin.offset_watch import SyncWatch, divergence
+from failback.common.numbers import whole
 from failback.operator.metrics import BrokerFigures
 from failback.operator.planning.observed.observed import Broker, ObservedCluster
-from failback.protocol.words.reading import whole
 
 
 @dataclass(frozen=True, slots=True)

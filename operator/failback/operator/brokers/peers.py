@@ -24,6 +24,7 @@ import msgspec
 
 from failback.client.admin.admin import AdminClient
 from failback.client.remoting.connection import RemotingClient
+from failback.common.numbers import signed
 from failback.operator.brokers.backlogs import Backlogs
 from failback.operator.brokers.http_answers import read_bounded
 from failback.operator.brokers.questions import Questions
@@ -34,7 +35,6 @@ from failback.protocol.calls import parse_properties
 from failback.protocol.codes import RequestCode, ResponseCode
 from failback.protocol.errors import BrokerError
 from failback.protocol.route import DataVersion
-from failback.protocol.words.reading import signed
 
 logger = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from decimal import Decimal, InvalidOperation
 from types import MappingProxyType
 from typing import Final
 
+from failback.common.text import nearest
 from failback.operator.engines.quirks import applies, quirk, read_rows
-from failback.protocol.words.spelling import nearest
 
 __all__ = [
     "UNKNOWN_CLASS",

@@ -12,10 +12,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from failback.common.numbers import whole_or_0
 from failback.kube import shallow_json
 from failback.kube.resources import GROUP
 from failback.operator.planning.plan.sharing import Shared
-from failback.protocol.words.reading import whole_or_0
 
 Object = dict[str, Any]
 OwnerKey = tuple[str, str, str]

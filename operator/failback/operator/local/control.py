@@ -27,10 +27,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
+from failback.common.reasons import why
 from failback.operator.local.process import Identity
 from failback.operator.local.root import Root, read_json, write_json
 from failback.protocol.errors import FailbackError
-from failback.protocol.words.reasons import why
 
 logger = logging.getLogger(__name__)
 

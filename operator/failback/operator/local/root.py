@@ -21,9 +21,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
-from failback.client.files import replace_file
+from failback.common.replacing import replace_file
+from failback.common.text import typed
 from failback.protocol.errors import FailbackError
-from failback.protocol.words.typed import typed
 
 
 class RootInUse(FailbackError):

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
-from failback.init.lines import append_line
+from failback.common.files import append_line
 from failback.operator.kinds.base import Resource
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.kinds.name_server import NameServer

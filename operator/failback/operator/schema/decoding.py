@@ -14,6 +14,7 @@ from typing import Any, Final
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from failback.common.text import did_you_mean, nearest
 from failback.operator.kinds.base import (
     API_VERSION,
     Engine,
@@ -31,7 +32,6 @@ from failback.operator.kinds.role_switch import RoleSwitch
 from failback.operator.kinds.subscription_group import SubscriptionGroup
 from failback.operator.kinds.topic import Topic
 from failback.operator.schema.rules import Violation, violations
-from failback.protocol.words.spelling import did_you_mean, nearest
 
 __all__ = [
     "API_VERSION",

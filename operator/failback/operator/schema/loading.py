@@ -16,6 +16,8 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
+from failback.common.reasons import why
+from failback.common.text import did_you_mean
 from failback.operator.engines.catalogue import unknown_key_hint
 from failback.operator.schema.decoding import (
     API_VERSION,
@@ -32,8 +34,6 @@ from failback.operator.schema.decoding import (
 )
 from failback.protocol.errors import ConfigError, raise_all
 from failback.protocol.words.formerly import former_words
-from failback.protocol.words.reasons import why
-from failback.protocol.words.spelling import did_you_mean
 
 OTHER_KINDS: Final = ("RoleSwitch", "OffsetSnapshot", "ChaosExperiment", "ReconsumptionReport")
 ANNOTATIONS: Final = frozenset(

@@ -13,9 +13,9 @@ from failback.analytics.dashboard.views.paging import page
 from failback.analytics.dashboard.views.stories import story
 from failback.analytics.errors import ReportInputError
 from failback.analytics.report.compare import compare_reports
-from failback.init.foreign_files import read_object
-from failback.protocol.words.reasons import why
-from failback.protocol.words.typed import typed
+from failback.common.files import read_object
+from failback.common.reasons import why
+from failback.common.text import typed
 
 Json = dict[str, Any]
 

@@ -28,7 +28,7 @@ from failback.analytics.dashboard.views.run_blocks import Draw, figure_json, fig
 from failback.analytics.errors import ReportInputError
 from failback.analytics.live.facts import GroupTopic
 from failback.analytics.web.tokens import OPERATE, READ
-from failback.protocol.words.typed import typed
+from failback.common.text import typed
 
 Json = dict[str, Any]
 _Body = TypeVar("_Body", bound=msgspec.Struct)

@@ -23,7 +23,7 @@ from failback.analytics.report.outcome import outcome_state
 from failback.analytics.report.page import html, plotly_bundle
 from failback.analytics.report.page.tables import registry
 from failback.analytics.web.problems import Problem
-from failback.protocol.words.visible import visible
+from failback.common.text import visible
 
 NAVIGATION: Final = (
     ("/", "Fleet"),

@@ -24,9 +24,9 @@ from failback.analytics.live.facts import (
 )
 from failback.analytics.live.offset_file import in_store, of_broker
 from failback.client.admin.admin import AdminClient
+from failback.common.numbers import whole_or_0
 from failback.protocol.errors import FailbackError
 from failback.protocol.message import DLQ_PREFIX, RETRY_PREFIX
-from failback.protocol.words.reading import whole_or_0
 
 MOST_TOPICS: Final = 100
 """Topics whose ends are asked for with each look; those of the largest tables first."""

@@ -24,10 +24,10 @@ from failback.analytics.dashboard.sources.clusters import (
     PairRef,
     key_of,
 )
+from failback.common.reasons import install
 from failback.kube.errors import ApiError
 from failback.kube.resources import GROUP, VERSION
 from failback.protocol.errors import ConfigError
-from failback.protocol.words.reasons import install
 
 Json = dict[str, Any]
 HTTP_PORT: Final = 8088

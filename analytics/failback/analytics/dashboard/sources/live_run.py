@@ -23,7 +23,7 @@ import numpy as np
 from failback.analytics.analysis.arrays.intervals import IntervalSet
 from failback.client.consumelog import hot_format
 from failback.client.consumelog.schema import TABLES, order
-from failback.init.foreign_files import open_file, read_object
+from failback.common.files import open_file, read_object
 
 Json = dict[str, Any]
 MOST_BYTES: Final = 8 << 20

@@ -17,7 +17,7 @@ from failback.analytics.dashboard.sources.runs import rfc3339
 from failback.analytics.observe.folder import LOOKS, settings_of
 from failback.analytics.observe.looks import Look, Reader
 from failback.analytics.observe.observation import Observation, dangers
-from failback.init.foreign_files import read_object
+from failback.common.files import read_object
 
 Json = dict[str, Any]
 MOST_ROWS: Final = 100

@@ -22,9 +22,9 @@ from failback.analytics.report.schema import name_as_now
 from failback.analytics.run.documents import check_run
 from failback.analytics.run.run_lock import is_held
 from failback.analytics.run.trace_source import OBSERVED
-from failback.init.foreign_files import open_file, read_object
-from failback.protocol.words.reasons import where_and_why, why
-from failback.protocol.words.typed import typed
+from failback.common.files import open_file, read_object
+from failback.common.reasons import where_and_why, why
+from failback.common.text import typed
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from failback.analytics.dashboard.sources.clusters import KUBERNETES, ClusterRef
 from failback.analytics.live.exposure import GroupExposure, exposure
 from failback.analytics.live.facts import GroupTopic, PairFacts, user_keys
 from failback.analytics.live.queues import lag, overwrite_countdown, slave_ahead
-from failback.protocol.words.typed import typed
+from failback.common.text import typed
 
 Json = dict[str, Any]
 Seen = Mapping[str, BrokerSeen]

@@ -11,8 +11,8 @@ from failback.analytics.predict.keys import KEYS
 from failback.analytics.predict.knobs import rank_knobs, useful
 from failback.analytics.predict.prediction import predict
 from failback.analytics.predict.settings import Settings
+from failback.common.text import typed
 from failback.protocol.errors import ConfigError
-from failback.protocol.words.typed import typed
 
 DRAWS: Final = 2_000
 """Drawn in a few milliseconds, and steady to about two per cent."""

@@ -16,7 +16,7 @@ import pyarrow.dataset as ds
 from failback.analytics.lake.store import readable
 from failback.analytics.run.lake_tables import plain_schema
 from failback.client.consumelog.lab_id import format_lab_id, parse_lab_id
-from failback.init.foreign_files import open_file
+from failback.common.files import open_file
 
 Json = dict[str, Any]
 MOST_STEPS: Final = 200

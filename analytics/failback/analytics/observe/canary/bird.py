@@ -20,9 +20,9 @@ from failback.client.consumer.consumer import PushConsumer
 from failback.client.model import ConsumeFrom, ConsumeResult, Message
 from failback.client.producer.producer import Producer
 from failback.client.remoting.settings import ClientSettings
+from failback.common.numbers import whole_or_0
 from failback.protocol.errors import FailbackError
 from failback.protocol.message import MAX_OFFSET, MessageExt
-from failback.protocol.words.reading import whole_or_0
 
 logger = logging.getLogger(__name__)
 

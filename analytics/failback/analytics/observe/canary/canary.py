@@ -32,8 +32,8 @@ from failback.client.consumelog.upload.beside import ShipperBeside
 from failback.client.consumelog.writer import ConsumeLog
 from failback.client.remoting.connection import RemotingClient
 from failback.client.remoting.settings import ClientSettings
+from failback.common.reasons import where_and_why, why
 from failback.protocol.errors import BrokerError, FailbackError
-from failback.protocol.words.reasons import where_and_why, why
 
 Note = Callable[[str], None]
 """Tells the user a sentence."""

@@ -18,11 +18,11 @@ import msgspec
 from failback.analytics.errors import ReportInputError
 from failback.analytics.live.facts import CANARY
 from failback.analytics.run.documents import in_words
-from failback.client.files import replace_file
-from failback.init.foreign_files import read_object
+from failback.common.files import read_object
+from failback.common.reasons import why
+from failback.common.replacing import replace_file
 from failback.protocol.errors import ConfigError
 from failback.protocol.message import RETRY_PREFIX
-from failback.protocol.words.reasons import why
 
 About = tuple[set[str], set[str]]
 """Groups and topics that are looked at; an empty set is all."""

@@ -35,7 +35,7 @@ from failback.analytics.report.page.tables.over_time import report_tables
 from failback.analytics.report.page.tables.registry import MAX_TABLE_ROWS, Table
 from failback.analytics.report.page.words import TERMS
 from failback.analytics.report.wording import number
-from failback.protocol.words.visible import visible
+from failback.common.text import visible
 
 LONG_TABLE_ROWS: Final = 30
 """A longer table scrolls in a frame of its own."""

@@ -25,7 +25,9 @@ from failback.broker.remoting.server import Answer
 from failback.broker.store.log.deletion import Deleted
 from failback.broker.store.log.results import MessageIllegal
 from failback.broker.store.message_store import MessageStore
-from failback.client.files import rewrite_file
+from failback.common.reasons import why
+from failback.common.replacing import rewrite_file
+from failback.common.text import visible
 from failback.protocol.codes import (
     PERM_INHERIT,
     PERM_READ,
@@ -48,8 +50,6 @@ from failback.protocol.route import (
     TopicConfig,
     filter_type_of,
 )
-from failback.protocol.words.reasons import why
-from failback.protocol.words.visible import visible
 
 logger = logging.getLogger(__name__)
 

@@ -19,8 +19,8 @@ from urllib.parse import SplitResult, quote, urlsplit
 
 from failback.client.consumelog.schema import SCHEMA_ID
 from failback.client.consumelog.upload.lake_files import ARROW_STREAM
+from failback.common.numbers import whole
 from failback.protocol.errors import ConfigError
-from failback.protocol.words.reading import whole
 
 PROBLEM_PREFIX: Final = "urn:failback:collector:"
 """How the types of a collector's own problem documents begin; a proxy's do not."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from failback.client.consumelog.schema import RUN, arrow_schema, lake_schema, order
 from failback.client.consumelog.upload.segments import Segment
-from failback.client.files import place
+from failback.common.replacing import place
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -32,7 +32,7 @@ from failback.client.consumelog.upload.collector_client import (
 )
 from failback.client.consumelog.upload.lake_files import stream_bytes
 from failback.client.consumelog.upload.segments import segments_of
-from failback.client.files import replace_file
+from failback.common.replacing import replace_file
 
 logger = logging.getLogger(__name__)
 

@@ -17,9 +17,9 @@ from failback.client.remoting.addresses import addresses_of
 from failback.client.remoting.guarded.access import ClusterAccess
 from failback.client.remoting.guarded.key_file import KeyFile
 from failback.client.remoting.guarded.tls import Tls, TlsFiles
+from failback.common.reasons import why
+from failback.common.text import did_you_mean
 from failback.protocol.errors import ConfigError
-from failback.protocol.words.reasons import why
-from failback.protocol.words.spelling import did_you_mean
 
 CONFIG_VARIABLE: Final = "FAILBACK_CONFIG"
 """Names another file than the user's."""

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from failback.client.remoting.guarded.signing import AccessKey
+from failback.common.reasons import why
 from failback.protocol.errors import ConfigError
-from failback.protocol.words.reasons import why
 
 logger = logging.getLogger(__name__)
 

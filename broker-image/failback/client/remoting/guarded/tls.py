@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from failback.common.reasons import why
 from failback.protocol.errors import ConfigError
-from failback.protocol.words.reasons import why
 
 logger = logging.getLogger(__name__)
 

@@ -18,9 +18,9 @@ from typing import Any, Final
 from failback.chaos.errors import GuardRefused, NotHealed, TargetError
 from failback.chaos.run_folder.run_folder import what_is_left
 from failback.chaos.targets.kube.api import KubeApi
+from failback.common.text import typed
 from failback.kube import leases
 from failback.kube.resources import GROUP, VERSION
-from failback.protocol.words.typed import typed
 
 logger = logging.getLogger(__name__)
 

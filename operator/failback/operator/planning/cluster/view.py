@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from failback.common.numbers import whole, whole_or_0
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.planning.observed import facts
 from failback.operator.planning.observed.observed import Key, MemberView, Object, ObservedCluster
@@ -14,7 +15,6 @@ from failback.operator.planning.plan.types import Operation
 from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.render.config import member_name, pod_name
 from failback.operator.render.shape import Member, Shape
-from failback.protocol.words.reading import whole, whole_or_0
 
 
 @dataclass(frozen=True)

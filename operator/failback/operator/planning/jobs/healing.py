@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from failback.common.text import typed
 from failback.operator.kinds.chaos_experiment import ChaosExperiment
 from failback.operator.planning.jobs import results
 from failback.operator.planning.jobs.observed_jobs import ObservedExperiment
 from failback.operator.planning.observed.observed import Object
 from failback.operator.render.experiment_jobs import heal_job_name
-from failback.protocol.words.typed import typed
 
 
 @dataclass(frozen=True, slots=True)

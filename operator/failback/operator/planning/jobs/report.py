@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from failback.common.text import typed
 from failback.operator.kinds.reconsumption_report import ReconsumptionReport
 from failback.operator.planning.jobs import results
 from failback.operator.planning.jobs.experiment import OVER
@@ -17,7 +18,6 @@ from failback.operator.planning.plan.types import Action, Apply, Event, Plan
 from failback.operator.render.jobs import RUNS, JobContext, run_folder
 from failback.operator.render.report_jobs import report_job, spark_application
 from failback.operator.schema.permitted import broken
-from failback.protocol.words.typed import typed
 
 FINISHED: Final = frozenset({"Done", "Failed"})
 PATIENCE_SECONDS: Final = 24 * 3600.0

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+from failback.common.numbers import whole
 from failback.operator.engines.catalogue import config_keys, same_value
 from failback.operator.planning.observed.observed import Broker, MemberView, Object, ObservedCluster
-from failback.protocol.words.reading import whole
 
 FALL_BEHIND_BYTES: Final = 256 * 1024 * 1024
 """``haSlaveFallbehindMax`` where the broker does not say otherwise."""

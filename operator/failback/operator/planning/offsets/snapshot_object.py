@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from failback.common.text import did_you_mean
 from failback.operator.kinds.offset_snapshot import LATEST, OffsetRestore, OffsetSnapshot
 from failback.operator.planning.observed.observed import Object
 from failback.operator.planning.offsets import kept_table, restoring
@@ -25,7 +26,6 @@ from failback.operator.planning.plan.encoding import (
     to_time,
 )
 from failback.operator.planning.plan.types import Action, Apply, Delete, Event, Plan, RestoreOffsets
-from failback.protocol.words.spelling import did_you_mean
 
 _WAIT_SECONDS: Final = 2.0
 _PREVIEW_SECONDS: Final = 10.0

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from failback.chaos.run_folder.undo_ledger import UndoLedger, read_ledger
-from failback.init.lines import append_line
+from failback.common.files import append_line
 from failback.init.processes import Identity
 from failback.init.records import RunDirectory
 

@@ -9,8 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from failback.protocol.errors import REFUSED
-
+REFUSED: Final = "connection refused"
 _WORDS: Final[Mapping[int, str]] = {
     errno.ENOENT: "no such file or folder",
     errno.EACCES: "permission denied",

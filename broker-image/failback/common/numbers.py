@@ -1,16 +1,20 @@
-"""How a number is written for people: one format for command line, report and dashboard.
+"""Numbers as text: how people read them, and how text of peers and users is read. Pure.
 
-A count is ``2,400``, a share ``60.3 %``, a duration ``6.6 s``, an amount ``1.2 GiB``. What was not
-measured is ``-``. JSON, CSV and metrics have plain numbers instead.
+Command line, report and dashboard have one format: a count is ``2,400``, a share ``60.3 %``, a
+duration ``6.6 s``, an amount ``1.2 GiB``. What was not measured is ``-``. JSON, CSV and metrics
+have plain numbers instead.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 NOT_MEASURED: Final = "-"
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 _STEP: Final = 1024.0
+_SIGNED: Final = re.compile(r"-?[0-9]{1,19}", re.ASCII)
+"""What a Java long can be, and little more."""
 
 
 def count(number: float | None) -> str:
@@ -61,3 +65,21 @@ def size(amount: float | None) -> str:
 def counted(number: int, one: str, many: str = "") -> str:
     """Return ``1 run`` or ``2 runs``."""
     return f"{count(number)} {one if number == 1 else many or one + 's'}"
+
+
+def signed(text: str | None) -> int | None:
+    """Return a whole number of at most 19 digits; ``None`` for anything else.
+
+    ``int`` itself takes digits of other scripts and spaces, and raises beyond 4,300 digits.
+    """
+    return int(text) if text is not None and _SIGNED.fullmatch(text) else None
+
+
+def whole(text: str | None) -> int | None:
+    """The same without a sign."""
+    return None if text is None or text.startswith("-") else signed(text)
+
+
+def whole_or_0(text: str | None) -> int:
+    """Return such a number, 0 for anything else."""
+    return whole(text) or 0

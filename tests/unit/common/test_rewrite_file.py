@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from failback.broker.config.config import BrokerConfig
-from failback.client.files import rewrite_file
+from failback.common.replacing import rewrite_file
 
 pytestmark = pytest.mark.foreign
 

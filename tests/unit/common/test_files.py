@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from failback.client.files import replace_file
+from failback.common.replacing import replace_file
 
 
 def test_the_new_content_stands_alone(tmp_path: Path) -> None:

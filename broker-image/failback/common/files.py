@@ -1,12 +1,15 @@
-"""Reads files that anybody may have put there: a pipe is no file, and JSON has its bounds.
+"""Reads regular files only, parses JSON within bounds, and appends whole lines.
 
-Who reads a folder of somebody else opens what lies in it here: what is no regular file is an
-``OSError`` that names it, never a wait for a writer that does not come.
+What lies in a folder of another program may be a pipe, a device or a folder. It is an ``OSError``
+that names it: the reader never waits for a writer. A line is appended durably, for records that
+others rely on: an undo, the end of a process, the author of a request.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import fcntl
 import json
 import os
 import stat
@@ -97,3 +100,48 @@ def _open(path: str, flags: int) -> int:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def append_line(path: str | os.PathLike[str], line: bytes, *, mode: int = 0o644) -> None:
+    """Add ``line`` and a line end to ``path``, which is made if it is not there.
+
+    A last line without an end, which a crash left, is ended first. Lines of several processes never
+    mix.
+
+    Raises:
+        OSError: The disk refused: the file is as it was. Or it could not say that the line will
+            outlive the machine: then the line is taken back as well.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        size = os.fstat(descriptor).st_size
+        is_whole = size == 0 or os.pread(descriptor, 1, size - 1) == b"\n"
+        data = (b"" if is_whole else b"\n") + line + b"\n"
+        try:
+            _write_all(descriptor, data, size)
+            os.fsync(descriptor)
+            if size == 0:
+                _sync_folder(os.path.dirname(os.path.abspath(path)))
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                os.ftruncate(descriptor, size)
+            error.filename = error.filename or os.fspath(path)
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _write_all(descriptor: int, data: bytes, position: int) -> None:
+    """Write all of ``data``; a full disk takes a part first, and says so at the next write."""
+    written = 0
+    while written < len(data):
+        written += os.pwrite(descriptor, data[written:], position + written)
+
+
+def _sync_folder(path: str) -> None:
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from failback.protocol.words import numbers
-from failback.protocol.words.reasons import why
+from failback.common import numbers
+from failback.common.reasons import why
 
 
 @pytest.mark.parametrize(

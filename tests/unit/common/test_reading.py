@@ -7,9 +7,9 @@ import pytest
 from failback.analytics.exporter.survey import BrokerAnswers
 from failback.analytics.report.checks import value_at
 from failback.chaos.cluster.broker_facts import boot_time
+from failback.common.numbers import signed, whole
 from failback.operator.planning.observed.facts import FALL_BEHIND_BYTES, fall_behind_bytes
 from failback.operator.planning.observed.observed import Broker
-from failback.protocol.words.reading import signed, whole
 
 NO_NUMBERS = [
     "", "-", "-5", "--5", "+5", "5 ", "5\n", "1e9", "0x1", "1_000", "nan",
