@@ -10,7 +10,7 @@ from failback.analytics.observe.looks import (
     SILENT,
     BrokerLook,
     ClientLook,
-    Held,
+    HeldQueue,
     Look,
 )
 from failback.analytics.observe.observation import Observation
@@ -56,7 +56,7 @@ class Story:
         for number in at:
             self.brokers[number].offsets[key] = {0: offset, 1: offset}
 
-    def tell(self, held: Held) -> None:
+    def tell(self, held: HeldQueue) -> None:
         """In the next look a member says that it holds this of both queues."""
         queues = {"orders": {0: held, 1: held}}
         self.told = (ClientLook("bench", "billing", "a", self.now, {"broker-a": queues}),)

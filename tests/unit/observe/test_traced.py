@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from failback.analytics.observe.traced import Deliveries, Handled, Queue
+from failback.analytics.observe.traced import Deliveries, Queue, QueueDeliveries
 from tests.support.observe.outages import at_work, come_back, cost, serve, take_over
 from tests.support.observe.stories import Story
 
@@ -25,11 +25,11 @@ class Traced:
     rows: list[tuple[int, float, int]] = field(default_factory=list)
     doubtful: list[int] = field(default_factory=list)
 
-    def handled(self) -> Handled:
+    def handled(self) -> QueueDeliveries:
         rows = sorted(self.rows, key=lambda row: row[1])
         offset, second, process = (np.array(each) for each in zip(*rows, strict=True))
         begin = (second * 1e9).astype(np.int64)
-        return Handled(offset, begin, process, np.array(self.doubtful, np.int64))
+        return QueueDeliveries(offset, begin, process, np.array(self.doubtful, np.int64))
 
 
 def whole() -> Traced:
@@ -127,7 +127,7 @@ def test_what_is_lost_elsewhere_does_no_harm(lost: Traced) -> None:
 
 def test_nothing_is_exact_while_the_group_is_behind() -> None:
     story = handed_over()
-    story.observation.returns[0].groups[0].queues[1].stands = 120
+    story.observation.returns[0].groups[0].queues[1].master_offset = 120
     assert not traced_cost(story, whole(), whole())["exact"]
 
 

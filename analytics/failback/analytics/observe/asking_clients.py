@@ -1,7 +1,7 @@
 """Asks members of groups what they hold of each queue, through a broker that lists them (307).
 
-A broker passes the question on and waits for the answer, so members are asked seldom, few at a
-time, and beside the looks: what they said stands in the next one.
+A broker passes the question on and waits for the answer. So members are asked seldom, few at a
+time, and beside the looks. The next look has their answers.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from failback.analytics.observe.folder import seconds
-from failback.analytics.observe.looks import BrokerLook, ClientLook, Held, Place
+from failback.analytics.observe.looks import BrokerLook, ClientLook, HeldQueue, Place
 from failback.client.admin.admin import AdminClient
 from failback.protocol.codes import ResponseCode
 from failback.protocol.errors import BrokerError, FailbackError
@@ -38,7 +38,7 @@ class ClientAsker:
         self._zero = zero
         self._listed: dict[Place, Mapping[str, Iterable[str]]] = {}
         self._mute: set[_Member] = set()
-        """Members that have no answer to it, as other languages' clients."""
+        """Members that know no such question, as clients of other languages."""
         self._turn = asyncio.Semaphore(_AT_ONCE)
         self._round: asyncio.Future[list[ClientLook | None]] | None = None
         self._began = -CLIENTS_SECONDS
@@ -46,33 +46,33 @@ class ClientAsker:
     def take(
         self, brokers: Iterable[BrokerLook], versions: Mapping[str, int]
     ) -> tuple[ClientLook, ...]:
-        """Return what members said since the last look, and ask them again if it is time.
+        """Return the answers since the last look, and ask again if it is time.
 
         Args:
-            brokers: Of this look: who answers, and whom it lists.
-            versions: Of clients, as MQVersion numbers them.
+            brokers: The answers of this look, with the members that each broker lists.
+            versions: Client id to the version of the client, as MQVersion numbers it.
         """
         found: tuple[ClientLook, ...] = ()
         if self._round is not None and self._round.done():
             found = tuple(each for each in self._round.result() if each is not None)
             self._round = None
-        whom = self._whom(brokers, versions)
+        askable = self._askable(brokers, versions)
         if self._round is None and time.monotonic() - self._began >= CLIENTS_SECONDS:
             self._began = time.monotonic()
-            asked = (self._ask(member, address) for member, address in whom.items())
+            asked = (self._ask(member, address) for member, address in askable.items())
             self._round = asyncio.ensure_future(asyncio.gather(*asked))
         return found
 
     async def close(self) -> None:
-        """Give up what is being asked."""
+        """Cancel the questions under way."""
         if self._round is not None:
             self._round.cancel()
             await asyncio.gather(self._round, return_exceptions=True)
 
-    def _whom(
+    def _askable(
         self, brokers: Iterable[BrokerLook], versions: Mapping[str, int]
     ) -> dict[_Member, str]:
-        """Whom to ask at which broker: a master where it lists the member."""
+        """Return the broker to ask for each member: a master where it lists the member."""
         found: dict[_Member, str] = {}
         for broker in sorted(brokers, key=lambda each: each.broker_id):
             if broker.members is not None:
@@ -101,14 +101,14 @@ class ClientAsker:
         return ClientLook(member.cluster, member.group, member.client, at, _held(told))
 
 
-def _held(told: ConsumerRunningInfo) -> dict[str, dict[str, dict[int, Held]]]:
-    """By broker name, topic and queue id; queues that were given up are left out."""
-    found: dict[str, dict[str, dict[int, Held]]] = {}
+def _held(told: ConsumerRunningInfo) -> dict[str, dict[str, dict[int, HeldQueue]]]:
+    """Return queues by broker name, topic and queue id; dropped ones are left out."""
+    found: dict[str, dict[str, dict[int, HeldQueue]]] = {}
     for queue, info in told.mq_table.items():
         if info.droped:
             continue
         by_topic = found.setdefault(queue.broker_name, {}).setdefault(queue.topic, {})
-        by_topic[queue.queue_id] = Held(
+        by_topic[queue.queue_id] = HeldQueue(
             info.commit_offset,
             info.cached_msg_min_offset,
             info.cached_msg_max_offset,

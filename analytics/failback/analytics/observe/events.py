@@ -1,12 +1,12 @@
 """What happened between looks: masters that went and came back, offsets that fell. Pure.
 
-Every event has an interval of time: from when it had not been seen yet to when it was. What the
-observer itself did not see is a gap, and no event.
+Every event has an interval of time: from the last look that does not show it to the first that
+does. A time in which the observer saw nothing is a gap, and no event.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -20,6 +20,7 @@ from failback.analytics.observe.looks import (
     Offsets,
     Place,
 )
+from failback.analytics.observe.members import MemberWatch
 from failback.protocol.route import split_offset_key
 
 MASTER_GONE: Final = "MasterGone"
@@ -31,13 +32,14 @@ MEMBERS_CHANGED: Final = "MembersChanged"
 ROLE_CHANGED: Final = "RoleChanged"
 NAME_SERVERS_DIFFER: Final = "NameServersDiffer"
 RESET: Final = "Reset"
+RESTARTED: Final = "the restart of the master"
 _PERIODS_OF_A_GAP: Final = 3.5
 _DIFFER_LOOKS: Final = 3
-"""Name servers learn of a change one after another."""
+"""Name servers learn of a change one after another: so many looks in a row must differ."""
 
 
 class Event(NamedTuple):
-    """Something that was seen. Times are seconds after run zero."""
+    """Something that looks show. Times are seconds after run zero."""
 
     kind: str
     broker: str | None
@@ -50,7 +52,7 @@ class Event(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """What was not seen."""
+    """A time in which the observer, or one broker, was silent."""
 
     since: float
     until: float
@@ -59,26 +61,29 @@ class Gap(NamedTuple):
 
 @dataclass(slots=True)
 class _Broker:
-    """What is known of one broker from the looks so far."""
+    """One broker in the looks so far."""
 
     last_answer: float | None = None
     boot_ms: int | None = None
     offsets: Offsets | None = None
     offsets_at: float = 0.0
     first_miss: float | None = None
-    """When it was asked in vain first since its last answer."""
+    """The end of the first look since its last answer that got none."""
     last_miss: float | None = None
-    """When nobody can have reached it last. Who is slow for one may have answered others."""
+    """The begin of the last look that no connection could be made in.
+
+    A broker that takes connections and is slow for the observer may have answered clients.
+    """
     is_gone: bool = False
     is_silent: bool = False
-    """Whether it said nothing that can be read at the last look."""
+    """Whether the last look got no answer that can be read."""
     is_slow: bool = False
-    """Whether it took a connection all the same."""
+    """Whether it is silent and took a connection all the same."""
 
 
 @dataclass(slots=True)
 class _Falls:
-    """Offsets of one group on one topic that fell, in looks that follow each other."""
+    """Offsets of one group on one topic that fell in looks which follow each other."""
 
     since: float
     until: float
@@ -100,8 +105,9 @@ class Finder:
 
     Attributes:
         events: All, in the order in which they were found.
-        gaps: What was not seen.
-        outages: By pair, the last one.
+        gaps: Times in which something was not seen, and is again.
+        outages: By pair the last one.
+        members: The members of groups.
     """
 
     def __init__(self) -> None:
@@ -113,13 +119,13 @@ class Finder:
         self._falls: dict[tuple[Place, str], _Falls] = {}
         self._serving: set[str] = set()
         self._without_master: dict[str, float] = {}
-        """Pairs in no route with their master, since when that is known."""
+        """By pair when no route had its master any more."""
         self._differing = 0
         self._ended: float | None = None
         self.members = MemberWatch()
 
     def look(self, look: Look) -> list[Event]:
-        """Take one look; return what it shows that the ones before did not."""
+        """Take one look; return the events that it shows and the ones before did not."""
         known = len(self.events)
         seen = self._ended if look.seen_until is None else look.seen_until
         if seen is not None and look.began - seen > _PERIODS_OF_A_GAP * look.every:
@@ -129,12 +135,15 @@ class Finder:
         for broker in look.brokers:
             self._broker(broker)
         self._settle_falls(look)
-        self.events += self.members.look(look)
+        self.events += [
+            Event(MEMBERS_CHANGED, None, each.client, each.since, each.until, each.detail)
+            for each in self.members.look(look)
+        ]
         self._ended = look.ended
         return self.events[known:]
 
     def open_gaps(self) -> list[Gap]:
-        """Return what was not seen until the last look, and may be after it."""
+        """Return gaps that last at the last look."""
         ended = self._ended or 0.0
         if self._ended is not None and not self._brokers:
             return [Gap(0.0, ended, "no name server listed a broker")]
@@ -145,7 +154,7 @@ class Finder:
         ]
 
     def unread(self) -> list[Outage]:
-        """Return absences of masters that may be over: somebody is there, and was not read."""
+        """Return outages that may be over: the master takes connections, and was not read."""
         return [
             each
             for pair, each in self.outages.items()
@@ -153,7 +162,7 @@ class Finder:
         ]
 
     def boot_of(self, place: Place) -> int | None:
-        """When the process began that answered last."""
+        """Return when the process began that answered last, in ms after 1970."""
         known = self._brokers.get(place)
         return None if known is None else known.boot_ms
 
@@ -186,7 +195,7 @@ class Finder:
         if broker.state != ANSWERED:
             self._missed(broker, known)
             return
-        if broker.boot_ms is None:  # a process that is young can't tell
+        if broker.boot_ms is None:  # a young process has no figures, but another one was gone
             is_new_life = known.is_gone
         else:
             is_new_life = known.boot_ms not in (None, broker.boot_ms)
@@ -222,13 +231,13 @@ class Finder:
         self._add(MASTER_GONE, place, since, until, f"{address} answers no more")
 
     def _still_there(self, place: Place) -> None:
-        """A process that was taken for gone has answered: it was not."""
+        """Take back an outage: the process that seemed to be gone has answered."""
         outage = self.outages.get(place.pair)
         if place.broker_id == 0 and outage is not None and outage.back is None:
             del self.outages[place.pair]
 
     def _back(self, broker: BrokerLook, known: _Broker) -> None:
-        """Another process answers at a broker's place."""
+        """End an outage: another process answers at a broker's place."""
         last = known.last_answer if known.last_answer is not None else broker.asked
         missed = known.first_miss if known.first_miss is not None else broker.until
         if broker.broker_id != 0:
@@ -287,16 +296,17 @@ class Finder:
         lost_at = self._without_master.get(broker.pair)
         master = self._brokers.get(Place(broker.pair, 0))
         lives = master is not None and master.last_answer is not None and master.first_miss is None
-        if lost_at is None or lives:  # name servers that began anew list nobody at first
+        # Name servers that were restarted list no broker at first: the master's answer decides.
+        if lost_at is None or lives:
             self._serving.discard(broker.pair)
-        # What rose since a look before the route was lost may be a copy of the master's.
+        # An offset that rose since a look before the route was lost may be a copy of the master's.
         elif raised and since >= lost_at and broker.pair not in self._serving:
             self._serving.add(broker.pair)
             what = f"{broker.place.text} takes commits"
             self._add(SLAVE_SERVES, broker.place, since, broker.until, what)
 
     def _settle_falls(self, look: Look) -> None:
-        """Tell what fell, once a whole look came without more of it."""
+        """Make events of offsets that fell, after the first look without a further fall."""
         for (place, key), falls in list(self._falls.items()):
             answer = look.at(place)
             if answer is None or answer.offsets is None or falls.until == answer.until:
@@ -326,53 +336,6 @@ class Finder:
     def _add(self, kind: str, place: Place | None, since: float, until: float, what: str) -> None:
         broker = None if place is None else place.broker
         self.events.append(Event(kind, broker, None, since, until, what))
-
-
-RESTARTED: Final = "the restart of the master"
-
-
-class MemberWatch:
-    """Who the members of each group are, as far as some broker lists them.
-
-    Attributes:
-        known: Group to its members.
-        asked: Group to when they were told last.
-    """
-
-    def __init__(self) -> None:
-        self.known: dict[str, frozenset[str]] = {}
-        self.asked: dict[str, float] = {}
-        self._by_broker: dict[Place, tuple[int | None, Mapping[str, frozenset[str]]]] = {}
-
-    def look(self, look: Look) -> Iterator[Event]:
-        """Yield who joined and who left since the look before."""
-        asked = [each for each in look.brokers if each.members is not None]
-        told: dict[str, set[str]] = {}
-        left: dict[str, set[str]] = {}
-        for broker in asked:
-            now = {group: frozenset(them) for group, them in (broker.members or {}).items()}
-            boot_ms, before = self._by_broker.get(broker.place, (None, {}))
-            if broker.boot_ms != boot_ms:  # a broker that began anew has yet to hear of them
-                before = {}
-            self._by_broker[broker.place] = broker.boot_ms, now
-            for group in now:
-                told.setdefault(group, set()).update(now[group])
-                left.setdefault(group, set()).update(before.get(group, frozenset()) - now[group])
-        for group, them in sorted(told.items()):
-            known, since = self.known.get(group), self.asked.get(group)
-            gone = (left[group] - them) & (known or frozenset())
-            self.known[group] = (known or frozenset()) - gone | them
-            self.asked[group] = max(b.asked for b in asked if group in (b.members or {}))
-            if known is None or since is None:
-                continue
-            for client in sorted(them - known):
-                yield Event(
-                    MEMBERS_CHANGED, None, client, since, look.ended, f"{client} joined {group}"
-                )
-            for client in sorted(gone):
-                yield Event(
-                    MEMBERS_CHANGED, None, client, since, look.ended, f"{client} left {group}"
-                )
 
 
 def _steps(fell: Mapping[int, tuple[int, int]]) -> str:

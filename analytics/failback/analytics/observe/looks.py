@@ -1,8 +1,8 @@
 """One look at a cluster, and how looks are kept: a line of JSON each. Pure.
 
-A line has of each offset table only what is not as it was in the line before; so a look every
-second costs little where nothing moves, and every line is whole in itself for who reads from the
-begin. Times are seconds after run zero.
+A line has only those entries of an offset table that differ from the line before. So a look every
+second costs little while offsets are at rest. A reader needs all lines from the first one on.
+Times are seconds after run zero.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Listing = Mapping[str, Mapping[int, str]]
 
 ANSWERED: Final = "answered"
 REFUSED: Final = "refused"
-"""The host is there, and nobody listens."""
+"""The host is there, and no process listens."""
 SILENT: Final = "silent"
 """No answer in time, none that can be read, or a connection that broke: the reason is beside it."""
 
@@ -53,7 +53,7 @@ _Milliseconds = Annotated[int, msgspec.Meta(ge=0, lt=10**13)]
 
 
 class BrokerLook(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one broker said. What it was not asked, or did not tell, is ``None``."""
+    """The answers of one broker. A question that was not asked or not answered leaves ``None``."""
 
     pair: str
     broker_id: _Number
@@ -67,33 +67,37 @@ class BrokerLook(msgspec.Struct, frozen=True, omit_defaults=True):
     members: dict[str, dict[str, str]] | None = None
     problem: str | None = None
     is_unreachable: bool = False
-    """Whether it is silent since no connection could be made: nobody else reached it either."""
+    """Whether it is silent because no connection could be made: no client reached it either."""
     config: dict[str, str] | None = None
-    """Settings by name, once they are known, and where they are others."""
+    """Settings by name: in the first look that has them, and where they changed."""
 
     @property
     def place(self) -> Place:
         return Place(self.pair, self.broker_id)
 
 
-class Held(NamedTuple):
-    """What a member holds of one queue; offsets of messages in its memory where there are some."""
+class HeldQueue(NamedTuple):
+    """One queue in the memory of a member, its process queue.
+
+    The offsets of its messages have a meaning where ``cached`` is above 0.
+    """
 
     committed: _Offset
     """The offset that it would commit."""
     lowest: _Offset
     highest: _Offset
     cached: _Offset
+    """How many messages it has."""
 
 
 class ClientLook(msgspec.Struct, frozen=True):
-    """What one member of a group said, ``at`` seconds after run zero or later."""
+    """The answer of one member of a group, ``at`` seconds after run zero or later."""
 
     cluster: str
     group: str
     client: str
     at: _Seconds
-    queues: dict[str, dict[str, dict[_Number, Held]]]
+    queues: dict[str, dict[str, dict[_Number, HeldQueue]]]
     """By broker name, topic and queue id."""
 
 
@@ -108,12 +112,12 @@ class Look(msgspec.Struct, frozen=True, omit_defaults=True):
     """By name server; ``None`` where it did not answer."""
     brokers: tuple[BrokerLook, ...] = ()
     clients: tuple[ClientLook, ...] = ()
-    """What members said that were asked."""
+    """Answers of members of groups."""
     seen_until: _Seconds | None = None
-    """Until when looks before it were made that are left out, since nothing happened."""
+    """The end of the last look before it that was left out because nothing happened."""
 
     def listed(self) -> dict[Place, str]:
-        """Return every broker that some name server lists, with its address."""
+        """Return the address of every broker that some name server lists."""
         return {
             Place(pair, number): address
             for listing in self.listings.values()
@@ -136,7 +140,7 @@ class _Line(msgspec.Struct, frozen=True, omit_defaults=True):
 
     look: Look
     gone: dict[str, list[str]] = {}
-    """By broker (``cluster/broker-id``) the keys that its table has no more."""
+    """By broker (``cluster/broker-id``) the keys that are no longer in its table."""
     first: bool = False
     """Whether an observer began here: tables are whole."""
 
@@ -208,18 +212,18 @@ class Reader:
 
 
 Damaged = Callable[[str], None]
-"""Is told of each line that cannot be read, and that no crash cut, a sentence each."""
+"""Takes a sentence about each line that cannot be read, but for those that a crash cut."""
 
 
 def ignore(problem: str) -> None:
-    """Tell nobody of a damaged line."""
+    """Report no damaged line."""
 
 
 def looks_of(lines: Iterable[bytes], damaged: Damaged = ignore) -> Iterator[Look]:
     """Yield the looks of a log.
 
-    A line that a crash cut is left out: it has no end, or the next observer began behind it. What
-    other lines say that can't be read is missing, and tables stand as they were before.
+    A line that a crash cut is left out: it has no end, or the next observer began behind it. The
+    changes in another line that cannot be read are missing from the looks after it.
     """
     reader = Reader()
     bad = ""

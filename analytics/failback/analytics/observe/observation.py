@@ -1,4 +1,4 @@
-"""What an observation came to: ``observation`` of ``report.json``, and sentences. Pure."""
+"""The result of an observation: ``observation`` of ``report.json``, and sentences. Pure."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from typing import Any, Final, NamedTuple
 from failback.analytics.analysis.causes.labels import cause_words
 from failback.analytics.observe.events import Finder, Outage
 from failback.analytics.observe.looks import Look, Place
-from failback.analytics.observe.returns import GroupReturn, Return, Returns
+from failback.analytics.observe.redelivery import GroupReturn, Return
+from failback.analytics.observe.returns import Returns
 from failback.common.text import typed
 from failback.protocol.names import instance_of, without_instance
 
 Row = dict[str, Any]
 _NAMED: Final = 3
-"""So many groups that consumed nothing again are named in a sentence."""
+"""Groups that received nothing again are named in a sentence if they are so few."""
 ROUTES: Final = "E1"
 TABLES: Final = "E2"
 MEMBERS: Final = "E3"
 TRACE: Final = "E4"
 
 Counts = Callable[[Return, GroupReturn], Mapping[int, int]]
-"""Messages that a group consumed again at a return, by queue id, where all deliveries are known."""
+"""Messages that a group received again at a return by queue id, for queues with exact counts."""
 
 
 def _no_counts(_: Return, __: GroupReturn) -> Mapping[int, int]:
@@ -29,7 +30,7 @@ def _no_counts(_: Return, __: GroupReturn) -> Mapping[int, int]:
 
 
 class Observation:
-    """Takes looks in their order, and tells at any time what they show.
+    """Takes looks in their order, and has at any time what they show.
 
     Attributes:
         finder: Events and gaps.
@@ -37,15 +38,15 @@ class Observation:
     """
 
     def __init__(self, groups: Set[str] = frozenset(), topics: Set[str] = frozenset()) -> None:
-        """``groups`` and ``topics``: conclusions are about these only, where there are any."""
+        """``groups`` and ``topics``: as ``returns.is_about`` takes them."""
         self.finder = Finder()
         self._returns = Returns(self.finder, groups, topics)
         self.began: float | None = None
         self.ended: float | None = None
         self.configs: dict[str, dict[str, str]] = {}
-        """By pair the settings that its master told last."""
+        """By pair the settings in the last answer of its master."""
         self.looks = 0
-        """Those of this process alone."""
+        """Looks of this process alone."""
 
     @classmethod
     def of(
@@ -77,12 +78,12 @@ class Observation:
 
     @property
     def outages(self) -> list[Outage]:
-        """Absences of masters, those that last at the end."""
+        """All outages, those that last at the end behind the others."""
         over = [each.outage for each in self.returns]
         return over + [each for each in self.finder.outages.values() if each.back is None]
 
     def first_offsets(self) -> dict[str, dict[str, dict[int, int]]]:
-        """The least offset of each queue that was seen, or that a returned master began with.
+        """Return the lowest offset of each queue: at the first look, or of a returned master.
 
         By ``cluster/broker``, ``topic@group`` and queue id.
         """
@@ -95,8 +96,10 @@ class Observation:
             for group in returned.groups:
                 mine = keys.setdefault(f"{group.topic}@{group.group}", {})
                 for number, queue in group.queues.items():
-                    if queue.is_sure:
-                        mine[number] = min(queue.had, mine.get(number, queue.had))
+                    if queue.is_exact:
+                        mine[number] = min(
+                            queue.returned_offset, mine.get(number, queue.returned_offset)
+                        )
         return found
 
     def is_wanted(self, key: str) -> bool:
@@ -105,12 +108,12 @@ class Observation:
 
     @property
     def is_watchful(self) -> bool:
-        """Whether a master is away or a group in danger: then all is asked each time."""
+        """Whether a master is away or a group in danger: then each look asks every question."""
         away = any(outage.back is None for outage in self.finder.outages.values())
         return away or any(True for _ in in_danger(self.returns))
 
     def document(self, counts: Counts = _no_counts) -> Row:
-        """``observation``: times are seconds after run zero. ``counts`` are exact."""
+        """Return ``observation`` of ``report.json``. Times are seconds after run zero."""
         return {
             "events": [
                 {
@@ -132,7 +135,7 @@ class Observation:
 
 
 def in_danger(returns: Iterable[Return]) -> Iterator[tuple[Return, GroupReturn]]:
-    """Yield groups whose offsets on a master that is back are behind where they had been."""
+    """Yield groups whose offsets on a returned master are behind what they had committed."""
     for each in returns:
         for group in each.groups:
             if group.safe_offsets:
@@ -152,7 +155,7 @@ class Danger(NamedTuple):
 
     @property
     def command(self) -> str:
-        """What explains an offset of it, and how to store the safe one."""
+        """The command that explains an offset, and how to store the safe one."""
         first = min(self.safe)
         return typed("failback", "explain-offset", self.group, self.topic, str(first), "--live")
 
@@ -162,16 +165,16 @@ def dangers(returns: Iterable[Return]) -> list[Danger]:
     found = []
     for returned, group in in_danger(returns):
         safe = group.safe_offsets
-        behind = sum(group.queues[queue].reached - group.queues[queue].stands for queue in safe)
+        behind = sum(group.queues[queue].messages_behind for queue in safe)
         found.append(Danger(returned.broker, group.group, group.topic, behind, safe))
     return sorted(found, key=lambda each: -each.behind)
 
 
 def hidden(document: Row, unread: Iterable[Outage] = ()) -> list[str]:
-    """Return why nothing can be said of some return, a sentence each.
+    """Return why the cost of some return is not known, a sentence each.
 
     Args:
-        unread: Absences that may be over: what the master came back with was never read.
+        unread: Outages that may be over, whose master was never read since.
     """
     found = [
         f"{row['broker']} is back, and its table was not read in time"
@@ -187,7 +190,7 @@ def hidden(document: Row, unread: Iterable[Outage] = ()) -> list[str]:
 
 
 def still_away(outages: Iterable[Outage]) -> list[str]:
-    """Return a sentence for each master that was not seen to be back."""
+    """Return a sentence for each outage without an end."""
     return [
         f"{Place(each.pair, 0).broker} is away since {each.gone[1]:.0f} s after the start."
         for each in outages
@@ -196,7 +199,7 @@ def still_away(outages: Iterable[Outage]) -> list[str]:
 
 
 def sentences(document: Row) -> list[str]:
-    """Return the answer: for each return who consumed how much again."""
+    """Return a sentence for each return: how much each group received again."""
     found = []
     for row in document["returns"]:
         away = _span(row["back_from"] - row["gone_until"], row["back_until"] - row["gone_from"])
@@ -245,7 +248,7 @@ def _return_row(each: Return, counts: Counts) -> Row:
 
 
 def _group_row(group: GroupReturn, counts: Mapping[int, int]) -> Row:
-    """``counts``: of queues whose number is exact, that."""
+    """``counts``: of queues whose count is exact."""
     spans = {queue: group.of_queue(queue) for queue in group.queues}
     spans |= {queue: (count, count) for queue, count in counts.items()}
     is_exact = bool(counts) and spans.keys() == counts.keys()
@@ -264,8 +267,8 @@ def _group_row(group: GroupReturn, counts: Mapping[int, int]) -> Row:
         "queues": [
             {
                 "qid": number,
-                "had": queue.had,
-                "reached": queue.reached,
+                "had": queue.returned_offset,
+                "reached": queue.committed_offset,
                 "lo": spans[number][0],
                 "hi": spans[number][1],
             }

@@ -1,16 +1,18 @@
 """Exact counts of what a return cost, from single deliveries that clients traced. Pure.
 
-A message was consumed again at a return if it was delivered after the master was back and had been
-before. The count of a queue is exact only where the trace is seen to be whole:
+A message was received again at a return if it has a delivery before the master was back and one
+after. The count of a queue is exact only where the trace is whole, which shows in this:
 
-* every message from where the returned master began up to *reached* has a delivery before;
-* who handled the last of them was still there after the return, or had committed all of it: a
-  member that is killed takes its last traces with it;
-* what came again came without a hole, from an offset that the master's table stood at;
-* the master's table has caught up, and deliveries beyond it are traced without a hole as well, but
-  for those of the last seconds;
-* no message from there on was stored twice, because a trace does not tell its copies apart;
-* no clock jumped of those who handled it: what came before the return is known.
+* Every message from ``returned_offset`` to ``committed_offset`` has a delivery before the return.
+* The member that handled the last of them was there after the return, or had committed all. A
+  member that is killed loses its last traces.
+* The messages that were received again have no hole. They begin at an offset of the master's table.
+* The master's table has caught up. Deliveries beyond it have no hole either, but for the last
+  seconds.
+* No message from ``returned_offset`` on was stored twice: a trace cannot tell its copies apart.
+* No clock of a member jumped: so it is known which deliveries were before the return.
+
+``redelivery`` explains the offsets.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from failback.analytics.analysis.arrays.intervals import Ints
-from failback.analytics.observe.returns import (
+from failback.analytics.observe.redelivery import (
     RESTART,
     SLAVE_ONLY,
     GroupReturn,
@@ -36,7 +38,7 @@ from failback.analytics.trace.clocks import JUMP_MS, MS_NS
 from failback.protocol.message import RETRY_PREFIX
 
 LATE_NS: Final = 10_000_000_000
-"""Traces of the last deliveries may not have come yet."""
+"""Traces of deliveries in the last seconds may be missing."""
 _NS: Final = 1_000_000_000
 _NEVER: Final = (1 << 62) - 1
 
@@ -51,8 +53,8 @@ class Queue(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Handled:
-    """Deliveries of one queue to one group, by their begins, in ns after run zero."""
+class QueueDeliveries:
+    """Deliveries of one queue to one group, sorted by begin (ns after run zero)."""
 
     offset: Ints
     begin: Ints
@@ -60,25 +62,25 @@ class Handled:
     doubtful: Ints
     """Offsets of messages that were stored several times."""
     is_timed: bool = True
-    """Whether no clock of those who handled it jumped."""
+    """Whether no clock of its members jumped."""
 
 
 _NONE: Final = np.empty(0, np.int64)
-_NOTHING: Final = Handled(_NONE, _NONE, _NONE, _NONE)
+_NOTHING: Final = QueueDeliveries(_NONE, _NONE, _NONE, _NONE)
 
 
 @dataclass(frozen=True, slots=True)
 class Deliveries:
-    """Everything that was traced."""
+    """All deliveries in a trace."""
 
-    queues: Mapping[Queue, Handled] = field(default_factory=dict)
+    queues: Mapping[Queue, QueueDeliveries] = field(default_factory=dict)
 
     @property
     def groups(self) -> frozenset[str]:
         return frozenset(queue.group for queue in self.queues)
 
     def counts(self, returned: Return, group: GroupReturn) -> dict[int, int]:
-        """Messages consumed again by queue id, of queues of which the trace is whole."""
+        """Return the messages received again by queue id, for queues whose trace is whole."""
         if group.group not in self.groups:
             return {}
         found = {}
@@ -92,10 +94,10 @@ class Deliveries:
         return found
 
     def causes(self, returns: Sequence[Return]) -> Iterator[dict[str, Any]]:
-        """Yield causes that the returns prove of what was traced, ``attribution.PROVED``.
+        """Yield the causes of traced messages that the returns prove, ``attribution.PROVED``.
 
-        Only queues of which the trace is whole have some: one that lacks deliveries does not tell
-        what had been given when the master went.
+        Only a queue whose trace is whole has some. A trace that lacks deliveries does not show
+        which messages had been delivered when the master went.
         """
         for number, returned in enumerate(returns):
             span = {"since": _back(returned), "until": _until(returned, returns)}
@@ -115,29 +117,36 @@ NOTHING_TRACED: Final = Deliveries()
 
 
 def _back(returned: Return) -> int:
-    """When the master was asked in vain last, in ns."""
+    """Return when the master gave no answer last, in ns."""
     back = returned.outage.back or returned.outage.gone
     return round(back[0] * _NS)
 
 
 def _until(returned: Return, returns: Sequence[Return]) -> int:
-    """When the master went again, in ns."""
+    """Return when the master went again, in ns."""
     gone = (each.outage.gone[0] for each in returns if each.outage.pair == returned.outage.pair)
     return min((t for t in (round(s * _NS) for s in gone) if t > _back(returned)), default=_NEVER)
 
 
-def _rollbacks(queue: QueueReturn, handled: Handled, gone: int) -> Iterator[tuple[str, int, int]]:
-    """Yield causes of what came again of ``[lo, hi)`` of a queue.
+def _rollbacks(
+    queue: QueueReturn, handled: QueueDeliveries, gone: int
+) -> Iterator[tuple[str, int, int]]:
+    """Yield a cause of messages that were received again, with their offsets ``[lo, hi)``.
 
-    What the master's table held before it went came again because of its restart. What nobody had
-    been given yet when it was gone was committed to the slave alone. What lies between may have
-    reached the master after the last look: either is possible.
+    Messages below the offset in the master's table before it went were received again because of
+    its restart. Messages that were not delivered yet when it was gone were committed to the slave
+    alone. Commits of the messages between may have come to the master after the last look: they
+    have no cause, because both are possible.
     """
-    before = min(queue.before, queue.reached)
-    yield RESTART, queue.had, before
+    before = min(queue.outage_offset, queue.committed_offset)
+    yield RESTART, queue.returned_offset, before
     given = handled.offset[handled.begin < gone]
     if given.size:
-        yield SLAVE_ONLY, max(before, queue.had, int(given.max()) + 1), queue.reached
+        yield (
+            SLAVE_ONLY,
+            max(before, queue.returned_offset, int(given.max()) + 1),
+            queue.committed_offset,
+        )
 
 
 DELIVER_COLUMNS: Final = ("host", "proc_no", "grp", "broker", "ptopic", "qid", "qoff", "ukey", "bt")
@@ -147,7 +156,7 @@ SCAN_COLUMNS: Final = ("ptopic", "ukey")
 def deliveries_of(
     deliver: Iterable[pa.Table], scan: Iterable[pa.Table], clocks: Clocks
 ) -> Deliveries:
-    """Take deliveries (:data:`DELIVER_COLUMNS`) and copies (:data:`SCAN_COLUMNS`) of the lake."""
+    """Read deliveries (:data:`DELIVER_COLUMNS`) and copies (:data:`SCAN_COLUMNS`) of the lake."""
     pieces = list(deliver)
     if not pieces:
         return NOTHING_TRACED
@@ -171,7 +180,7 @@ def deliveries_of(
         at = np.array(those)
         at = at[np.argsort(begin[at], kind="stable")]
         is_timed = jumped.isdisjoint(hosts[row] for row in those) if jumped else True
-        found[queue] = Handled(
+        found[queue] = QueueDeliveries(
             offset[at], begin[at], process[at], offset[at[doubtful[at]]], is_timed
         )
     return Deliveries(found)
@@ -191,19 +200,21 @@ def _stored_twice(scan: Iterable[pa.Table]) -> Iterator[str]:
             yield row["values"]
 
 
-def _count(queue: QueueReturn, handled: Handled, returned: Return) -> int | None:
-    """Messages consumed again; ``None`` where the trace may lack some."""
-    if queue.is_open or returned.outage.back is None or not handled.is_timed:
+def _count(queue: QueueReturn, handled: QueueDeliveries, returned: Return) -> int | None:
+    """Return the messages received again; ``None`` where the trace may lack some."""
+    if queue.is_behind or returned.outage.back is None or not handled.is_timed:
         return None
-    if (handled.doubtful >= queue.had).any():
+    if (handled.doubtful >= queue.returned_offset).any():
         return None
     was = handled.begin < _back(returned)
     before, after = np.unique(handled.offset[was]), np.unique(handled.offset[~was])
-    if not _covers(before, queue.had, queue.reached) or not _tail_is_known(queue, handled, was):
+    if not _covers(before, queue.returned_offset, queue.committed_offset) or not _tail_is_known(
+        queue, handled, was
+    ):
         return None
     again = np.intersect1d(before, after)
     if again.size:
-        begins_well = int(again[0]) in {queue.had, *queue.stood}
+        begins_well = int(again[0]) in {queue.returned_offset, *queue.master_offsets}
         if not begins_well or not _covers(again, int(again[0]), int(again[-1]) + 1):
             return None
     if not _goes_on(queue, handled, np.union1d(before, after), after):
@@ -217,22 +228,24 @@ def _covers(offsets: Ints, first: int, end: int) -> bool:
     return bool(high - low >= end - first)
 
 
-def _tail_is_known(queue: QueueReturn, handled: Handled, was: np.ndarray) -> bool:
-    """Whether no delivery before the return can have been lost with the one who made it."""
-    if not was.any() or int(handled.offset[was].max()) < queue.reached:
+def _tail_is_known(queue: QueueReturn, handled: QueueDeliveries, was: np.ndarray) -> bool:
+    """Whether no trace before the return can have been lost with the member that wrote it."""
+    if not was.any() or int(handled.offset[was].max()) < queue.committed_offset:
         return True
     last = handled.process[was][-1]
     return bool((handled.process[~was] == last).any())
 
 
-def _goes_on(queue: QueueReturn, handled: Handled, known: Ints, after: Ints) -> bool:
-    """Whether what was consumed beyond ``reached`` is traced: whoever holds the queue traces."""
-    if queue.stands <= queue.reached:
+def _goes_on(queue: QueueReturn, handled: QueueDeliveries, known: Ints, after: Ints) -> bool:
+    """Whether messages beyond ``committed_offset`` are traced: the holder of the queue traces."""
+    if queue.master_offset <= queue.committed_offset:
         return True
-    beyond = after[after >= queue.reached]
+    beyond = after[after >= queue.committed_offset]
     if not beyond.size:
-        return _covers(known, queue.reached, queue.stands)
+        return _covers(known, queue.committed_offset, queue.master_offset)
     horizon = int(handled.begin[-1]) - LATE_NS
     settled = handled.offset[handled.begin <= horizon]
-    end = min(queue.stands, int(settled.max()) + 1) if settled.size else queue.reached
-    return _covers(known, queue.reached, max(queue.reached, end))
+    end = (
+        min(queue.master_offset, int(settled.max()) + 1) if settled.size else queue.committed_offset
+    )
+    return _covers(known, queue.committed_offset, max(queue.committed_offset, end))

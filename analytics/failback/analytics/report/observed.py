@@ -26,7 +26,7 @@ from failback.analytics.observe.folder import (
     trace_of,
 )
 from failback.analytics.observe.observation import Observation, hidden, sentences, still_away
-from failback.analytics.observe.returns import GroupReturn, Return
+from failback.analytics.observe.redelivery import GroupReturn, Return
 from failback.analytics.observe.traced import (
     DELIVER_COLUMNS,
     NOTHING_TRACED,

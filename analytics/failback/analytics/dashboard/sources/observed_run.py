@@ -141,9 +141,9 @@ class ObservedRun:
                     "back_until": (back.outage.back or back.outage.gone)[1],
                     "group": group.group,
                     "topic": group.topic,
-                    "lo": group.lo,
-                    "hi": group.hi,
-                    "causes": [cause_words(each) for each in group.causes] if group.hi else [],
+                    "lo": group.at_least,
+                    "hi": group.at_most,
+                    "causes": [cause_words(each) for each in group.causes] if group.at_most else [],
                 }
                 for group in back.groups
             ]

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from failback.analytics.live.facts import is_canary
 from failback.analytics.observe.observation import Observation
-from failback.analytics.observe.returns import GroupReturn, Return
+from failback.analytics.observe.redelivery import GroupReturn, Return
 from failback.analytics.predict.faults import FAULTS
 from failback.analytics.predict.knobs import rank_knobs, useful
 from failback.analytics.predict.settings import Settings
@@ -28,11 +28,11 @@ _APACHE_LACKS = frozenset({"slaveSyncInterval"})
 def observed_knobs(observation: Observation) -> tuple[list[Row], str]:
     """Return ``knobs``, and why there are none."""
     found = [
-        (group.hi, each, group)
+        (group.at_most, each, group)
         for each in observation.returns
         if each.outage.back is not None
         for group in each.groups
-        if group.hi and group.consumed and not is_canary(group.group)
+        if group.at_most and group.consumed and not is_canary(group.group)
     ]
     if not found:
         return [], "no group is known to have consumed anything again"
