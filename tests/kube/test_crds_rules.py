@@ -1,4 +1,4 @@
-"""The API server and the Python twins refuse the same objects, in the same words."""
+"""The API server and this process refuse the same objects, in the same words."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_both_give_the_same_verdicts_in_the_same_words(namespace: Namespace) -> 
         # What the schema refuses has the server's own words.
         same = bool(here) == bool(there) if "schema" in case.rules else here == there
         if not same:
-            differing[str(case)] = {"python": here, "server": there}
+            differing[str(case)] = {"here": here, "server": there}
     assert differing == {}
 
 

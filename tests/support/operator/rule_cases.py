@@ -1,4 +1,4 @@
-"""One table of objects for both sides of validation: the API server and the Python twins.
+"""One table of objects for both evaluators of the CEL rules: the API server and this process.
 
 A case is an object, perhaps a stored predecessor, and the rules that it breaks. ``schema`` stands
 for what the structural schema refuses; there only the verdict has to agree, not the words.

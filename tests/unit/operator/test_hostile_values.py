@@ -145,7 +145,7 @@ def test_a_value_that_a_reader_reads_otherwise_is_refused(text: str, said: str) 
         ({"requests": {"cpus": "1"}}, "spec.resources.requests.cpus"),
         (
             {"requests": {"memory": "2Gi"}, "limits": {"memory": "1Gi"}},
-            "spec.resources.requests.memory",
+            "spec.resources.requests",
         ),
     ],
 )

@@ -30,6 +30,7 @@ NOT_HEALED: Final = 5
 
 EXTRAS: Final = {
     "aiohttp": "operator",
+    "cel": "operator",
     "chaoslib": "chaos",
     "chaostoolkit": "chaos",
     "fastapi": "analytics",

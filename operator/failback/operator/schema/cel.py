@@ -1,4 +1,4 @@
-"""The CEL rules of the CRDs, as data. Each has a twin in :mod:`failback.operator.schema.rules`.
+"""The CEL rules of the CRDs, as data. :mod:`failback.operator.schema.rules` evaluates them.
 
 CEL sees one object (and its stored predecessor as ``oldSelf``), so what needs another object is
 a condition and not a rule. Rules with ``oldSelf`` don't run on create. Everything a rule walks is
@@ -19,7 +19,8 @@ from failback.operator.kinds.reconsumption_report import (
     Spark,
 )
 from failback.operator.kinds.role_switch import RoleSwitchSpec
-from failback.operator.schema import key_rules, pod_rules, rule_texts
+from failback.operator.schema import rule_texts
+from failback.operator.schema.pod_rules import literal, pod_rules
 from failback.protocol.codes import (
     RESERVED_GROUP_PREFIXES,
     RESERVED_GROUPS,
@@ -50,10 +51,6 @@ def _words(words: Iterable[str]) -> str:
 
 def _begins(field: str, prefixes: Iterable[str]) -> str:
     return "".join(f" || self.{field}.startsWith('{prefix}')" for prefix in prefixes)
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\") + "'"
 
 
 def _is(field: str, word: str) -> str:
@@ -92,7 +89,7 @@ def _config_rules(kind: str, path: str) -> tuple[Rule, ...]:
 
 def _properties() -> str:
     return (
-        f"self.all(k, k.matches({_literal(rule_texts.PROPERTY_KEY)})"
+        f"self.all(k, k.matches({literal(rule_texts.PROPERTY_KEY)})"
         " && !self[k].contains('\\n') && !self[k].contains('\\r'))"
     )
 
@@ -101,7 +98,7 @@ def _engine_rule(kind: str) -> Rule:
     text = (
         f"{_is('self.type', 'Failback')} ? !has(self.javaOptions)"
         " : (!has(self.rules) || self.rules == 'compat') && has(self.version)"
-        f" && self.version.matches({_literal(rule_texts.APACHE_VERSION)})"
+        f" && self.version.matches({literal(rule_texts.APACHE_VERSION)})"
     )
     return Rule("EN1", kind, "spec.engine", text, rule_texts.ENGINE)
 
@@ -109,7 +106,7 @@ def _engine_rule(kind: str) -> Rule:
 def _account_rule(kind: str, path: str) -> Rule:
     text = (
         "!has(self.serviceAccountName)"
-        f" || !self.serviceAccountName.matches({_literal(rule_texts.OPERATOR_ACCOUNTS)})"
+        f" || !self.serviceAccountName.matches({literal(rule_texts.OPERATOR_ACCOUNTS)})"
     )
     return Rule("AC1", kind, path, text, rule_texts.OPERATOR_ACCOUNT)
 
@@ -348,7 +345,7 @@ _TOPIC: Final = (
         "TP3",
         "Topic",
         "spec",
-        f"!has(self.topicName) || self.topicName.matches({_literal(rule_texts.NAME_CHARACTERS)})",
+        f"!has(self.topicName) || self.topicName.matches({literal(rule_texts.NAME_CHARACTERS)})",
         rule_texts.NO_TOPIC_NAME,
     ),
     Rule(
@@ -388,7 +385,7 @@ _GROUP: Final = (
         "SG3",
         "SubscriptionGroup",
         "spec",
-        f"!has(self.groupName) || self.groupName.matches({_literal(rule_texts.NAME_CHARACTERS)})",
+        f"!has(self.groupName) || self.groupName.matches({literal(rule_texts.NAME_CHARACTERS)})",
         rule_texts.NO_GROUP_NAME,
     ),
     Rule(
@@ -527,7 +524,7 @@ _REPORT: Final = (
             "RR4",
             "ReconsumptionReport",
             place,
-            f"!has(self.{field}) || !self.{field}.matches({_literal(rule_texts.UP)})",
+            f"!has(self.{field}) || !self.{field}.matches({literal(rule_texts.UP)})",
             f"{field} {rule_texts.NO_UP}",
         )
         for place, field in (("spec.inputs", "uri"), ("spec", "artifactUri"))
@@ -537,7 +534,7 @@ _REPORT: Final = (
         "RR3",
         "ReconsumptionReport",
         "spec.spark.conf",
-        f"self.all(k, !k.matches({_literal(rule_texts.SPARK_NEVER)}))",
+        f"self.all(k, !k.matches({literal(rule_texts.SPARK_NEVER)}))",
         rule_texts.NO_SPARK_SETTING,
     ),
 )
@@ -551,10 +548,9 @@ RULES: Final[tuple[Rule, ...]] = (
     *_CHAOS_EXPERIMENT,
     *_REPORT,
     *(
-        Rule(rule, kind, path, text, message)
+        Rule(rule.id, kind, rule.path, rule.text, rule.message)
         for kind in ("NameServer", "BrokerCluster", "ChaosExperiment", "ReconsumptionReport")
-        for rules in (key_rules, pod_rules)
-        for rule, path, text, message in rules.expressions(kind)
+        for rule in pod_rules(kind)
     ),
 )
 

@@ -112,7 +112,7 @@ def decode(document: Mapping[str, Any]) -> Resource:
 def validate(
     kind: str, new: Mapping[str, Any], old: Mapping[str, Any] | None = None
 ) -> list[Violation]:
-    """Return the rules that ``new`` breaks: the schema as rule ``schema``, then the CEL twins."""
+    """Return the rules that ``new`` breaks: the schema as rule ``schema``, then the CEL rules."""
     try:
         resource = KINDS[kind].model_validate(dict(new))
     except ValidationError as error:

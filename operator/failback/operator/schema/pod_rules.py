@@ -1,71 +1,64 @@
-"""Rules about parts of a pod that only together make none. Both as CEL and in Python.
+"""CEL rules about what Kubernetes would refuse in a pod, as data.
 
-Kubernetes would refuse the whole StatefulSet, or its apply where a list names an entry twice, after
-other objects were made.
+Some parts of a pod are only wrong together, and a schema bounds the values of a map but not its
+keys. Without these rules Kubernetes would refuse the whole StatefulSet after other objects were
+made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
 
-from failback.operator.kinds.base import EnvironmentVariable, Named, Resource
-from failback.operator.schema import rule_texts
-from failback.operator.schema.key_rules import Broken, found_at
+from failback.operator.kinds.base import KEY_NAME, RESOURCE_NAME
 
-_SOURCES: Final = ("fieldRef", "resourceFieldRef", "secretKeyRef", "configMapKeyRef")
-_KINDS: Final = ("NameServer", "BrokerCluster")
-_Entry = Mapping[str, Any]
+_LABELS_OF_PODS: Final = (
+    "spec.podTemplate.labels",
+    "spec.podTemplate.annotations",
+    "spec.podTemplate.nodeSelector",
+    "spec.metrics.podMonitor.labels",
+    "spec.external.annotations",
+)
+_LABELS: Final[Mapping[str, tuple[str, ...]]] = {
+    "NameServer": _LABELS_OF_PODS,
+    "BrokerCluster": (*_LABELS_OF_PODS, "spec.pairOverrides[].nodeSelector"),
+}
+_RESOURCES: Final[Mapping[str, tuple[str, ...]]] = {
+    "NameServer": ("spec.resources",),
+    "BrokerCluster": ("spec.resources", "spec.pairOverrides[].resources"),
+    "ChaosExperiment": ("spec.job.resources",),
+    "ReconsumptionReport": (
+        "spec.spark.driver",
+        "spec.spark.executor.resources",
+        "spec.job.resources",
+    ),
+}
+_WITH_PODS: Final = ("NameServer", "BrokerCluster")
+_LONGEST_KEY: Final = 317
+_LIMITED: Final = ("cpu", "memory")
+"""Compared with their limits. All of a map would cost the API server more than it allows."""
 
 
-class _Rule(NamedTuple):
-    """One rule: where it stands, as CEL, its message, and what holds of what is there."""
+class PodRule(NamedTuple):
+    """The id of a rule, its path in the schema, its CEL expression and its message."""
 
     id: str
     path: str
     text: str
     message: str
-    holds: Callable[[Any], bool]
 
 
-def _is_tolerated(entry: _Entry) -> bool:
-    return not entry.get("value") or entry.get("operator") != "Exists"
+def literal(text: str) -> str:
+    """Return a text as a literal of CEL."""
+    return "'" + text.replace("\\", "\\\\") + "'"
 
 
-def _has_a_key(entry: _Entry) -> bool:
-    return bool(entry.get("key")) or entry.get("operator") == "Exists"
-
-
-def _ends_by_eviction(entry: _Entry) -> bool:
-    return "tolerationSeconds" not in entry or entry.get("effect") == "NoExecute"
-
-
-def _has_one_value(entry: EnvironmentVariable) -> bool:
-    if entry.value_from is None:
-        return True
-    source = entry.value_from
-    given = (
-        source.field_ref, source.resource_field_ref,
-        source.secret_key_ref, source.config_map_key_ref,
-    )  # fmt: skip
-    return not entry.value and sum(each is not None for each in given) == 1
-
-
-def _may_have_domains(entry: _Entry) -> bool:
-    return "minDomains" not in entry or entry["whenUnsatisfiable"] == "DoNotSchedule"
-
-
-def _has_labels_to_match(entry: _Entry) -> bool:
-    return not entry.get("matchLabelKeys") or "labelSelector" in entry
-
-
-def _names_once(entries: Sequence[Named | EnvironmentVariable]) -> bool:
-    return len({each.name for each in entries}) == len(entries)
-
-
-def _spreads_once(entries: Sequence[_Entry]) -> bool:
-    pairs = {(each["topologyKey"], each["whenUnsatisfiable"]) for each in entries}
-    return len(pairs) == len(entries)
+def _within_limit(name: str) -> str:
+    asked, most = (f"self.{field}['{name}']" for field in ("requests", "limits"))
+    both = f"has(self.requests) && '{name}' in self.requests"
+    both += f" && has(self.limits) && '{name}' in self.limits"
+    compared = f"quantity(string({asked})).compareTo(quantity(string({most}))) <= 0"
+    return f"(!({both}) || {compared})"
 
 
 def _once(*fields: str) -> str:
@@ -73,78 +66,71 @@ def _once(*fields: str) -> str:
     return f"self.all(x, self.exists_one(y, {same}))"
 
 
+_KEY: Final = f"self.all(k, k.size() <= {_LONGEST_KEY} && k.matches({literal(KEY_NAME)}))"
+_RESOURCE: Final = f"self.all(k, k.size() <= 253 && k.matches({literal(RESOURCE_NAME)}))"
+_REQUESTS: Final = " && ".join(_within_limit(name) for name in _LIMITED)
 _TOLERATION: Final = "spec.podTemplate.tolerations[]"
 _SPREAD: Final = "spec.podTemplate.topologySpreadConstraints"
 _EXISTS: Final = "(has(self.operator) && self.operator == 'Exists')"
+_SOURCES: Final = ("fieldRef", "resourceFieldRef", "secretKeyRef", "configMapKeyRef")
 _GIVEN: Final = ", ".join(f"has(self.valueFrom.{source})" for source in _SOURCES)
-_RULES: Final = (
-    _Rule(
+_PARTS: Final = (
+    PodRule(
         "PT1",
         _TOLERATION,
         f"!has(self.value) || self.value == '' || !{_EXISTS}",
-        rule_texts.EXISTS_HAS_NO_VALUE,
-        _is_tolerated,
+        "with operator Exists there is no value",
     ),
-    _Rule(
+    PodRule(
         "PT2",
         _TOLERATION,
         f"(has(self.key) && self.key != '') || {_EXISTS}",
-        rule_texts.EVERY_KEY_EXISTS,
-        _has_a_key,
+        "without a key the operator must be Exists",
     ),
-    _Rule(
+    PodRule(
         "PT3",
         _TOLERATION,
         "!has(self.tolerationSeconds) || (has(self.effect) && self.effect == 'NoExecute')",
-        rule_texts.SECONDS_OF_NO_EXECUTE,
-        _ends_by_eviction,
+        "tolerationSeconds belongs to effect NoExecute",
     ),
-    _Rule(
+    PodRule(
         "PT4",
         "spec.podTemplate.env[]",
         "!has(self.valueFrom) || ((!has(self.value) || self.value == '')"
         f" && [{_GIVEN}].filter(given, given).size() == 1)",
-        rule_texts.ONE_VALUE,
-        _has_one_value,
+        "either a value, or valueFrom with exactly one source",
     ),
-    _Rule("PT5", "spec.podTemplate.env", _once("name"), rule_texts.NAMED_ONCE, _names_once),
-    _Rule("PT5", "spec.engine.imagePullSecrets", _once("name"), rule_texts.NAMED_ONCE, _names_once),
-    _Rule(
+    PodRule("PT5", "spec.podTemplate.env", _once("name"), "each name once"),
+    PodRule("PT5", "spec.engine.imagePullSecrets", _once("name"), "each name once"),
+    PodRule(
         "PT6",
         _SPREAD,
         _once("topologyKey", "whenUnsatisfiable"),
-        rule_texts.SPREAD_ONCE,
-        _spreads_once,
+        "each topologyKey once with the same whenUnsatisfiable",
     ),
-    _Rule(
+    PodRule(
         "PT7",
         f"{_SPREAD}[]",
         "!has(self.minDomains) || self.whenUnsatisfiable == 'DoNotSchedule'",
-        rule_texts.DOMAINS_OF_DO_NOT_SCHEDULE,
-        _may_have_domains,
+        "minDomains belongs to whenUnsatisfiable DoNotSchedule",
     ),
-    _Rule(
+    PodRule(
         "PT8",
         f"{_SPREAD}[]",
         "!has(self.matchLabelKeys) || size(self.matchLabelKeys) == 0 || has(self.labelSelector)",
-        rule_texts.KEYS_NEED_SELECTOR,
-        _has_labels_to_match,
+        "matchLabelKeys needs a labelSelector",
     ),
 )
 
 
-def expressions(kind: str) -> Iterator[tuple[str, str, str, str]]:
-    """Yield id, path, CEL expression and message of each rule of a kind."""
-    if kind in _KINDS:
-        for rule in _RULES:
-            yield rule[:4]
-
-
-def broken_parts(resource: Resource) -> Iterator[Broken]:
-    """Yield the same rules where an object breaks them."""
-    if resource.kind not in _KINDS:
-        return
-    for rule in _RULES:
-        for at, entry in found_at(resource, rule.path):
-            if not rule.holds(entry):
-                yield Broken(rule.id, at, rule.message, at)
+def pod_rules(kind: str) -> Iterator[PodRule]:
+    """Yield the rules of a kind."""
+    for path in _LABELS.get(kind, ()):
+        yield PodRule("KN1", path, _KEY, "a key must be a name such as team or example.com/team")
+    for path in _RESOURCES.get(kind, ()):
+        for field in ("requests", "limits"):
+            message = "a resource is cpu, memory, ephemeral-storage or such as example.com/gpu"
+            yield PodRule("KN2", f"{path}.{field}", _RESOURCE, message)
+        yield PodRule("KN3", path, _REQUESTS, "requests must not be more than limits")
+    if kind in _WITH_PODS:
+        yield from _PARTS

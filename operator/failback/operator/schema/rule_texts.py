@@ -1,7 +1,6 @@
 """What the rules name and say: managed keys, limits, patterns, messages. Data only.
 
-The CEL rules (:mod:`failback.operator.schema.cel`) and their Python twins
-(:mod:`failback.operator.schema.rules`) take them from here.
+The CEL rules (:mod:`failback.operator.schema.cel`) take them from here.
 """
 
 from __future__ import annotations
@@ -122,17 +121,6 @@ UP: Final = r"(^|/)\.\.(/|$)"
 """A part of a URI's path that leads out of the folder before it."""
 NO_UP: Final = "must not lead upwards with .."
 ONE_INPUT: Final = "exactly one of claimName and uri"
-NO_KEY_NAME: Final = "a key must be a name such as team or example.com/team"
-NO_RESOURCE_NAME: Final = "a resource is cpu, memory, ephemeral-storage or such as example.com/gpu"
-MORE_THAN_LIMIT: Final = "requests must not be more than limits"
-EXISTS_HAS_NO_VALUE: Final = "with operator Exists there is no value"
-EVERY_KEY_EXISTS: Final = "without a key the operator must be Exists"
-SECONDS_OF_NO_EXECUTE: Final = "tolerationSeconds belongs to effect NoExecute"
-ONE_VALUE: Final = "either a value, or valueFrom with exactly one source"
-NAMED_ONCE: Final = "each name once"
-SPREAD_ONCE: Final = "each topologyKey once with the same whenUnsatisfiable"
-DOMAINS_OF_DO_NOT_SCHEDULE: Final = "minDomains belongs to whenUnsatisfiable DoNotSchedule"
-KEYS_NEED_SELECTOR: Final = "matchLabelKeys needs a labelSelector"
 TIME_SCALE: Final = "timeScale must be from 0.05 to 1.0"
 
 
