@@ -27,7 +27,7 @@ from failback.analytics.analysis.causes.labels import CAUSES, REPORT_GROUPS
 from failback.analytics.analysis.causes.meanings import GROUPS, MEANINGS
 from failback.analytics.report.schema import report_schema
 from failback.broker.config.config import BrokerConfig
-from failback.broker.config.config_text import to_text
+from failback.broker.config.config_file import to_text
 from failback.broker.config.key_meanings import MEANINGS as KEYS
 from failback.operator.engines.catalogue import class_of
 from failback.operator.schema.field_reference import reference

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from failback.broker.filters.consumer_filters import ConsumerFilterManager
-from failback.broker.filters.filter_bits import bits_of
+from failback.broker.filters.consumer_filters import ConsumerFilterManager, bits_of
 from failback.broker.filters.subscription import of_heartbeat
 from failback.client.admin.admin import AdminClient
 from failback.protocol.codes import RequestCode

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, cast
 
 from failback.client.remoting.http_server import PROMETHEUS, HttpServer, Reply
@@ -22,12 +22,17 @@ from failback.client.remoting.peer_limits import (
 from failback.client.remoting.port_owner import describe_listen_failure
 from failback.namesrv.config import NamesrvConfig
 from failback.namesrv.kv_config import KVConfigManager
-from failback.namesrv.metrics import render
 from failback.namesrv.processor import Processor
 from failback.namesrv.routes import BROKER_EXPIRY_MS, RouteInfoManager
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import ConfigError, ProtocolError
 from failback.protocol.frames import FrameReader
+from failback.protocol.metric_families import (
+    NAMESRV_BROKERS,
+    NAMESRV_CONNECTIONS,
+    NAMESRV_REFUSED,
+    NAMESRV_TOPICS,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -304,3 +309,24 @@ def _livez(_method: str) -> Reply:
 
 def _monotonic_ms() -> int:
     return time.monotonic_ns() // 1_000_000
+
+
+def render(*, connections: int, brokers: int, topics: int, refused: Mapping[str, int]) -> bytes:
+    """Return the text format; ``refused`` is by bound."""
+    # A name server that nobody scrapes does not load the library.
+    from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
+
+    registry = CollectorRegistry(auto_describe=False)
+    for family, value in (
+        (NAMESRV_CONNECTIONS, connections),
+        (NAMESRV_BROKERS, brokers),
+        (NAMESRV_TOPICS, topics),
+    ):
+        Gauge(family.name, family.text, registry=registry).set(value)
+    counter = Counter(
+        NAMESRV_REFUSED.name, NAMESRV_REFUSED.text, NAMESRV_REFUSED.labels, registry=registry
+    )
+    for bound, count in refused.items():
+        counter.labels(bound).inc(count)
+    lines = generate_latest(registry).splitlines(keepends=True)
+    return b"".join(line for line in lines if b"_created" not in line)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from failback.client.admin.offset_watch import Divergence
+from failback.client.admin.queue_offsets import Divergence
 from failback.protocol.metric_families import (
     DIVERGENCE,
     MAX_SERIES,

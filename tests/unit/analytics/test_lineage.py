@@ -11,7 +11,7 @@ from failback.analytics.lake.lake import open_lake
 from failback.analytics.run.folder_reading import read_run_folder
 from failback.analytics.run.history import GroupQueue
 from failback.analytics.run.history_reading import read_history
-from failback.client.admin.offset_places import ANSWER
+from failback.client.admin.queue_offsets import ANSWER
 from tests.support.analytics.cases import CASES
 from tests.support.analytics.run_builder import MS, RunBuilder
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from failback.broker.processors.consumers import consumption, progress
+from failback.broker.processors.consumers import consumption
 from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.headers import (
@@ -71,7 +71,7 @@ async def test_others_are_answered_before_a_long_walk_ends(tmp_path: Path, walk:
 async def test_a_walk_that_no_answer_holds_is_refused(
     tmp_path: Path, walk: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(progress, "MOST_QUEUES", 100)
+    monkeypatch.setattr(consumption, "MOST_QUEUES", 100)
     code, header = WALKS[walk]
     async with broker_lab(tmp_path) as lab:
         client = lab.connect()

@@ -9,8 +9,7 @@ from typing import Literal
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from failback.broker.cluster.hand_back import HandBack
-from failback.broker.cluster.members import Members
+from failback.broker.cluster.hand_back import HandBack, Members
 from failback.broker.cluster.outer_api import BrokerOuterApi
 from failback.broker.metadata.offsets.consumer_offset_manager import ConsumerOffsetManager
 from failback.broker.metadata.offsets.regressions import OffsetRegressions

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from failback.client.admin.offset_watch import (
+from failback.client.admin.queue_offsets import (
     Divergence,
     Regression,
     RegressionWatch,

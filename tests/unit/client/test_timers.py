@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from failback.client.instance.scheduler import FixedRateScheduler
+from failback.client.clock import FixedRateScheduler
 from failback.client.model import ConsumeFrom
 from failback.protocol.codes import RequestCode
 from tests.support.clients.client_lab import GROUP, TOPIC, Lab

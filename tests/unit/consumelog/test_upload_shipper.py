@@ -9,8 +9,7 @@ from threading import Event
 
 import pytest
 
-from failback.client.consumelog.gaps import missing_ranges
-from failback.client.consumelog.reader import read_head, read_hot
+from failback.client.consumelog.reader import missing_ranges, read_head, read_hot
 from failback.client.consumelog.upload.collector_client import (
     PROBLEM_PREFIX,
     Answer,

@@ -7,8 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from failback.broker.filters.consumer_filters import DEAD_KEPT_MS, ConsumerFilterManager
-from failback.broker.filters.filter_bits import bits_of, murmur3_low
+from failback.broker.filters.consumer_filters import (
+    DEAD_KEPT_MS,
+    ConsumerFilterManager,
+    bits_of,
+    murmur3_low,
+)
 from failback.broker.filters.subscription import Subscription, of_heartbeat
 from failback.broker.metadata.json_config import backup_of
 from failback.protocol.errors import CorruptStore

@@ -9,14 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from failback.broker.cluster.hand_back import HandBack
-from failback.broker.cluster.members import Members
+from failback.broker.cluster.hand_back import HandBack, Members
 from failback.broker.cluster.outer_api import BrokerOuterApi
+from failback.broker.cluster.slave_synchronize import MasterOffsets
 from failback.broker.metadata.offsets.consumer_offset_manager import (
     ConsumerOffsetManager,
     OffsetTable,
 )
-from failback.broker.metadata.offsets.master_offsets import MasterOffsets
 from failback.protocol.codes import RequestCode
 from failback.protocol.errors import ProtocolError
 from tests.support.brokers.fake_peers import FakePeers

@@ -11,16 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from failback.broker.cluster.hand_back import HandBack
+from failback.broker.cluster.hand_back import HandBack, Members
 from failback.broker.cluster.log_news import LogNews
-from failback.broker.cluster.members import Members
 from failback.broker.cluster.outer_api import BrokerOuterApi
+from failback.broker.cluster.slave_synchronize import MasterOffsets
 from failback.broker.config.config import BrokerConfig
 from failback.broker.config.time_scale import TimeScale
 from failback.broker.metadata.groups import SubscriptionGroupManager
-from failback.broker.metadata.offsets.consumer_offset_manager import ConsumerOffsetManager
-from failback.broker.metadata.offsets.master_offsets import MasterOffsets
-from failback.broker.metadata.offsets.offset_deletions import MOST_KEPT, OffsetDeletions
+from failback.broker.metadata.offsets.consumer_offset_manager import (
+    MOST_KEPT,
+    ConsumerOffsetManager,
+    OffsetDeletions,
+)
 from failback.broker.metadata.topics import TopicConfigManager
 from failback.broker.store.log.deletion import Deleted, Deletion
 from failback.protocol.codes import RequestCode

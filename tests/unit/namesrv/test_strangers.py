@@ -10,9 +10,9 @@ import pytest
 from failback.client.program.log_lines import LineFormatter
 from failback.namesrv.config import NamesrvConfig
 from failback.namesrv.kv_config import KVConfigManager
-from failback.namesrv.metrics import render
 from failback.namesrv.processor import Processor
 from failback.namesrv.routes import RouteInfoManager
+from failback.namesrv.server import render
 from failback.protocol import headers
 from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand

@@ -18,8 +18,7 @@ import pyarrow.compute as pc
 from failback.analytics.analysis.counting.partials.commits import TAKEN_RESULTS
 from failback.analytics.lake.lake import Lake
 from failback.analytics.run.history import DOWN_KINDS, GroupQueue, History, row_id
-from failback.client.admin.offset_places import ANSWER, MASTER_FILE, MASTER_TABLE, SLAVE_TABLE
-from failback.client.admin.queue_span import Span
+from failback.client.admin.queue_offsets import ANSWER, MASTER_FILE, MASTER_TABLE, SLAVE_TABLE, Span
 
 Row = Mapping[str, Any]
 

@@ -9,7 +9,7 @@ from typing import Final, Protocol, TypeVar
 
 from failback.analytics.live.queues import lag
 from failback.client.admin.admin import AdminClient
-from failback.client.admin.offset_watch import Table
+from failback.client.admin.queue_offsets import Table
 from failback.protocol import calls
 from failback.protocol.clients import ConsumerConnection
 from failback.protocol.message import DLQ_PREFIX, RETRY_PREFIX

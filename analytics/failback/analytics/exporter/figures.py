@@ -23,7 +23,7 @@ from failback.analytics.exporter.pair_history import (
 from failback.analytics.exporter.survey import BrokerAnswers, Survey
 from failback.analytics.live.exposure import exposure
 from failback.analytics.live.facts import GroupTopic
-from failback.client.admin.offset_watch import divergence
+from failback.client.admin.queue_offsets import divergence
 from failback.protocol import metric_families as shared
 from failback.protocol.message import DLQ_PREFIX, RETRY_PREFIX
 from failback.protocol.metric_families import MEMBER, Family

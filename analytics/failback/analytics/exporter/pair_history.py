@@ -9,8 +9,7 @@ from typing import Final, NamedTuple
 from failback.analytics.exporter.survey import BrokerAnswers, Survey
 from failback.analytics.live.facts import time_scale_of
 from failback.analytics.live.rates import RateMeter
-from failback.client.admin.offset_watch import RegressionWatch, SyncWatch
-from failback.client.admin.queue_span import Span
+from failback.client.admin.queue_offsets import RegressionWatch, Span, SyncWatch
 from failback.protocol.metric_families import MAX_SERIES, OTHER
 from failback.protocol.route import split_offset_key
 

@@ -25,7 +25,7 @@ from failback.analytics.web.web_server import metrics_endpoints
 from failback.client.remoting.addresses import addresses_of
 from failback.client.remoting.connection import RemotingClient, RemotingSettings
 from failback.client.remoting.guarded.access import ClusterAccess
-from failback.client.remoting.http_thread import HttpThread
+from failback.client.remoting.http_server import HttpThread
 from failback.client.remoting.port_owner import describe_listen_failure
 from failback.common.numbers import whole
 from failback.protocol.errors import ConfigError

@@ -16,9 +16,9 @@ from typing import Final, TypeVar
 from failback.analytics.exporter.details import Details
 from failback.analytics.live.facts import BROADCASTING
 from failback.client.admin.admin import AdminClient
-from failback.client.admin.offset_watch import Table
+from failback.client.admin.queue_offsets import Table
 from failback.client.remoting.connection import RemotingClient
-from failback.client.remoting.guarded.rights import is_refusal
+from failback.client.remoting.guarded.signing import is_refusal
 from failback.common.numbers import whole_or_0
 from failback.protocol.clients import ConsumerConnection
 from failback.protocol.errors import BrokerError, FailbackError

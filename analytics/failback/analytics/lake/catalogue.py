@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from failback.client.consumelog.gaps import missing_ranges
+from failback.client.consumelog.reader import missing_ranges
 from failback.client.consumelog.upload.layout import MARKS, OPENED, place_of
 from failback.client.consumelog.upload.run_days import day_in_note
 from failback.common.files import append_line

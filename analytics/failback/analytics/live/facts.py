@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from failback.client.admin.queue_span import Span
+from failback.client.admin.queue_offsets import Span
 from failback.protocol.message import DLQ_PREFIX, RETRY_PREFIX
 from failback.protocol.route import split_offset_key
 

@@ -15,13 +15,13 @@ from failback.analytics.live.facts import (
     Table,
     user_keys,
 )
-from failback.client.admin.offset_places import (
+from failback.client.admin.queue_offsets import (
     CLIENT,
     MASTER_FILE,
     MASTER_TABLE,
     SLAVE_TABLE,
+    Span,
 )
-from failback.client.admin.queue_span import Span
 
 _REGISTRATION_SECONDS: Final = 30.0
 _COPY_SECONDS: Final = 10.0

@@ -17,8 +17,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from failback.analytics.web.bounded_protocol import WEB_BOUNDS, Bounds
 from failback.client.remoting.http_limits import HttpBounds
-from failback.client.remoting.http_server import PROMETHEUS, Endpoint, Reply
-from failback.client.remoting.http_thread import HttpThread
+from failback.client.remoting.http_server import PROMETHEUS, Endpoint, HttpThread, Reply
 from failback.client.remoting.port_owner import describe_listen_failure
 from failback.common.reasons import why
 from failback.protocol.errors import ConfigError

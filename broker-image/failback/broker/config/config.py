@@ -20,8 +20,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from failback.broker.config.config_checks import check_together, refuse_dangerous, refuse_late
-from failback.broker.config.config_file import in_one_line, present_copy, without_effect
-from failback.broker.config.config_text import means_default, parse, to_text
+from failback.broker.config.config_file import (
+    in_one_line,
+    means_default,
+    parse,
+    present_copy,
+    to_text,
+    without_effect,
+)
 from failback.broker.config.local_address import (
     address_to_bind,
     first_local_address,

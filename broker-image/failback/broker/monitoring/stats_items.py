@@ -1,7 +1,7 @@
 """Counters by name and key over a minute, an hour and a day (VIEW_BROKER_STATS_DATA).
 
-Counters only grow; samples of them are taken every ten seconds, ten minutes and hour. What lies
-between the oldest and the newest of a row is the answer.
+Counters only grow. Samples of them are taken every ten seconds, ten minutes and hour. The answer is
+the difference between the oldest and the newest sample of a row.
 
 Source: StatsItem, BrokerStatsManager, apache/rocketmq 4.9.8.
 """
@@ -9,9 +9,11 @@ Source: StatsItem, BrokerStatsManager, apache/rocketmq 4.9.8.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
+from failback.broker.messaging.topic_admission import TopicAdmission
+from failback.broker.monitoring.statistics import BrokerStatistics
 from failback.protocol.stats import BrokerStatsData, BrokerStatsItem
 
 PERIOD_MS: Final = 10_000
@@ -78,3 +80,27 @@ def _between(row: array[int]) -> BrokerStatsItem:
         total * 1000 / elapsed_ms if elapsed_ms > 0 else 0.0,
         total / times if times else 0.0,
     )
+
+
+def stats_counts(
+    cluster: str, admission: TopicAdmission, statistics: BrokerStatistics
+) -> Iterator[Count]:
+    """Yield what has counted something. A message that is sent counts as a call of its own."""
+    for topic, target in admission.targets.items():
+        if target.messages_in:
+            yield Count("TOPIC_PUT_NUMS", topic, target.messages_in, target.messages_in)
+            yield Count("TOPIC_PUT_SIZE", topic, target.bytes_in, target.messages_in)
+    for (topic, group), reads in statistics.reads.items():
+        key = f"{topic}@{group}"
+        yield Count("GROUP_GET_NUMS", key, statistics.messages_out[topic, group], reads.found)
+        yield Count("GROUP_GET_SIZE", key, reads.bytes, reads.found)
+    for (topic, group, queue_id), of_queue in statistics.queue_reads.items():
+        key = f"{queue_id}@{topic}@{group}"
+        yield Count("GROUP_GET_LATENCY", key, of_queue.milliseconds, of_queue.found)
+    for key, sent_back in statistics.sent_back.items():
+        yield Count("SNDBCK_PUT_NUMS", key, sent_back, sent_back)
+    puts, gets = statistics.put_messages, statistics.transferred_messages
+    if puts:
+        yield Count("BROKER_PUT_NUMS", cluster, puts, puts)
+    if gets:
+        yield Count("BROKER_GET_NUMS", cluster, gets, statistics.get_found)

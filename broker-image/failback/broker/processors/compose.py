@@ -26,22 +26,19 @@ from failback.broker.metadata.topics import TopicConfigManager
 from failback.broker.monitoring.health_endpoints import BrokerPhase
 from failback.broker.monitoring.runtime_info import RuntimeSources, runtime_info
 from failback.broker.monitoring.statistics import BrokerStatistics
-from failback.broker.monitoring.stats_counts import stats_counts
-from failback.broker.monitoring.stats_items import StatsItems
-from failback.broker.processors.administration.access import AccessProcessor
-from failback.broker.processors.administration.admin import AdminProcessor
-from failback.broker.processors.administration.cleaning import CleaningProcessor
+from failback.broker.monitoring.stats_items import StatsItems, stats_counts
+from failback.broker.processors.administration.admin import (
+    AccessProcessor,
+    AdminProcessor,
+    CleaningProcessor,
+)
 from failback.broker.processors.administration.inspection import InspectionProcessor
-from failback.broker.processors.administration.query import QueryProcessor
-from failback.broker.processors.administration.queue_meta import QueueMetaProcessor
+from failback.broker.processors.administration.queries import QueryProcessor, QueueMetaProcessor
 from failback.broker.processors.consumers.client_requests import ClientRequestProcessor
-from failback.broker.processors.consumers.consumption import ConsumptionProcessor
-from failback.broker.processors.consumers.group_offsets import GroupOffsetProcessor
+from failback.broker.processors.consumers.consumption import ConsumptionProcessor, GroupProgress
 from failback.broker.processors.consumers.heartbeats import ClientProcessor
-from failback.broker.processors.consumers.locks import LockProcessor
-from failback.broker.processors.consumers.offsets import OffsetProcessor
-from failback.broker.processors.consumers.progress import GroupProgress
-from failback.broker.processors.consumers.queue_locks import LOCK_LIVE_MS, QueueLocks
+from failback.broker.processors.consumers.offsets import GroupOffsetProcessor, OffsetProcessor
+from failback.broker.processors.consumers.queue_locks import LOCK_LIVE_MS, LockProcessor, QueueLocks
 from failback.broker.processors.pulling.pull import PullProcessor
 from failback.broker.processors.registry import Handled, handled_by, register
 from failback.broker.processors.sending.durability import DurabilityGate

@@ -17,9 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from failback.broker.cluster.hand_back import HandBack
+from failback.broker.cluster.hand_back import HandBack, Members
 from failback.broker.cluster.log_news import LogNews
-from failback.broker.cluster.members import Members
 from failback.broker.cluster.outer_api import BrokerOuterApi, RegisterResult
 from failback.broker.cluster.registration import FIRST_DELAY_MS, Registration
 from failback.broker.cluster.slave_synchronize import FIRST_DELAY_MS as SYNC_FIRST_DELAY_MS

@@ -1,25 +1,36 @@
-"""Which queues this member holds: asks, computes, gives up, takes (one per push consumer).
+"""Which queues this member holds, and where it begins in a queue that it takes.
 
-A queue that is given up is dropped, committed one-way, and forgotten, even when the commit failed;
-a queue that is taken is asked for at the store. Nothing waits for the old owner, so an ordinary
+A queue that is given up is dropped, committed one-way, and forgotten, even when the commit failed.
+A queue that is taken is asked for at the store. Nothing waits for the old owner, so an ordinary
 rebalance already hands the uncommitted tail to the new one a second time.
 
-Source: RebalanceImpl, RebalancePushImpl, apache/rocketmq 4.9.8.
+Start of a queue, by the store's answer and ``consumeFromWhere``:
+
+| store answers | LAST_OFFSET | FIRST_OFFSET | TIMESTAMP |
+|---|---|---|---|
+| an offset | it | it | it |
+| no entry | retry topic: 0; else the queue's end | 0 | retry topic: the end; else by time |
+| unknown | not now | not now | not now |
+
+End and time are asked of the master only, so with the master down LAST and TIMESTAMP wait where
+FIRST begins at 0 from the slave.
+
+Source: RebalanceImpl, RebalancePushImpl.computePullFromWhereWithException, apache/rocketmq 4.9.8.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
+from dataclasses import replace
 
 from failback.client.consumelog.hook import StartOffset
 from failback.client.consumer.context import ConsumerContext
-from failback.client.consumer.offset_store import OffsetStore
+from failback.client.consumer.offset_store import NO_ENTRY, OffsetStore, StoredOffset
 from failback.client.consumer.process_queue import ProcessQueue
-from failback.client.consumer.start_offset import compute_start_offset
 from failback.client.consumer.strategies import AllocationImpossible, Strategy, java_string_order
-from failback.client.errors import ClientError
-from failback.client.model import RETRY_PREFIX
+from failback.client.errors import BrokerUnknown, ClientError
+from failback.client.model import RETRY_PREFIX, ConsumeFrom, FoundBroker
 from failback.client.remoting.api import CALL_ERRORS
 from failback.protocol.route import MessageQueue
 
@@ -221,3 +232,55 @@ class Rebalancer:
 
     def _held_of(self, topic: str) -> int:
         return sum(queue.topic == topic for queue in self.held)
+
+
+async def compute_start_offset(
+    context: ConsumerContext, store: OffsetStore, queue: MessageQueue
+) -> StartOffset:
+    """Find the first offset to pull; negative means: leave the queue alone this round.
+
+    Raises:
+        ClientError, RemotingError, BrokerError: The master could not be asked for end or time.
+    """
+    stored = await store.read_store(queue)
+    if stored.value >= 0:
+        return _start(stored.value, "STORE", "STORED", stored)
+    if stored.value != NO_ENTRY:
+        return _start(-1, "STORE", "UNKNOWN", stored)
+    is_retry = queue.topic.startswith(RETRY_PREFIX)
+    match context.consume_from:
+        case ConsumeFrom.FIRST_OFFSET:
+            return _start(0, "MIN", "FIRST_ZERO", stored)
+        case ConsumeFrom.LAST_OFFSET if is_retry:
+            return _start(0, "MIN", "LAST_RETRY_ZERO", stored)
+        case ConsumeFrom.LAST_OFFSET:
+            return await _ask_end(context, queue, "LAST_MAX", stored)
+        case ConsumeFrom.TIMESTAMP if is_retry:
+            return await _ask_end(context, queue, "TIMESTAMP_RETRY_MAX", stored)
+        case ConsumeFrom.TIMESTAMP:
+            master = await _master(context, queue)
+            offset = await context.instance.api.search_offset(
+                master.addr, queue, context.consume_timestamp_ms
+            )
+            start = _start(offset, "TIMESTAMP", "TIMESTAMP_SEARCH", stored)
+            return replace(start, addr=master.addr, broker_id=master.broker_id)
+
+
+async def _ask_end(
+    context: ConsumerContext, queue: MessageQueue, branch: str, stored: StoredOffset
+) -> StartOffset:
+    master = await _master(context, queue)
+    offset = await context.instance.api.max_offset(master.addr, queue)
+    start = _start(offset, "MAX", branch, stored)
+    return replace(start, addr=master.addr, broker_id=master.broker_id)
+
+
+async def _master(context: ConsumerContext, queue: MessageQueue) -> FoundBroker:
+    found = await context.instance.find_admin_broker(queue)
+    if found is None:
+        raise BrokerUnknown(queue.broker_name)
+    return found
+
+
+def _start(offset: int, source: str, branch: str, stored: StoredOffset) -> StartOffset:
+    return StartOffset(offset, source, branch, stored.addr, stored.broker_id, stored.code)

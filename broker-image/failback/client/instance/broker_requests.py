@@ -1,7 +1,7 @@
 """Requests that brokers send to clients: 40, 220, 221 and 307 (ClientRemotingProcessor, 4.9.8).
 
-Transaction checks (39), direct consumption (309) and replies (326) join the table with the issues
-that bring transactions and request-reply; until then a client says that it doesn't know them.
+Transaction checks (39), direct consumption (309) and replies (326) are not implemented: a client
+answers that it does not know them.
 """
 
 from __future__ import annotations
@@ -9,10 +9,9 @@ from __future__ import annotations
 import asyncio
 import io
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Final, Protocol
 
-from failback.client.instance.member import ConsumerMember
 from failback.protocol.codes import RequestCode, ResponseCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.headers import (
@@ -22,9 +21,41 @@ from failback.protocol.headers import (
     ResetOffsetRequestHeader,
     from_ext,
 )
-from failback.protocol.stats import GetConsumerStatusBody, ResetOffsetBody
+from failback.protocol.route import ConsumerData, MessageQueue
+from failback.protocol.stats import ConsumerRunningInfo, GetConsumerStatusBody, ResetOffsetBody
 
 logger = logging.getLogger(__name__)
+
+
+class ConsumerMember(Protocol):
+    """One group on one instance."""
+
+    def subscribed_topics(self) -> Iterable[str]:
+        """Topics whose routes are polled, ``%RETRY%group`` among them."""
+
+    def is_subscribe_info_needed(self, topic: str) -> bool:
+        """Tell whether a route answer is news even if the cached route equals it."""
+
+    def update_subscribe_info(self, topic: str, queues: frozenset[MessageQueue]) -> None:
+        """Take over the queues of a topic from a new route."""
+
+    def heartbeat_data(self) -> ConsumerData:
+        """Describe the group to brokers."""
+
+    async def persist_offsets(self) -> None:
+        """Commit what is in memory for every held queue (the 5 s tick)."""
+
+    async def rebalance(self, trigger: str) -> None:
+        """Take and give up queues of every subscribed topic."""
+
+    async def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
+        """Move queues of ``topic`` to given offsets (request 220)."""
+
+    def memory_offsets(self, topic: str) -> dict[MessageQueue, int]:
+        """The offsets in memory (request 221)."""
+
+    def running_info(self) -> ConsumerRunningInfo:
+        """What is held and where it stands (request 307)."""
 
 
 class Instance(Protocol):

@@ -18,12 +18,11 @@ from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any
 
-from failback.client.clock import REAL_CLOCK, Clock
+from failback.client.clock import REAL_CLOCK, Clock, FixedRateScheduler
 from failback.client.consumelog.hook import NO_HOOK, ConsumeHook
 from failback.client.errors import ClientError, RouteQueryFailed
-from failback.client.instance.broker_requests import answer_request
+from failback.client.instance.broker_requests import ConsumerMember, answer_request
 from failback.client.instance.identity import ip_of
-from failback.client.instance.member import ConsumerMember
 from failback.client.instance.route_table import (
     BrokerAddressTable,
     is_route_changed,
@@ -32,12 +31,10 @@ from failback.client.instance.route_table import (
     subscribe_queues,
     write_queue_counts,
 )
-from failback.client.instance.scheduler import FixedRateScheduler
 from failback.client.model import INNER_PRODUCER_GROUP, FoundBroker
-from failback.client.remoting.api import CALL_ERRORS, ClientApi
+from failback.client.remoting.api import CALL_ERRORS, ClientApi, InstanceRemoting
 from failback.client.remoting.connection import RemotingSettings
 from failback.client.remoting.settings import ClientSettings
-from failback.client.remoting.transport import InstanceRemoting
 from failback.client.sending.publish import PublishInfo
 from failback.client.sending.sender import Sender
 from failback.protocol.command import RemotingCommand

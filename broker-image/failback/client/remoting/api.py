@@ -1,19 +1,28 @@
 """The calls a producer or consumer makes, typed: request codes become methods (MQClientAPIImpl).
 
 Every method raises :class:`RemotingError` when there was no answer and :class:`BrokerError` when
-the answer was an error code. Which of the two it is decides a lot: see ``start_offset``.
+the answer was an error code. Which of the two it is decides where a queue begins: see
+``consumer.rebalance``.
 """
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from failback.client.model import SendStatus
-from failback.client.remoting.connection import NameServers
+from failback.client.remoting.connection import (
+    NameServers,
+    RemotingClient,
+    RemotingSettings,
+    RequestHandler,
+    _Connection,
+)
 from failback.client.remoting.settings import ClientSettings
-from failback.client.remoting.transport import InstanceRemoting
 from failback.protocol import calls
 from failback.protocol.body import MessageQueue
 from failback.protocol.calls import PULL_CODES, Call
@@ -30,6 +39,46 @@ from failback.protocol.headers import (
     from_ext,
 )
 from failback.protocol.route import TopicRouteData
+
+
+class InstanceRemoting(RemotingClient):
+    """One per client instance.
+
+    Args:
+        on_connect: Receives the address of every connection that is made.
+    """
+
+    def __init__(
+        self,
+        *,
+        settings: RemotingSettings,
+        on_request: RequestHandler,
+        on_connect: Callable[[str], None],
+    ) -> None:
+        super().__init__(settings=settings, on_request=on_request)
+        self._on_connect = on_connect
+        self._channel_ids = itertools.count(1)
+        self._channels: dict[str, int] = {}
+
+    async def connect(self, addr: str) -> None:
+        """Make sure that there is a connection.
+
+        Raises:
+            RemotingConnectError: There is none.
+        """
+        timeout_ms = self.settings.connect_timeout_ms * self.settings.time_scale
+        deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
+        await self._connect(addr, deadline)
+
+    def channel(self, addr: str) -> int | None:
+        """Number of the newest connection to ``addr``, unique in this instance."""
+        return self._channels.get(addr)
+
+    def on_connection_made(self, connection: _Connection) -> None:
+        super().on_connection_made(connection)
+        self._channels[connection.addr] = next(self._channel_ids)
+        self._on_connect(connection.addr)
+
 
 SEND_STATUS: Final = {
     ResponseCode.SUCCESS: SendStatus.SEND_OK,

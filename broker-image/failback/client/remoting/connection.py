@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar, cast
 
 from failback.client.remoting.guarded.access import ClusterAccess
-from failback.client.remoting.guarded.rights import REFUSALS, refusal
+from failback.client.remoting.guarded.signing import REFUSALS, refusal
 from failback.common.reasons import why
 from failback.protocol.calls import Call
 from failback.protocol.codes import FLAG_ONEWAY, ResponseCode

@@ -1,14 +1,17 @@
 """A small HTTP server for probes, scrapers and orders: the health and metrics ports.
 
 It speaks just enough HTTP/1.1: one request per connection, no bodies are read. Head, time and
-connections are bounded before anything is looked at; ``http_limits`` has the numbers.
+connections are bounded before a request is read; ``http_limits`` has the numbers. In a thread of
+its own it answers while its process computes.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable, Collection
+from concurrent.futures import Future
 from http import HTTPStatus
 from typing import Final, NamedTuple, cast
 
@@ -185,3 +188,42 @@ def _headers(lines: Collection[str]) -> list[tuple[str, str]]:
     """Return names in small letters and values, in their order."""
     pairs = (line.partition(":") for line in lines)
     return [(name.strip().lower(), value.strip()) for name, _, value in pairs]
+
+
+class HttpThread:
+    """Serves endpoints from a daemon thread. Endpoints are called there."""
+
+    def __init__(self, endpoints: dict[str, Endpoint], host: str, port: int) -> None:
+        """Serve at once.
+
+        Raises:
+            OSError: The port is taken or the address is not ours.
+        """
+        self._endpoints = endpoints
+        self._loop = asyncio.new_event_loop()
+        self._stop = asyncio.Event()
+        bound: Future[int] = Future()
+        self._thread = threading.Thread(
+            target=self._run, args=(host, port, bound), name="http", daemon=True
+        )
+        self._thread.start()
+        self.port = bound.result()
+
+    def close(self) -> None:
+        """Stop serving and wait for the thread."""
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+
+    def _run(self, host: str, port: int, bound: Future[int]) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._serve(host, port, bound))
+
+    async def _serve(self, host: str, port: int, bound: Future[int]) -> None:
+        server = HttpServer(self._endpoints)
+        try:
+            bound.set_result(await server.listen(host, port))
+        except (OSError, OverflowError) as error:
+            bound.set_exception(error)
+            return
+        await self._stop.wait()
+        await server.close()

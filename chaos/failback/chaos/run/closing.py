@@ -20,7 +20,7 @@ from failback.chaos.run.run_document import snapshot, write_run_json
 from failback.chaos.run_folder.run_folder import CLOSED_SCHEMA, RunFolder
 from failback.chaos.session import RECORDER_PROC_NO, Session
 from failback.chaos.workload.process import CONSUMER, WorkloadProcess
-from failback.client.consumelog.gaps import missing_ranges
+from failback.client.consumelog.reader import missing_ranges
 from failback.client.consumelog.schema import TABLES
 from failback.client.consumelog.upload.ship import Shipper, segment_metadata
 

@@ -12,8 +12,7 @@ from typing import Any, Final
 
 from failback.chaos.cluster.wire import split_address
 from failback.chaos.session import Session
-from failback.client.remoting.http_server import JSON, Reply
-from failback.client.remoting.http_thread import HttpThread
+from failback.client.remoting.http_server import JSON, HttpThread, Reply
 
 logger = logging.getLogger(__name__)
 

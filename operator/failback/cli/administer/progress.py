@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from failback.cli.administer.each_broker import Asked, Row, Told, lost_topic, members_of, of_each
 from failback.cli.administer.resetting import named
 from failback.cli.shared.asking import NotThere
-from failback.client.admin.queue_span import Span
+from failback.client.admin.queue_offsets import Span
 from failback.client.admin.survey import connection_of
 from failback.common.text import did_you_mean
 from failback.protocol.errors import BrokerError

@@ -21,7 +21,7 @@ from failback.cli.administer.each_broker import (
     of_each,
 )
 from failback.cli.shared.asking import END_OF_QUEUES, NotThere, route_of
-from failback.client.admin.queue_span import Span
+from failback.client.admin.queue_offsets import Span
 from failback.client.admin.survey import connection_of
 from failback.common.text import did_you_mean
 from failback.common.times import shown

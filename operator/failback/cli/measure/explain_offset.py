@@ -18,7 +18,7 @@ from failback.cli.shared.errors import INCONCLUSIVE, fail, guarded
 from failback.cli.shared.options import JsonOption
 from failback.cli.shared.output import print_json, print_table, say
 from failback.cli.shared.run_folders import one_run
-from failback.client.admin.offset_places import ANSWER, MASTER_TABLE
+from failback.client.admin.queue_offsets import ANSWER, MASTER_TABLE
 from failback.common.text import visible
 from failback.protocol.errors import ConfigError
 

@@ -18,14 +18,14 @@ from failback.analytics.live.offset_file import of_broker
 from failback.analytics.live.queues import QueueLineage, lineage
 from failback.analytics.live.queues import Step as LineageStep
 from failback.cli.shared.asking import NotThere, route_of
-from failback.client.admin.offset_places import (
+from failback.client.admin.queue_offsets import (
     ANSWER,
     CLIENT,
     MASTER_FILE,
     MASTER_TABLE,
     SLAVE_TABLE,
+    Span,
 )
-from failback.client.admin.queue_span import Span
 from failback.common.numbers import whole_or_0
 from failback.common.text import did_you_mean
 from failback.protocol.codes import ResponseCode

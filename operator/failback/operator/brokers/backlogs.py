@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from failback.client.admin.admin import AdminClient
-from failback.client.admin.queue_span import Span
+from failback.client.admin.queue_offsets import Span
 from failback.client.admin.survey import connection_of
 from failback.operator.brokers.questions import Questions
 from failback.operator.planning.observed.observed import NOBODY, PairLag

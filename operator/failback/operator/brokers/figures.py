@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from failback.client.admin.offset_watch import SyncWatch, divergence
+from failback.client.admin.queue_offsets import SyncWatch, divergence
 from failback.common.numbers import whole
 from failback.operator.metrics import BrokerFigures
 from failback.operator.planning.observed.observed import Broker, ObservedCluster

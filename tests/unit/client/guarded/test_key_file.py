@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from failback.client.remoting.guarded import key_file
-from failback.client.remoting.guarded.key_file import KeyFile, read_key_file
+from failback.client.remoting.guarded import access
+from failback.client.remoting.guarded.access import KeyFile, read_key_file
 from failback.client.remoting.guarded.signing import AccessKey
 from failback.protocol.errors import ConfigError
 
@@ -70,7 +70,7 @@ def test_a_file_that_cannot_be_read_is_named_with_its_option(file: Path) -> None
 def test_a_file_that_changed_is_read_again_and_a_damaged_one_is_not_taken(
     file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(key_file, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(access, "LOOK_SECONDS", 0.0)
     file.write_text("accessKey: ops\nsecretKey: old-secret\n")
     kept = KeyFile(file)
     assert kept.key.secret_key == "old-secret"

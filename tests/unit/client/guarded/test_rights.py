@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from failback.client.remoting.connection import RemotingClient
-from failback.client.remoting.guarded.rights import refusal as told
 from failback.client.remoting.guarded.signing import AccessKey, sign
+from failback.client.remoting.guarded.signing import refusal as told
 from failback.protocol.command import RemotingCommand
 from tests.support.net.remoting_peer import RemotingPeer
 

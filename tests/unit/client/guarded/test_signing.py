@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from failback.client.remoting.connection import RemotingClient, RemotingSettings
-from failback.client.remoting.guarded.access import ClusterAccess
-from failback.client.remoting.guarded.key_file import KeyFile
+from failback.client.remoting.guarded.access import ClusterAccess, KeyFile
 from failback.client.remoting.guarded.signing import AccessKey, access_key_of, sign
 from failback.client.remoting.settings import ClientSettings
 from failback.protocol.command import RemotingCommand

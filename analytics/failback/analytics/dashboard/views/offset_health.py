@@ -18,8 +18,7 @@ from failback.analytics.live.queues import (
     slave_ahead,
 )
 from failback.analytics.live.reset import reset_command
-from failback.client.admin.offset_places import CLIENT, MASTER_FILE, MASTER_TABLE, SLAVE_TABLE
-from failback.client.admin.queue_span import Span
+from failback.client.admin.queue_offsets import CLIENT, MASTER_FILE, MASTER_TABLE, SLAVE_TABLE, Span
 
 ClientMemory = Mapping[tuple[str, str, int], tuple[int, str]]
 """(broker, topic, queue id): (offset, client id)."""

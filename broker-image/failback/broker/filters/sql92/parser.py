@@ -1,4 +1,4 @@
-"""From the text of a SQL92 filter to a function over properties.
+"""From the text of a SQL92 filter to its tokens, and to a function over properties.
 
     or          := and (OR and)*
     and         := equality (AND equality)*
@@ -6,16 +6,17 @@
     comparison  := unary (< unary | ... | [NOT] BETWEEN unary AND unary | [NOT] IN (text, ...))*
     unary       := + unary | - unary | NOT unary | literal | name | ( or )
 
-What follows a whole expression is not looked at, as in the original.
+Text behind a whole expression is ignored, as in the original.
 """
 
 from __future__ import annotations
 
 import math
+import re
 import sys
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from failback.broker.filters.sql92.expressions import (
     INT_MAX,
@@ -36,20 +37,60 @@ from failback.broker.filters.sql92.expressions import (
     check_ordered,
     compare,
 )
-from failback.broker.filters.sql92.lexer import Token, tokens
 from failback.protocol.errors import ProtocolError
 
+KEYWORDS: Final = frozenset({"NOT", "AND", "OR", "BETWEEN", "IN", "TRUE", "FALSE", "NULL", "IS"})
+_TOKEN: Final = re.compile(
+    r"""(?P<skip> [ \t\n\r\f]+ | --[^\n\r]*(?:\r\n|\n|\r) | /\*.*?\*/ )
+      | (?P<text> '(?:''|[^'])*' )
+      | (?P<float> \d+\.\d*(?:E[+-]?\d+)? | \.\d+(?:E[+-]?\d+)? | \d+E[+-]?\d+ )
+      | (?P<whole> [1-9]\d*L? | 0 )
+      | (?P<name> [A-Z_$][A-Z0-9_$]* )
+      | (?P<mark> <> | <= | >= | [=<>(),+-] )""",
+    re.VERBOSE | re.IGNORECASE | re.DOTALL | re.ASCII,
+)
 MAX_DEPTH: Final = 100
 """Parentheses and signs within each other."""
 MAX_CHARACTERS: Final = 32_767
-
-Filter = Callable[[Properties], bool]
 _HOLDS: Final[dict[str, Callable[[int], bool]]] = {
     "<": lambda sign: sign < 0,
     "<=": lambda sign: sign <= 0,
     ">": lambda sign: sign > 0,
     ">=": lambda sign: sign >= 0,
 }
+
+
+class Token(NamedTuple):
+    """``kind``: text, float, whole, name, end, or the keyword or mark itself."""
+
+    kind: str
+    text: str
+    position: int
+
+
+def tokens(expression: str) -> Iterator[Token]:
+    """Yield the tokens as they are asked for, at last one of kind ``end``.
+
+    Raises:
+        ProtocolError: The text goes on with something that is no token.
+    """
+    position = 0
+    while position < len(expression):
+        found = _TOKEN.match(expression, position)
+        if found is None:
+            raise ProtocolError(f"{expression[position]!r} at {position} begins no token")
+        kind, text = str(found.lastgroup), found[0]
+        if kind == "name" and text.upper() in KEYWORDS:
+            kind = text.upper()
+        elif kind == "mark":
+            kind = text
+        if kind != "skip":
+            yield Token(kind, text, position)
+        position = found.end()
+    yield Token("end", "", position)
+
+
+Filter = Callable[[Properties], bool]
 
 
 @lru_cache(maxsize=100)

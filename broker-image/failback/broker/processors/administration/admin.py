@@ -15,9 +15,8 @@ from failback.broker.config.config import BrokerConfig
 from failback.broker.config.identity import BrokerIdentity
 from failback.broker.ha.service import HaService
 from failback.broker.messaging.send_rules import SendRefused, check_topic_name
-from failback.broker.metadata.groups import SubscriptionGroupManager
+from failback.broker.metadata.groups import RetryQueues, SubscriptionGroupManager
 from failback.broker.metadata.offsets.consumer_offset_manager import ConsumerOffsetManager
-from failback.broker.metadata.retry_queues import RetryQueues
 from failback.broker.metadata.topics import RETRY_PREFIX, TopicConfigManager, system_topic_names
 from failback.broker.processors.registry import handles
 from failback.broker.remoting.connection import BrokerConnection
@@ -59,6 +58,15 @@ _LOOK_SECONDS: Final = 0.005
 
 MOST_SETTINGS_BYTES: Final = 65_536
 """Most bytes of a request that changes settings: all of them together are a tenth of it."""
+REMARK: Final = "this broker does not authenticate requests: it has no access control to change"
+_CODES: Final = {
+    RequestCode.UPDATE_AND_CREATE_ACL_CONFIG: ResponseCode.UPDATE_AND_CREATE_ACL_CONFIG_FAILED,
+    RequestCode.DELETE_ACL_CONFIG: ResponseCode.DELETE_ACL_CONFIG_FAILED,
+    RequestCode.GET_BROKER_CLUSTER_ACL_INFO: ResponseCode.SYSTEM_ERROR,
+    RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: (
+        ResponseCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED
+    ),
+}
 
 
 class Registrar(Protocol):
@@ -283,3 +291,50 @@ class AdminProcessor:
         lines = [f"{visible(key)}={visible(value)}\n" for key, value in settings]
         ext = {"version": self.config_version.to_json().decode()}
         return request.response(ResponseCode.SUCCESS, ext=ext, body="".join(lines).encode())
+
+
+@dataclass(slots=True)
+class CleaningProcessor:
+    """Cleaning on request: 306, 316 and 329."""
+
+    config: BrokerConfig
+    store: MessageStore
+    topics: TopicConfigManager
+
+    @handles(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)
+    def clean_queues(self, connection: BrokerConnection, request: RemotingCommand) -> Answer:
+        """Delete the queues all of whose messages have expired; such a queue begins again at 0."""
+        logger.warning("expired queues are cleaned for %s", connection.address)
+        self.store.clean_expired_queues()
+        return request.response(ResponseCode.SUCCESS)
+
+    @handles(RequestCode.CLEAN_UNUSED_TOPIC)
+    def clean_topics(self, connection: BrokerConnection, request: RemotingCommand) -> Answer:
+        """Delete the queues of topics that this broker does not have."""
+        logger.warning("unused topics are cleaned for %s", connection.address)
+        kept = self.topics.table.keys() | system_topic_names(self.config)
+        for topic in {topic for topic, _ in self.store.queues()} - kept:
+            logger.warning("topic %s is not here: its queues are deleted", topic)
+            self.store.delete_topic(topic)
+        return request.response(ResponseCode.SUCCESS)
+
+    @handles(RequestCode.DELETE_EXPIRED_COMMITLOG)
+    def delete_log_files(self, connection: BrokerConnection, request: RemotingCommand) -> Answer:
+        """Let the next rounds of expiry delete files that are old enough, at any hour."""
+        logger.warning("expired files are deleted for %s", connection.address)
+        self.store.expire_by_hand()
+        return request.response(ResponseCode.SUCCESS)
+
+
+class AccessProcessor:
+    """Access control (50 to 53): refused with a reason, because this broker has none.
+
+    4.9.8 without ``aclEnable`` fails each of them with a code of its own, and never answers 52.
+    """
+
+    @handles(RequestCode.UPDATE_AND_CREATE_ACL_CONFIG)
+    @handles(RequestCode.DELETE_ACL_CONFIG)
+    @handles(RequestCode.GET_BROKER_CLUSTER_ACL_INFO)
+    @handles(RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG)
+    def refuse(self, _connection: BrokerConnection, request: RemotingCommand) -> Answer:
+        return request.response(_CODES[RequestCode(request.code)], REMARK)

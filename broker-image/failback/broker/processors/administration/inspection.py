@@ -19,7 +19,7 @@ from failback.broker.metadata.topics import (
 )
 from failback.broker.monitoring.statistics import BrokerStatistics
 from failback.broker.monitoring.stats_items import StatsItems
-from failback.broker.processors.consumers.progress import GroupProgress, Walk
+from failback.broker.processors.consumers.consumption import GroupProgress, Walk
 from failback.broker.processors.registry import handles
 from failback.broker.remoting.connection import BrokerConnection
 from failback.broker.remoting.server import Answer

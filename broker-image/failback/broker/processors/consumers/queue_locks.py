@@ -1,17 +1,30 @@
-"""Queue locks of ordered consumers: who may consume which queue alone, how long. Pure.
+"""Queue locks of ordered consumers, and their requests LOCK_BATCH_MQ and UNLOCK_BATCH_MQ (41, 42).
 
-In memory only, not released when a client disconnects, lost with the process.
+A lock lets one client consume a queue, for a minute after its last renewal. Locks are in memory
+only: a client that disconnects keeps its locks, and a broker that ends loses all of them.
 Source: RebalanceLockManager, apache/rocketmq 4.9.8.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from failback.protocol.names import check_room
-from failback.protocol.route import MessageQueue
+from failback.broker.metadata.groups import SubscriptionGroupManager
+from failback.broker.processors.registry import handles
+from failback.broker.remoting.connection import BrokerConnection
+from failback.broker.remoting.server import Answer
+from failback.protocol.codes import RequestCode, ResponseCode
+from failback.protocol.command import RemotingCommand
+from failback.protocol.names import (
+    check_broker_name,
+    check_client_id,
+    check_group,
+    check_room,
+    check_topic,
+)
+from failback.protocol.route import LockBatchRequestBody, LockBatchResponseBody, MessageQueue
 
 LOCK_LIVE_MS: Final = 60_000
 MOST_LOCKS: Final = 200_000
@@ -70,3 +83,31 @@ class QueueLocks:
             lock = locks.get(queue)
             if lock is not None and lock.client_id == client_id:
                 del locks[queue]
+
+
+@dataclass(slots=True)
+class LockProcessor:
+    """Locks queues for ordered consumers."""
+
+    locks: QueueLocks
+    groups: SubscriptionGroupManager
+    clock_ms: Callable[[], int]
+
+    @handles(RequestCode.LOCK_BATCH_MQ)
+    def lock(self, _connection: BrokerConnection, request: RemotingCommand) -> Answer:
+        body = LockBatchRequestBody.from_json(request.body)
+        if body.consumer_group not in self.groups.table:
+            check_group(body.consumer_group)
+        check_client_id(body.client_id)
+        for queue in body.mq_set:
+            check_topic(queue.topic)
+            check_broker_name(queue.broker_name)
+        held = self.locks.lock(body.consumer_group, body.client_id, body.mq_set, self.clock_ms())
+        answer = LockBatchResponseBody(held)
+        return request.response(ResponseCode.SUCCESS, body=answer.to_json())
+
+    @handles(RequestCode.UNLOCK_BATCH_MQ)
+    def unlock(self, _connection: BrokerConnection, request: RemotingCommand) -> Answer:
+        body = LockBatchRequestBody.from_json(request.body)
+        self.locks.unlock(body.consumer_group, body.client_id, body.mq_set)
+        return request.response(ResponseCode.SUCCESS)

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from failback.client.remoting.addresses import addresses_of
-from failback.client.remoting.guarded.access import ClusterAccess
-from failback.client.remoting.guarded.key_file import KeyFile
+from failback.client.remoting.guarded.access import ClusterAccess, KeyFile
 from failback.client.remoting.guarded.tls import Tls, TlsFiles
 from failback.common.reasons import why
 from failback.common.text import did_you_mean

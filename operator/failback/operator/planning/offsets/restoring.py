@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from failback.client.admin.queue_span import Span
+from failback.client.admin.queue_offsets import Span
 from failback.operator.planning.offsets.kept_table import Pairs
 from failback.protocol.route import split_offset_key
 

@@ -1,18 +1,61 @@
-"""What two looks at a pair's offset tables show: which is ahead, what went back. Pure.
+"""Offsets of queues: their range, the copies of a consumer offset, and two looks at a pair. Pure.
 
-Tables are answers to 43: ``topic@group`` to queue id to the next offset. The exporter and the
-operator feed these with what they poll; our own brokers count what they do themselves.
+Tables are answers to 43: ``topic@group`` to queue id to the next offset. Exporter and operator
+compare the tables that they poll. Failback's own brokers count their regressions themselves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
+
+CLIENT: Final = "client memory"
+MASTER_TABLE: Final = "master table"
+MASTER_FILE: Final = "master file"
+SLAVE_TABLE: Final = "slave table"
+ANSWER: Final = "answer"
+_SEPARATOR: Final = "@"
+
+
+class Span(NamedTuple):
+    """From the first offset that is stored to the end of a queue."""
+
+    first: int
+    end: int
+    """The offset that the next message gets."""
+
+    def holds(self, offset: int) -> bool:
+        """Whether a group can go on there."""
+        return self.first <= offset <= self.end
+
+    def nearest(self, offset: int) -> int:
+        """The offset of the queue that is nearest to one that may lie outside."""
+        return max(self.first, min(offset, self.end))
+
+    def lag(self, offset: int) -> int:
+        """Messages that are stored and not consumed."""
+        return self.end - self.nearest(offset)
+
+    def expired(self, offset: int) -> int:
+        """Messages that were not consumed and are no longer stored."""
+        return max(0, self.first - max(0, offset))
+
+    def beyond(self, offset: int) -> int:
+        """How far an offset lies behind the end, where there never was a message."""
+        return max(0, offset - self.end)
+
+    def outside(self, offset: int) -> str:
+        """By how much an offset lies outside, in words; empty for one within."""
+        if offset > self.end:
+            return f"{offset} lies {self.beyond(offset)} beyond the end {self.end}"
+        if offset < self.first:
+            return f"{offset} lies {self.first - offset} below the first offset {self.first}"
+        return ""
+
 
 Table = Mapping[str, Mapping[int, int]]
 Source = Literal["restart", "slave_sync", "client_commit"]
-_SEPARATOR: Final = "@"
 
 
 @dataclass(frozen=True, slots=True)
