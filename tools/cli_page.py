@@ -60,8 +60,8 @@ These of 0.1 go on working in 0.2, with a note on stderr, and end with 0.3.
 | `failback run --heal RUN` | `failback experiment heal RUN` |
 | `failback run --abort RUN` | `failback experiment abort RUN` |
 
-Without a note, for programs that start them: `python -m failback.analytics.lake` is
-`failback lake`, `python -m failback.client.consumelog.ship` is `failback ship`.
+Without a note, for programs that start it: `python -m failback.client.consumelog.ship` is
+`failback ship`.
 """
 
 

@@ -94,7 +94,7 @@ def test_a_cluster_reports_what_the_local_engine_reports(master: str, tmp_path: 
 
 
 def test_a_lake_in_an_object_store(master: str, s3: S3Server, tmp_path: Path) -> None:
-    """Collector, compaction, both engines and live totals, all through S3."""
+    """Collector, compaction, both engines and Spark's own reader, all through S3."""
     try:
         s3a = ensure_s3a()
     except SetupError as error:
@@ -119,26 +119,21 @@ def test_a_lake_in_an_object_store(master: str, s3: S3Server, tmp_path: Path) ->
     before = said(local / "report.json")
     assert before["totals"]["delivered"] == 300
     assert before["evidence"]["gaps"] == []
-    compacted = run_module("failback.analytics.lake", "compact", LAKE, environment=s3.environment)
+    compacted = run_module("failback.cli", "lake", "compact", LAKE, environment=s3.environment)
     assert f"{RUN}: " in compacted.stdout
     objects = sorted(p.name for p in (tmp_path / "s3").rglob("*.parquet"))
     assert len(objects) == len(before["evidence"]["rows"])
     result = f"s3://{BUCKET}/results"
     run_module("failback.analytics.jobs.reconsume", "--lake", LAKE, "--run", RUN,
                "--out", result, "--master", master, environment=s3.environment)  # fmt: skip
-    out = tmp_path / "cluster"
-    run_module("failback.analytics.jobs.report", "--result", result, "--run", RUN,
-               "--out", str(out), environment=s3.environment)  # fmt: skip
-    assert read_report(out / "report.json")["engine"] == "spark"
-    assert json.dumps(said(out / "report.json")) == json.dumps(before)
-    live = f"s3://{BUCKET}/live"
-    done = run_module("failback.analytics.jobs.stream", "--once", "--lake", LAKE, "--run", RUN,
-               "--checkpoint", str(tmp_path / "checkpoint"), "--out", live,
-               "--master", "local[2]",
+    (made,) = (tmp_path / "s3").rglob("report.json")
+    assert read_report(made)["engine"] == "spark"
+    assert json.dumps(said(made)) == json.dumps(before)
+    by_spark = tmp_path / "by-spark"
+    run_module("failback.cli", *of_lake, "--tables", "lake", "--master", "local[2]",
+               "--out", str(by_spark),
                environment={**s3.environment, "FAILBACK_SPARK_JARS": str(s3a)})  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    totals = json.loads(next((tmp_path / "s3").rglob("totals.json")).read_bytes())
-    assert sum(row["delivered"] for row in totals["queues"]) == 300
+    assert said(by_spark / "report.json")["totals"] == before["totals"]
     depths = next((tmp_path / "s3").rglob("copy_depth.parquet"))
     assert pq.read_table(depths, partitioning=None).num_rows > 0
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from failback.analytics.jobs import reconsume, stream
+from failback.analytics.jobs import reconsume
 from failback.analytics.jobs.lake import main as lake_main
 from failback.analytics.lake.store import open_store
 from failback.cli.__main__ import main
@@ -66,7 +66,6 @@ def test_every_command_that_reads_a_lake_says_which_and_why(
     for command, words in (
         (main, ["report", "--lake", lake, "--run", "r", *here]),
         (reconsume.main, ["--lake", lake, "--run", "r", *here]),
-        (stream.main, ["--lake", lake, "--checkpoint", str(tmp_path / "c"), "--once", *here]),
         (lake_main, ["compact", lake]),
     ):
         code = command(words)

@@ -1,4 +1,4 @@
-"""Programs around the engines: run each with ``python -m failback.analytics.jobs.<name>``.
+"""Programs around the engines: the command ``failback lake``, and the job of ``spark-submit``.
 
 What they compute is in ``analysis``, ``report`` and ``lake``.
 """

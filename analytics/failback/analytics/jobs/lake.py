@@ -9,10 +9,9 @@
     compact LAKE [--run ID]         merge the small files of closed runs into large ones
     convert FILE.jsonl... --to LAKE write JSON Lines into a lake
     migrate LAKE [--run ID]         move runs of the older layout to where they belong now
-    normalise --lake --run --out    rows on one clock, with Spark
     put-documents RUN --to LAKE     copy run.json and closed.json of a run folder beside its rows
 
-LAKE is a folder or ``s3://bucket/prefix``. ``python -m failback.analytics.lake`` is the same.
+LAKE is a folder or ``s3://bucket/prefix``.
 """
 
 from __future__ import annotations
@@ -68,7 +67,6 @@ def parser() -> CommandParser:
     _add_compact(commands.add_parser("compact"))
     _add_migrate(commands.add_parser("migrate"))
     _add_convert(commands.add_parser("convert"))
-    _add_normalise(commands.add_parser("normalise"))
     documents = commands.add_parser("put-documents")
     documents.describe(
         "Copy run.json and closed.json of a run folder beside the rows of its run.",
@@ -138,20 +136,6 @@ def _add_convert(command: CommandParser) -> None:
     )
     command.add_argument("--to", required=True, dest="lake", metavar="LAKE", help=LAKE)
     command.set_defaults(call=_convert)
-
-
-def _add_normalise(command: CommandParser) -> None:
-    command.describe(
-        "Put the rows of a run on one clock, with Spark, for queries of your own.",
-        "failback lake normalise --lake lake --run kill-0 --out aligned",
-    )
-    add = command.add_argument
-    add("--lake", required=True, metavar="LAKE", help=LAKE)
-    add("--run", metavar="ID", help="The run (default: that of --documents).")
-    add("--documents", type=Path, metavar="RUN", help="A run folder with run.json.")
-    add("--out", required=True, metavar="LAKE", help="Where to write: a folder or s3://...")
-    add("--master", metavar="URL", help="Spark's master (default: local[*]).")
-    command.set_defaults(call=_normalise)
 
 
 def _paths(options: argparse.Namespace) -> int:
@@ -228,12 +212,6 @@ def _migrate(options: argparse.Namespace) -> int:
             print(f"  {name}")
             code = 1
     return code
-
-
-def _normalise(options: argparse.Namespace) -> int:
-    from failback.analytics.jobs.normalise import run
-
-    return run(options)
 
 
 def _fsck(options: argparse.Namespace) -> int:

@@ -1,7 +1,7 @@
 """Makes the catalogue agree with the files of the lake; the files are right.
 
 The collector does this for every run when it starts. By hand, with the collector stopped:
-``python -m failback.analytics.lake fsck LAKE``.
+``failback lake fsck LAKE``.
 """
 
 from __future__ import annotations

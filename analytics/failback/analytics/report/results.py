@@ -2,8 +2,8 @@
 
 ``result/run=ID/`` has a file per table (copy_depth, msg_depth, rollback, windows, loss, order, rto,
 counters), a folder ``class`` of files with the repeated deliveries one by one, and ``report.json``
-and ``points.parquet``, from which ``jobs.report`` makes the readable outputs. ``report.json`` is
-written last: with it the result is whole.
+and ``points.parquet``, the points of the plots. ``report.json`` is written last: with it the result
+is whole.
 """
 
 from __future__ import annotations

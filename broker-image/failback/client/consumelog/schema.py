@@ -17,8 +17,8 @@ x     bytes                       binary              BINARY
 S     list of text                list<utf8>          ARRAY<STRING>
 ====  ==========================  ==================  =========
 
-A ``?`` makes the column nullable. A time is the writer's CLOCK_MONOTONIC in raw tables and ns
-after run zero in aligned ones; broker times end in ``_ms`` and are the broker's own clock.
+A ``?`` makes the column nullable. A time is the writer's CLOCK_MONOTONIC; broker times end in
+``_ms`` and are the broker's own clock.
 ``unit_of`` says it column by column, and the files of the lake say it of themselves.
 
 A file of the lake has no column ``run``: the folder that it lies in has it.
@@ -225,8 +225,6 @@ def order(table: str) -> tuple[str, ...]:
 _EPOCH: Final = "since 1970-01-01 UTC"
 MONOTONIC: Final = "ns, CLOCK_MONOTONIC of the host"
 """The unit of a time in the lake."""
-ALIGNED: Final = "ns after run zero"
-"""The unit of the same time in aligned tables."""
 
 UNITS: Final[dict[str, str]] = {
     "wall_ns": f"ns {_EPOCH}, wall clock of the host",
@@ -254,10 +252,10 @@ UNITS: Final[dict[str, str]] = {
 """What a number counts, by column or by ``table.column``. Times of kind T are not listed."""
 
 
-def unit_of(table: str, column: Column, *, aligned: bool = False) -> str:
+def unit_of(table: str, column: Column) -> str:
     """The unit of a column, empty for text, flags and plain numbers."""
     if column.kind == "T":
-        return ALIGNED if aligned else MONOTONIC
+        return MONOTONIC
     return UNITS.get(f"{table}.{column.name}", UNITS.get(column.name, ""))
 
 
@@ -316,7 +314,7 @@ def arrow_schema(table: str) -> pa.Schema:
 
 
 @cache
-def lake_schema(table: str, *, aligned: bool = False) -> pa.Schema:
+def lake_schema(table: str) -> pa.Schema:
     """The Arrow schema of a file of the lake: each field says its ``meaning`` and its ``unit``.
 
     ``run`` is not in it, because the path has it: what is in both is a conflict for readers.
@@ -330,7 +328,7 @@ def lake_schema(table: str, *, aligned: bool = False) -> pa.Schema:
         if column.name == RUN:
             continue
         said = {"meaning": meaning_of(table, column.name)}
-        unit = unit_of(table, column, aligned=aligned)
+        unit = unit_of(table, column)
         if unit:
             said["unit"] = unit
         fields.append(pa.field(column.name, arrow_type(column.kind), column.nullable, said))

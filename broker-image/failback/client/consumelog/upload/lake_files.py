@@ -99,11 +99,11 @@ def _sortable(column: pa.ChunkedArray) -> pa.Array:
     return pc.rank(whole.dictionary, tiebreaker="dense").take(whole.indices)
 
 
-def lake_rows(rows: pa.Table, table: str, *, aligned: bool = False) -> pa.Table:
+def lake_rows(rows: pa.Table, table: str) -> pa.Table:
     """The rows as a file of the lake has them: without ``run``, and columns say what they mean."""
     import pyarrow as pa
 
-    told = lake_schema(table, aligned=aligned)
+    told = lake_schema(table)
     fields = [
         field.with_metadata(told.field(field.name).metadata) if field.name in told.names else field
         for field in rows.schema
