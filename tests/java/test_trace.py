@@ -12,8 +12,8 @@ from failback.analytics.observe.asking import Asker
 from failback.analytics.observe.folder import seconds
 from failback.analytics.report import make_report
 from failback.analytics.report.make_report import read_report, report
-from failback.analytics.run.trace_source import TRACE_TOPIC
 from failback.analytics.trace.ingest import Request, ingest
+from failback.analytics.trace.records import TRACE_TOPIC
 from failback.analytics.trace.run import Written
 from failback.client.admin.admin import AdminClient
 from failback.client.remoting.connection import RemotingClient

@@ -19,7 +19,7 @@ from typing import Any, Final
 from tools.setup_java import SERVER_VERSION
 
 from failback.analytics.report.make_report import report
-from failback.analytics.run.trace_source import TRACE_TOPIC
+from failback.analytics.trace.records import TRACE_TOPIC
 from failback.client.admin.admin import AdminClient
 from failback.client.remoting.connection import RemotingSettings
 from tests.support.common.polling import wait_until

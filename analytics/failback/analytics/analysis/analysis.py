@@ -45,7 +45,6 @@ from failback.analytics.run.epochs import Queue
 from failback.analytics.run.history import FaultStep, History, row_id
 from failback.analytics.run.history_reading import add_events, read_history, starts
 from failback.analytics.run.run_folder import RunFolder
-from failback.analytics.run.trace_source import lacks_holdings
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +137,7 @@ def reduction_of(
 ) -> RepeatsReduction:
     """What makes partial rows of classified candidates, in a worker or here."""
     history, context, outages = prepared.history, prepared.context, prepared.outages
-    proves_causes = not lacks_holdings(history.folder.run)
+    proves_causes = not history.folder.run.lacks_holdings
     committed = [-1 if each.committed is None else each.committed for each in distances]
     return RepeatsReduction(
         attribution=Attribution.of(history, proves_causes=proves_causes, proved=proved),

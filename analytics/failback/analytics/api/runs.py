@@ -292,7 +292,9 @@ class Lake:
 
     def _opened(self, run: str) -> Run:
         documents, closed = stored_documents(self._store, run)
-        return Run(run, documents or {}, bool(closed), None, _address(self._store))
+        return Run(
+            run, documents.written if documents else {}, bool(closed), None, _address(self._store)
+        )
 
 
 def _address(store: LakeStore) -> str:
@@ -330,4 +332,6 @@ def open_run(folder: Path | str) -> Run:
     """
     path = Path(folder)
     found = read_run_folder(path)
-    return Run(found.run_id, found.run, bool(found.closed), path, str(found.lake.absolute()))
+    return Run(
+        found.run_id, found.run.written, bool(found.closed), path, str(found.lake.absolute())
+    )

@@ -21,9 +21,8 @@ from typing import Any, BinaryIO, Final
 from failback.analytics.errors import ReportInputError
 from failback.analytics.observe.looks import Damaged, Look, Writer, ignore, looks_of
 from failback.analytics.observe.thinning import Span, thinned
-from failback.analytics.run.documents import read_run
+from failback.analytics.run.documents import OBSERVED, read_run
 from failback.analytics.run.run_folder import unplanned_run
-from failback.analytics.run.trace_source import OBSERVED
 from failback.client.remoting.guarded.access import ClusterAccess
 from failback.common.files import append_line, check_regular, open_file
 from failback.common.reasons import why
@@ -126,7 +125,7 @@ class Folder:
             _write(document, run)
             return cls(path, run, 0.0)
         try:
-            run = read_run(document)
+            run = read_run(document).written
         except ReportInputError as error:
             raise ConfigError("--out", str(error)) from error
         if not is_observed(run):
@@ -280,16 +279,6 @@ def _document(wanted: Wanted) -> dict[str, Any]:
         warmup_end_ns=0,  # what was traced before is in no figure
         **{_SETTINGS: settings},
     )
-
-
-def limits_of(run: dict[str, Any]) -> dict[str, str]:
-    """Return the limits that an observation was given."""
-    return dict((run.get(_SETTINGS) or {}).get("limits") or {})
-
-
-def trace_of(run: dict[str, Any]) -> tuple[str, ...]:
-    """Return the trace topics that an observation reads."""
-    return tuple((run.get(_SETTINGS) or {}).get("trace") or ())
 
 
 def settings_of(run: dict[str, Any]) -> tuple[frozenset[str], frozenset[str]]:

@@ -9,18 +9,18 @@ from __future__ import annotations
 import contextlib
 import json
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from failback.analytics.errors import ReportInputError
 from failback.analytics.observe.canary.ledger import Ledger, with_canary
-from failback.analytics.observe.folder import LOOKS, is_observed, looks_in, settings_of
+from failback.analytics.observe.folder import LOOKS, looks_in, settings_of
 from failback.analytics.observe.following import ahead_ms
 from failback.analytics.observe.observation import Observation
 from failback.analytics.observe.sampled import Sampler, fault_table, telling
-from failback.analytics.run.documents import read_run
+from failback.analytics.run.documents import OBSERVED, Run, read_run
 from failback.analytics.run.run_source import RunSource, source_at
 from failback.analytics.trace.clocks import MS_NS
 from failback.analytics.trace.pages import Pages
@@ -56,7 +56,7 @@ def bring_up(folder: Path) -> None:
         run = read_run(folder / "run.json")
     except ReportInputError:
         return  # whoever reads the run says what is wrong with it
-    if not is_observed(run):
+    if run.source != OBSERVED:
         return
     made_of = _made_of(folder)
     stamp = folder / _MADE_OF
@@ -74,9 +74,9 @@ def _made_of(folder: Path) -> dict[str, int]:
     return {"looks_bytes": looks.stat().st_size if looks.exists() else 0, "pages": len(pages)}
 
 
-def _write(folder: Path, run: dict[str, Any]) -> None:
-    name, zero = str(run["run"]), int(run["zero"]["wall_ns"])
-    observation = Observation(*with_canary(settings_of(run), Ledger.read(folder)))
+def _write(folder: Path, run: Run) -> None:
+    name, zero = run.run, run.zero.wall_ns
+    observation = Observation(*with_canary(settings_of(run.written), Ledger.read(folder)))
     addresses: dict[str, str] = {}
     for look in looks_in(folder):
         observation.look(look)
@@ -94,11 +94,11 @@ def _write(folder: Path, run: dict[str, Any]) -> None:
     write_tables(folder, name, tables, zero)
 
 
-def _traced(folder: Path, run: dict[str, Any], addresses: dict[str, str]) -> dict[str, pa.Table]:
+def _traced(folder: Path, run: Run, addresses: dict[str, str]) -> dict[str, pa.Table]:
     """Rows of the trace, in ns after run zero, on the observer's clock."""
-    groups, _ = settings_of(run)
-    wanted = Wanted(str(run["run"]), tuple(sorted(groups)))
-    zero = int(run["zero"]["wall_ns"])
+    groups, _ = settings_of(run.written)
+    wanted = Wanted(run.run, tuple(sorted(groups)))
+    zero = run.zero.wall_ns
     ahead = (ahead_ms(folder) or 0) * MS_NS
     tables = rows_of(Pages(folder), wanted, addresses).by_table
     found = {}

@@ -15,8 +15,7 @@ from typing import Any, Final
 from failback.analytics.report.measures.bounds import handover_sums
 from failback.analytics.report.measures.lookups import Figures
 from failback.analytics.report.measures.numbers import NS, Row
-from failback.analytics.run.run_source import is_unplanned
-from failback.analytics.run.trace_source import is_trace
+from failback.analytics.run.documents import Run
 from failback.common.numbers import whole
 
 PASS: Final = "Pass"
@@ -118,22 +117,22 @@ def run_checks(figures: Figures, report: Row, limits: Sequence[Row] = ()) -> lis
         *(_expectation(number, wish, report) for number, wish in enumerate(wishes)),
     ]
     run = figures.analysis.folder.run
-    if is_unplanned(run):
+    if run.is_unplanned:
         return [check for check in found if check.id not in _OF_EXPERIMENTS]
-    return _without_inputs(found) if is_trace(run) else found
+    return _without_inputs(found) if run.is_trace else found
 
 
-def verdict_of(checks: Sequence[Check], run: Mapping[str, Any]) -> str:
+def verdict_of(checks: Sequence[Check], run: Run) -> str:
     """The verdict of all checks; an unplanned run without a limit passes nothing."""
     verdict = merge(checks)
     has_limit = any(check.id.startswith("expect.") for check in checks)
-    return OBSERVED if verdict == PASS and is_unplanned(run) and not has_limit else verdict
+    return OBSERVED if verdict == PASS and run.is_unplanned and not has_limit else verdict
 
 
 def _fault_proved(figures: Figures, report: Row) -> Check:
     title = "every fault was proved"
     faults = [fault for fault in report["faults"] if fault["fid"] != "unplanned"]
-    declared = figures.analysis.folder.run.get("faults")
+    declared = figures.analysis.folder.run.faults
     expected = len(declared) if declared is not None else len(faults)
     doubtful = [fault["fid"] for fault in faults if not fault["proved"]]
     unplanned = [fault["fid"] for fault in report["faults"] if fault["fid"] == "unplanned"]
@@ -215,7 +214,7 @@ def _evidence(figures: Figures) -> Check:
 
 def _drained(figures: Figures) -> Check:
     closed = figures.analysis.folder.closed
-    drained, scanned = bool(closed.get("drained")), bool(closed.get("scan"))
+    drained, scanned = bool(closed.drained), bool(closed.scan)
     observed = f"drained {drained}, scanned {scanned}".lower()
     title = "everything was consumed and read back"
     if drained and scanned:
@@ -229,10 +228,10 @@ def _drained(figures: Figures) -> Check:
 def _steady(figures: Figures) -> Check:
     closed = figures.analysis.folder.closed
     title = "traffic was steady before the first fault"
-    steady = closed.get("steady", True if closed else None)
+    steady = closed.steady
     if steady:
         return Check("steady_before", title, PASS, True, True)
-    why = str(closed.get("steady_why") or "traffic was not steady before the first fault")
+    why = closed.steady_why or "traffic was not steady before the first fault"
     return Check("steady_before", title, INCONCLUSIVE, True, bool(steady), "", "STEADY_STATE", why)
 
 
@@ -241,9 +240,9 @@ def _recovered(figures: Figures, report: Row) -> Check:
     closed = figures.analysis.folder.closed
     title = "every fault was seen to heal"
     returning = [outage["fid"] for outage in report["rto"] if outage["phases"]["accept"] is None]
-    recovered = closed.get("recovered")
+    recovered = closed.recovered
     if recovered is False or (recovered is None and closed and returning):
-        why = str(closed.get("recovered_why") or f"{', '.join(returning)} did not come back")
+        why = closed.recovered_why or f"{', '.join(returning)} did not come back"
         return Check("recovered", title, FAIL, True, False, "", None, why, tuple(returning))
     if not closed:
         return Check("recovered", title, INCONCLUSIVE, True, None, "", "ABORTED",
@@ -299,7 +298,7 @@ def _within_bounds(figures: Figures, report: Row) -> list[Check]:
     title = "no more came again than the mechanism allows"
     if not report["bounds"]:
         return []
-    rule_set = str(figures.analysis.folder.run.get("rule_set") or "")
+    rule_set = figures.analysis.folder.run.rule_set or ""
     exceeded = [row for row in report["bounds"] if row["exceeded"]]
     bound = sum(row["bound"] for row in report["bounds"])
     observed = sum(row["observed"] for row in report["bounds"])
@@ -364,7 +363,7 @@ def _traffic(figures: Figures, report: Row) -> Check:
     for group in report["groups"]:
         if not group["delivered"]:
             problems.append(f"group {group['group']} handled no message")
-        elif is_trace(figures.analysis.folder.run):
+        elif figures.analysis.folder.run.is_trace:
             continue  # a trace has no assignments of any group
         elif not any(a.key.grp == group["group"] for a in figures.analysis.history.assignments):
             problems.append(f"group {group['group']} has no assignment")
@@ -380,7 +379,7 @@ def _traffic(figures: Figures, report: Row) -> Check:
 
 def _quiet_windows(figures: Figures, report: Row) -> list[str]:
     """Groups with few deliveries in a fault's window although the workload asked for more."""
-    workload: Mapping[str, Any] = figures.analysis.folder.run.get("workload") or {}
+    workload = figures.analysis.folder.run.workload or {}
     rates = {t["name"]: float(t.get("ratePerSecond") or 0) for t in workload.get("topics") or []}
     problems = []
     for fault in report["faults"]:
@@ -431,17 +430,17 @@ def _finished(figures: Figures) -> list[Check]:
     if not closed:
         return [Check("finished", title, INCONCLUSIVE, True, False, "", "ABORTED",
                       "the run was never closed")]  # fmt: skip
-    if closed.get("aborted"):
+    if closed.aborted:
         return [Check("finished", title, INCONCLUSIVE, True, False, "", "ABORTED",
-                      str(closed["aborted"]))]  # fmt: skip
+                      str(closed.aborted))]  # fmt: skip
     return []
 
 
 def _wishes(figures: Figures) -> Sequence[Row]:
     """Expectations of the experiment, and the shorthand ``thresholds``."""
     run = figures.analysis.folder.run
-    wishes: list[Row] = list(run.get("expect") or [])
-    limits: Mapping[str, Any] = run.get("thresholds") or {}
+    wishes: list[Row] = list(run.written.get("expect") or ())
+    limits = run.thresholds or {}
     for name, metric in (
         ("maxDuplicateRatio", "totals.dup_ratio"),
         ("maxOutOfOrderFirst", "totals.ooo_first"),

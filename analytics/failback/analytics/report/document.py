@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib import metadata
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,6 +32,7 @@ from failback.analytics.report.measures.queues import queue_figures
 from failback.analytics.report.measures.sends import producer_figures
 from failback.analytics.report.outcome import outcome_of
 from failback.analytics.report.schema import SCHEMA
+from failback.analytics.run.documents import Run
 from failback.analytics.run.history import GroupQueue
 from failback.analytics.run.run_folder import RunFolder
 
@@ -48,7 +49,7 @@ def build_report(
     figures = Figures(analysis)
     run = analysis.folder.run
     closed = analysis.folder.closed
-    complete = bool(closed.get("drained")) and bool(closed.get("scan"))
+    complete = bool(closed.drained and closed.scan)
     counts, loss = losses_of(figures)
     groups = [
         group_figures(figures, name, counts if complete else None) for name in group_names(figures)
@@ -60,19 +61,19 @@ def build_report(
     document: Row = {
         "schema": SCHEMA,
         "run": analysis.folder.run_id,
-        "experiment": run.get("experiment"),
-        "arm": run.get("arm"),
+        "experiment": run.experiment,
+        "arm": run.arm,
         "created": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "engine": engine,
         "failback_version": _version(),
-        "repetition": run.get("repetition"),
-        "seed": None if run.get("seed") is None else str(run["seed"]),
+        "repetition": run.repetition,
+        "seed": None if run.seed is None else str(run.seed),
         "evidence": _evidence(analysis),
         "source": {
-            "deliver": run.get("source", "log"),
-            "rule_set": run.get("rule_set"),
+            "deliver": run.source,
+            "rule_set": run.rule_set,
             "time_scale": analysis.folder.time_scale,
-            "log_mode": run.get("log_mode", "full"),
+            "log_mode": run.log_mode,
         },
         "definitions": analysis.folder.definitions.row,
         "system": _system(run),
@@ -125,12 +126,12 @@ def _split_queues(figures: Figures, queues: Sequence[Row]) -> None:
         row["report_groups"] = by_queue.get(key, {})
 
 
-def _planned(faults: list[Row], run: Any) -> list[Row]:
+def _planned(faults: list[Row], run: Run) -> list[Row]:
     """Add until when each fault was meant to last, where the experiment says so."""
-    scale = float(run.get("time_scale") or 1.0)
+    scale = run.time_scale or 1.0
     lasting = {
         str(each.get("id")): (each.get("with") or {}).get("downSeconds")
-        for each in run.get("faults") or []
+        for each in run.faults or ()
     }
     for fault in faults:
         start, seconds = fault["intended_ns"], lasting.get(fault["fid"])
@@ -162,7 +163,6 @@ def _evidence(analysis: Analysis) -> Row:
     folder, lake = analysis.folder, analysis.lake
     parts = [part for found in lake.parts.values() for part in found]
     torn = {(s.get("proc"), s.get("index")) for s in lake.segments() if s.get("torn")}
-    recorder: list[str] = [str(gap) for gap in folder.closed.get("recorder_gaps") or []]
     return {
         "run_sha256": folder.evidence.run_sha256,
         "manifest": "manifest.json" if folder.evidence.run_sha256 else None,
@@ -170,7 +170,7 @@ def _evidence(analysis: Analysis) -> Row:
         "rows": {table: lake.rows(table) for table in sorted(lake.parts)},
         "torn": len(torn),
         "gaps": _gaps(folder, lake),
-        "recorder_gaps": recorder,
+        "recorder_gaps": folder.closed.recorder_gaps or [],
         "unreadable": sorted(lake.unreadable),
         "changed": list(folder.evidence.changed),
         "absent": list(folder.evidence.absent),
@@ -180,7 +180,7 @@ def _evidence(analysis: Analysis) -> Row:
 
 def _gaps(folder: RunFolder, lake: LakeRead) -> list[Row]:
     """Processes whose records do not add up to their highest seq, by their segments' ranges."""
-    last = {int(proc): int(seq) for proc, seq in (folder.closed.get("procs") or {}).items()}
+    last = {int(proc): seq for proc, seq in (folder.closed.procs or {}).items()}
     records: dict[int, int] = {}
     ranges: dict[int, dict[int, tuple[int, int]]] = {}
     for s in lake.segments():
@@ -194,7 +194,7 @@ def _gaps(folder: RunFolder, lake: LakeRead) -> list[Row]:
         highest = max([last.get(proc, 0), *(hi for _, hi in ranges.get(proc, {}).values())])
         if records.get(proc, 0) < highest:
             gaps += _holes(proc, highest, sorted(ranges.get(proc, {}).values()))
-    declared = [dict(gap) for gap in folder.closed.get("gaps") or []]
+    declared = folder.closed.gaps or []
     return gaps + [gap for gap in declared if gap not in gaps]
 
 
@@ -210,31 +210,34 @@ def _holes(proc: int, highest: int, files: Sequence[tuple[int, int]]) -> list[Ro
     return holes or [{"proc_no": proc, "from_seq": 1, "to_seq": highest}]
 
 
-def _system(run: Any) -> Row:
-    system, versions = dict(run.get("system") or {}), run.get("versions") or {}
+def _system(run: Run) -> Row:
+    """What the run was of; parts of ``run.json`` are handed on as they were written."""
+
+    def as_written(name: str) -> Row:
+        return run.written.get(name) or {}
+
+    pairs = (run.topology.pairs if run.topology else None) or ()
     return {
-        "engine": run.get("engine"),
-        "cluster": (run.get("target") or {}).get("cluster"),
+        "engine": run.engine,
+        "cluster": (run.target or {}).get("cluster"),
         "version": _broker_version(run),
-        "versions": versions,
-        "topology": run.get("topology") or {},
+        "versions": run.versions or {},
+        "topology": as_written("topology"),
         "roles": [
-            f"{pair.get('broker')}/{member.get('broker_id')}"
-            for pair in (run.get("topology") or {}).get("pairs") or []
-            for member in pair.get("members") or []
+            f"{pair.broker}/{member.broker_id}" for pair in pairs for member in pair.members or ()
         ],
-        **system,
-        "workload": run.get("workload") or {},
-        "switches": run.get("switches") or {},
-        "image_digests": run.get("image_digests") or {},
+        **as_written("system"),
+        "workload": run.workload or {},
+        "switches": run.switches or {},
+        "image_digests": run.image_digests or {},
     }
 
 
-def _broker_version(run: Any) -> str | None:
+def _broker_version(run: Run) -> str | None:
     """Of our brokers the package's, of others what their members said."""
-    versions: dict[str, str] = dict(run.get("versions") or {})
+    versions = dict(run.versions or {})
     ours = versions.pop("failback", None)
-    if versions.get("broker") or run.get("engine") == "failback" or not versions:
+    if versions.get("broker") or run.engine == "failback" or not versions:
         return versions.get("broker") or ours
     return ", ".join(sorted(set(versions.values())))
 
@@ -244,7 +247,7 @@ def _window(folder: RunFolder) -> Row:
     warmup = phases.get("warmup_end_ns")
     return {
         "zero_wall_ns": str(folder.zero_wall_ns),
-        "warmup_end_ns": folder.run.get("warmup_end_ns") if warmup is None else warmup,
+        "warmup_end_ns": folder.run.warmup_end_ns if warmup is None else warmup,
         "first_fault_ns": phases.get("first_fault_ns"),
         "last_heal_ns": phases.get("last_heal_ns"),
         "drain_end_ns": phases.get("drain_end_ns"),
@@ -254,14 +257,14 @@ def _window(folder: RunFolder) -> Row:
 
 def _clock(figures: Figures) -> Row:
     clocks = figures.analysis.history.clocks
-    closed = figures.analysis.folder.closed.get("clock") or {}
+    closed = figures.analysis.folder.closed.clock
     ambiguous = sum(figures.group_sums(families.AMBIGUOUS).values())
     return {
         "hosts": [
             {"host": host, "offset_ns": clocks.offset[host], "error_ns": clocks.error[host]}
             for host in sorted(clocks.offset)
         ],
-        "steps": int(closed.get("steps") or 0),
+        "steps": (closed.steps if closed else None) or 0,
         "ambiguous_dup": ambiguous,
         "ambiguous_share": ratio(ambiguous, figures.dups_of_queues.total()),
     }
@@ -346,4 +349,4 @@ def _unknown_names(figures: Figures) -> dict[str, int]:
 
 def _traced(figures: Figures) -> Row:
     """What reading a trace came across; nothing in a run of another source."""
-    return figures.analysis.folder.closed.get("trace") or {}
+    return figures.analysis.folder.closed.trace or {}

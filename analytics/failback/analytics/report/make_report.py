@@ -222,7 +222,7 @@ def reports_of(
             analysis = analyse(source.folder, source.lake, each, rows, proved)
             document, points = build_report(analysis, each.name, limits)
             if seen is not None:
-                with_observation(document, dict(source.folder.run), seen)
+                with_observation(document, seen)
             document["timings"]["total"] = round(time.monotonic() - started, 3)
             if results is not None:
                 results.write(analysis, document, points)

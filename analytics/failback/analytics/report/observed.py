@@ -11,20 +11,14 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import pyarrow as pa
+from msgspec import UNSET
 
 from failback.analytics.analysis.causes.attribution import PROVED
 from failback.analytics.lake.lake import Lake
 from failback.analytics.live.facts import is_canary
 from failback.analytics.observe.canary.ledger import Ledger, with_canary
 from failback.analytics.observe.canary.measured import sharpen
-from failback.analytics.observe.folder import (
-    LOOKS,
-    is_observed,
-    limits_of,
-    looks_in,
-    settings_of,
-    trace_of,
-)
+from failback.analytics.observe.folder import LOOKS, looks_in
 from failback.analytics.observe.observation import Observation, hidden, sentences, still_away
 from failback.analytics.observe.redelivery import GroupReturn, Return
 from failback.analytics.observe.traced import (
@@ -34,11 +28,13 @@ from failback.analytics.observe.traced import (
     Deliveries,
     deliveries_of,
 )
-from failback.analytics.report.checks import FAIL, INCONCLUSIVE, OBSERVED, PASS
+from failback.analytics.report.checks import FAIL, INCONCLUSIVE, PASS
+from failback.analytics.report.checks import OBSERVED as OBSERVED_VERDICT
 from failback.analytics.report.measures.numbers import Row
 from failback.analytics.report.measures.observed_advice import observed_knobs
 from failback.analytics.report.outcome import NO_LIMIT
 from failback.analytics.run.align import clocks_of
+from failback.analytics.run.documents import OBSERVED, Limits, Observed
 from failback.analytics.run.run_source import RunSource
 
 _NAMED: Final = 5
@@ -51,6 +47,7 @@ class Seen(NamedTuple):
     block: Row
     """``observation`` of the report."""
     observation: Observation
+    limits: Limits
     causes: pa.Table
     """Causes of traced deliveries that it proves, ``attribution.PROVED``."""
     unseen: tuple[str, ...] = ()
@@ -63,11 +60,11 @@ def observed(source: RunSource) -> Seen | None:
     Raises:
         ReportInputError: Looks, or the ledger of a canary, can't be read.
     """
-    run = dict(source.folder.run)
-    return _seen(source, run) if is_observed(run) else None
+    run = source.folder.run
+    return _seen(source, run.observed) if run.source == OBSERVED and run.observed else None
 
 
-def with_observation(document: Row, run: Row, seen: Seen) -> None:
+def with_observation(document: Row, seen: Seen) -> None:
     """Add what was observed to the report of an observed run, and judge it as such."""
     found = seen.block
     document["observation"] = found
@@ -77,7 +74,11 @@ def with_observation(document: Row, run: Row, seen: Seen) -> None:
     unread = seen.observation.finder.unread()
     problems = [*hidden(found, unread), *seen.unseen]
     said = sentences(found) + still_away(seen.observation.outages)
-    judged = [each for each in (_duplicates(found, run), _outages(found, run)) if each is not None]
+    judged = [
+        each
+        for each in (_duplicates(found, seen.limits), _outages(found, seen.limits))
+        if each is not None
+    ]
     document["checks"] = [
         _check(problems, len(found["returns"]) + len(unread)),
         *(row for row, _ in judged),
@@ -97,12 +98,12 @@ def with_observation(document: Row, run: Row, seen: Seen) -> None:
     }
 
 
-def _seen(source: RunSource, run: Row) -> Seen:
+def _seen(source: RunSource, asked: Observed) -> Seen:
     """What looks show, and what single deliveries that were traced or logged add to it."""
     path = source.folder.path
     ledger = Ledger.read(path)
     damaged: list[str] = []
-    about = with_canary(settings_of(run), ledger)
+    about = with_canary((asked.groups, asked.topics), ledger)
     observation = Observation.of(looks_in(path, damaged.append), *about)
     deliveries = _traced(source.lake)
 
@@ -110,14 +111,15 @@ def _seen(source: RunSource, run: Row) -> Seen:
         return {} if is_canary(group.group) else deliveries.counts(returned, group)
 
     found = observation.document(counts)
-    if trace_of(run) and all(map(is_canary, deliveries.groups)):
-        ended, topics = round(observation.ended or 0.0, 3), ", ".join(trace_of(run))
+    if asked.trace and all(map(is_canary, deliveries.groups)):
+        ended, topics = round(observation.ended or 0.0, 3), ", ".join(asked.trace)
         what = f"no delivery was traced in {topics}: switch message trace on in the clients"
         found["gaps"].append({"from": 0.0, "until": ended, "what": what})
     if ledger is not None:
         sharpen(found, source.lake, ledger)
     causes = pa.Table.from_pylist(list(deliveries.causes(observation.returns)), PROVED)
-    return Seen(found, observation, causes, tuple(_unseen(path, damaged, observation)))
+    limits = asked.limits or Limits()
+    return Seen(found, observation, limits, causes, tuple(_unseen(path, damaged, observation)))
 
 
 def _unseen(path: Path, damaged: Sequence[str], observation: Observation) -> Iterator[str]:
@@ -145,7 +147,7 @@ def _verdict(problems: Sequence[str], values: Sequence[str]) -> str:
         return FAIL
     if problems:
         return INCONCLUSIVE
-    return PASS if values and set(values) == {PASS} else OBSERVED
+    return PASS if values and set(values) == {PASS} else OBSERVED_VERDICT
 
 
 def _outcome(judged: Sequence[tuple[Row, str]]) -> Row:
@@ -163,10 +165,10 @@ def _judged(spans: Sequence[tuple[float, float]], limit: float) -> str:
     return PASS if all(most <= limit for _, most in spans) else INCONCLUSIVE
 
 
-def _duplicates(observation: Row, run: Row) -> tuple[Row, str] | None:
+def _duplicates(observation: Row, limits: Limits) -> tuple[Row, str] | None:
     """``--max-duplicates``: each group at each return, in messages or in percent of consumed."""
-    limit = limits_of(run).get("max_duplicates")
-    if limit is None:
+    limit = limits.max_duplicates
+    if limit is UNSET:
         return None
     is_share = limit.endswith("%")
     most = float(limit.removesuffix("%"))
@@ -186,10 +188,10 @@ def _duplicates(observation: Row, run: Row) -> tuple[Row, str] | None:
     return row, f"duplicates of each group at most {limit}"
 
 
-def _outages(observation: Row, run: Row) -> tuple[Row, str] | None:
+def _outages(observation: Row, limits: Limits) -> tuple[Row, str] | None:
     """``--max-rto``: how long a canary's clients stood still, else how long masters were away."""
-    limit = limits_of(run).get("max_rto")
-    if limit is None:
+    limit = limits.max_rto
+    if limit is UNSET:
         return None
     spans = [_standstill(back) or _away(back) for back in observation["returns"]]
     title, words = "no master is away for longer", "no master away for more than"

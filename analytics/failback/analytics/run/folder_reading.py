@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from failback.analytics.errors import ReportInputError
 from failback.analytics.lake.catalogue import CHANGED
 from failback.analytics.lake.layout import partitions
 from failback.analytics.lake.store import open_store
 from failback.analytics.run.documents import read_closed, read_manifest, read_run
-from failback.analytics.run.run_folder import Evidence, RunFolder, groups_of
+from failback.analytics.run.run_folder import Evidence, RunFolder
 from failback.client.consumelog.upload.layout import mark_name
 from failback.common.files import open_file, parsed, read_file
 from failback.common.reasons import why
@@ -33,14 +32,12 @@ def read_run_folder(path: Path) -> RunFolder:
     closed = read_closed(path / "closed.json")
     _check_lake(path / "lake")
     found = sorted({part.run for part in partitions(open_store(path / "lake"))})
-    if any(name != run["run"] for name in found):
-        raise ReportInputError(
-            f"holds rows of runs {', '.join(found)}, not only {run['run']}", path
-        )
+    if any(name != run.run for name in found):
+        raise ReportInputError(f"holds rows of runs {', '.join(found)}, not only {run.run}", path)
     evidence = _check_manifest(path)
-    contradicted = _contradicted(path / "lake", str(run["run"]))
+    contradicted = _contradicted(path / "lake", run.run)
     evidence = replace(evidence, changed=(*evidence.changed, *contradicted))
-    return RunFolder(path, run, closed, evidence, groups_of(run))
+    return RunFolder(path, run, closed, evidence)
 
 
 def _check_lake(lake: Path) -> None:
@@ -77,7 +74,7 @@ def _check_manifest(path: Path) -> Evidence:
     manifest = read_manifest(path / "manifest.json")
     if manifest is None:
         return Evidence(None, 0, (), ())
-    files: Mapping[str, Mapping[str, Any]] = manifest.get("files") or {}
+    files = manifest.files or {}
     changed, absent = [], []
     for name, entry in sorted(files.items()):
         try:
@@ -89,14 +86,14 @@ def _check_manifest(path: Path) -> Evidence:
         except (OSError, ValueError):  # no file, or a name that no file can have
             changed.append(name)
             continue
-        if digest != entry["sha256"]:
+        if digest != entry.sha256:
             changed.append(name)
     lake = path / "lake"
     for extra in sorted(lake.rglob("*.parquet")) if lake.exists() else ():
         name = extra.relative_to(path).as_posix()
         if name not in files:
             changed.append(name)
-    lines = "".join(f"{files[name]['sha256']}  {name}\n" for name in sorted(files))
-    if manifest.get("run_sha256") != hashlib.sha256(lines.encode()).hexdigest():
+    lines = "".join(f"{files[name].sha256}  {name}\n" for name in sorted(files))
+    if manifest.run_sha256 != hashlib.sha256(lines.encode()).hexdigest():
         changed.append("manifest.json")
-    return Evidence(manifest.get("run_sha256"), len(files), tuple(changed), tuple(absent))
+    return Evidence(manifest.run_sha256, len(files), tuple(changed), tuple(absent))

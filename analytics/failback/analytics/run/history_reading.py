@@ -271,9 +271,9 @@ def _process_numbers(history: History, rows: Iterable[Row]) -> dict[str, list[in
     found: dict[str, set[int]] = defaultdict(set)
     for row in rows:
         found[bytes(row["proc"]).hex()].add(row["proc_no"])
-    for listed in history.folder.run.get("procs") or []:
-        if listed.get("proc") and listed.get("proc_no") is not None:
-            found[hex_id(str(listed["proc"]))].add(int(listed["proc_no"]))
+    for listed in history.folder.run.procs or ():
+        if listed.proc and listed.proc_no is not None:
+            found[hex_id(listed.proc)].add(listed.proc_no)
     return {proc: sorted(numbers) for proc, numbers in found.items()}
 
 

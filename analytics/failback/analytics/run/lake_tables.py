@@ -21,9 +21,9 @@ from failback.analytics.errors import ReportInputError
 from failback.analytics.lake.lake import open_lake
 from failback.analytics.lake.layout import Partition, check_lake, partitions
 from failback.analytics.lake.store import LakeStore, open_store, readable
-from failback.analytics.run.documents import read_closed, read_run
-from failback.analytics.run.run_folder import Evidence, RunFolder, groups_of
-from failback.analytics.run.run_source import stored_document
+from failback.analytics.run.documents import NOT_CLOSED, Closed, Run, read_closed, read_run
+from failback.analytics.run.run_folder import Evidence, RunFolder
+from failback.analytics.run.run_source import stored_closed, stored_run
 from failback.client.consumelog.schema import lake_schema
 
 VIEWS: Final = (
@@ -127,9 +127,9 @@ class LakeTables:
         row: dict[str, Any] = dict.fromkeys(RUNS_SCHEMA.names)
         row |= {"run": run, "date": None if day is None else date.fromisoformat(day)}
         row["figures_from"] = 0
-        described, closed = (self._document(run, name) for name in ("run.json", "closed.json"))
+        described, closed = self._run(run), self._closed(run)
         if described is not None:
-            folder = RunFolder(Path(), described, closed or {}, Evidence(None, 0, (), ()))
+            folder = RunFolder(Path(), described, closed, Evidence(None, 0, (), ()))
             row["zero_wall_ns"], row["zero_mono_ns"] = folder.zero_wall_ns, folder.zero_mono_ns
             row["figures_from"] = max(0, folder.zero_mono_ns + folder.warmup_end_ns)
         return row
@@ -138,13 +138,13 @@ class LakeTables:
         """The table ``groups``."""
         rows, unknown = [], set()
         for run in self.runs:
-            described = self._document(run, "run.json")
+            described = self._run(run)
             if described is None:
                 unknown.add(run)
                 continue
             rows += [
                 {"run": run, "grp": g.name, "topic": g.topic, "broadcasting": g.broadcasting}
-                for g in groups_of(described)
+                for g in described.groups or ()
             ]
         if unknown:
             rows += [row for row in self._assigned() if row["run"] in unknown]
@@ -166,11 +166,15 @@ class LakeTables:
             if not row["ptopic"].startswith("%")
         ]
 
-    def _document(self, run: str, name: str) -> dict[str, Any] | None:
+    def _run(self, run: str) -> Run | None:
         if self.documents is not None:
-            read = read_run if name == "run.json" else read_closed
-            return read(self.documents / name)
-        return stored_document(self.store, run, name)
+            return read_run(self.documents / "run.json")
+        return stored_run(self.store, run)
+
+    def _closed(self, run: str) -> Closed:
+        if self.documents is not None:
+            return read_closed(self.documents / "closed.json")
+        return stored_closed(self.store, run) or NOT_CLOSED
 
 
 def lake_tables(source: Path | str, run: str | None = None) -> LakeTables:

@@ -1,29 +1,19 @@
 """The documents of a run: what it was, how it was closed, what became of its files. Pure.
 
-The formats are ``failback.run/1``, ``failback.closed/1`` and ``failback.manifest/1``. Only the
-fields that a report needs are read; unknown fields are ignored.
+The formats are ``failback.run/1``, ``failback.closed/1`` and ``failback.manifest/1``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec import UNSET
+
 from failback.analytics.run.definitions import DEFAULT, FOREVER, Definitions
-from failback.analytics.run.documents import RUN_SCHEMA
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """One consumer group on one topic, as ``run.json`` declares it."""
-
-    name: str
-    topic: str
-    members: int
-    model: str
-    broadcasting: bool
+from failback.analytics.run.documents import RUN_SCHEMA, Closed, Group, Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +28,17 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """The documents of one run. ``closed`` is empty when the run was never closed."""
+    """The documents of one run."""
 
     path: Path
-    run: Mapping[str, Any]
-    closed: Mapping[str, Any]
+    run: Run
+    closed: Closed
     evidence: Evidence
-    groups: tuple[Group, ...] = field(default=())
     definitions: Definitions = DEFAULT
 
     @property
     def run_id(self) -> str:
-        return str(self.run["run"])
+        return self.run.run
 
     @property
     def lake(self) -> Path:
@@ -57,25 +46,24 @@ class RunFolder:
 
     @property
     def zero_mono_ns(self) -> int:
-        return int(self.run["zero"]["mono_ns"])
+        return self.run.zero.mono_ns
 
     @property
     def zero_wall_ns(self) -> int:
-        return int(self.run["zero"]["wall_ns"])
+        return self.run.zero.wall_ns
 
     @property
     def phases(self) -> Mapping[str, int | None]:
         """Instants of the run in ns after run zero; what never happened is null."""
-        phases: Mapping[str, int | None] = self.closed.get("phases") or {}
-        return phases
+        return self.closed.phases or {}
 
     @property
     def warmup_end_ns(self) -> int:
         """Rows that begin before this instant are in no figure."""
         value = self.phases.get("warmup_end_ns")
         if value is None:
-            value = self.run.get("warmup_end_ns")
-        warm = -(1 << 62) if value is None else int(value)
+            value = self.run.warmup_end_ns
+        warm = -(1 << 62) if value is None else value
         since = self.definitions.since_ns
         return warm if since is None else max(warm, since)
 
@@ -87,12 +75,15 @@ class RunFolder:
 
     @property
     def time_scale(self) -> float:
-        return float(self.run.get("time_scale") or 1.0)
+        return self.run.time_scale or 1.0
+
+    @property
+    def groups(self) -> Sequence[Group]:
+        return self.run.groups or ()
 
     @property
     def ordered_topics(self) -> frozenset[str]:
-        topics = self.run.get("topics") or []
-        return frozenset(topic["name"] for topic in topics if topic.get("ordered"))
+        return frozenset(topic.name for topic in self.run.topics or () if topic.ordered)
 
     @property
     def broadcasting(self) -> frozenset[str]:
@@ -100,8 +91,8 @@ class RunFolder:
 
     def exits(self) -> dict[int, int]:
         """When each ended process ended, in ns after run zero, by process number."""
-        exits = self.closed.get("exits") or {}
-        return {int(proc): int(end["t_ns"]) for proc, end in exits.items() if "t_ns" in end}
+        exits = (self.closed.exits or {}).items()
+        return {int(proc): end.t_ns for proc, end in exits if end.t_ns is not UNSET}
 
 
 def unplanned_run(
@@ -140,17 +131,3 @@ def unplanned_run(
         "expect": [],
         **known,
     }
-
-
-def groups_of(run: Mapping[str, Any]) -> tuple[Group, ...]:
-    """The groups that ``run.json`` declares."""
-    return tuple(
-        Group(
-            name=str(group["name"]),
-            topic=str(group["topic"]),
-            members=int(group.get("members", 1)),
-            model=str(group.get("model", "push")),
-            broadcasting=group.get("messageModel") == "BROADCASTING",
-        )
-        for group in run.get("groups") or []
-    )

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
 
 import pyarrow.compute as pc
 
@@ -22,20 +21,23 @@ from failback.analytics.lake.lake import Lake, open_lake
 from failback.analytics.lake.layout import known_day
 from failback.analytics.lake.store import LakeStore, open_store
 from failback.analytics.run.definitions import Wanted
-from failback.analytics.run.documents import CLOSED_SCHEMA, RUN_SCHEMA, closed_of, run_of
+from failback.analytics.run.documents import (
+    CLOSED_SCHEMA,
+    NOT_CLOSED,
+    RUN_SCHEMA,
+    WORKLOAD,
+    Closed,
+    Group,
+    Run,
+    Zero,
+    closed_of,
+    run_of,
+)
 from failback.analytics.run.folder_reading import read_run_folder, segments_contradicted
-from failback.analytics.run.run_folder import Evidence, RunFolder, groups_of
+from failback.analytics.run.run_folder import Evidence, RunFolder
 from failback.client.consumelog.upload.layout import document_name, mark_name
 from failback.common.files import parsed
 from failback.common.reasons import why
-
-WORKLOAD: Final = "workload"
-"""``source`` of a run without documents: clients recorded it, and there was no experiment."""
-
-
-def is_unplanned(run: Mapping[str, Any]) -> bool:
-    """Whether a run (``run.json``) was no experiment: nobody meant a fault to happen in it."""
-    return run.get("source") == WORKLOAD
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,44 +86,50 @@ def source_in_lake(
     return RunSource(given or documents_in(store, found), found)
 
 
-def stored_documents(store: LakeStore, run: str) -> tuple[dict[str, Any] | None, dict[str, Any]]:
+def stored_documents(store: LakeStore, run: str) -> tuple[Run | None, Closed]:
     """``run.json`` and ``closed.json`` of a run of a lake, without a look at its rows.
 
     Returns:
-        ``None`` where the lake has no ``run.json``; an empty ``closed.json`` of a run that is open.
+        ``None`` where the lake has no ``run.json``; ``NOT_CLOSED`` of a run that is open.
 
     Raises:
         ReportInputError: One of them cannot be read.
     """
-    closed = stored_document(store, run, "closed.json")
-    if closed is None:
-        closed = _closed_from_mark(store, run)
-    return stored_document(store, run, "run.json"), closed
+    closed = stored_closed(store, run) or _closed_from_mark(store, run)
+    return stored_run(store, run), closed
 
 
 def documents_in(store: LakeStore, lake: Lake) -> RunFolder:
     """The documents of a run, from the store or else from its rows."""
     run, closed = stored_documents(store, lake.run)
-    if run is None:
-        run = _run_from_rows(lake)
     contradicted = segments_contradicted(_lines(store, mark_name(lake.run, CHANGED)))
     evidence = Evidence(None, 0, contradicted, ())
-    return RunFolder(Path(f"report-{lake.run}"), run, closed, evidence, groups_of(run))
+    return RunFolder(Path(f"report-{lake.run}"), run or _run_from_rows(lake), closed, evidence)
 
 
-def stored_document(store: LakeStore, run: str, name: str) -> dict[str, Any] | None:
-    """One document of a run of a lake, ``None`` without one. Raises ``ReportInputError``."""
-    where = document_name(run, name)
+def stored_run(store: LakeStore, run: str) -> Run | None:
+    """``run.json`` of a run of a lake, ``None`` without one. Raises ``ReportInputError``."""
+    where = document_name(run, "run.json")
+    content = _content(store, where)
+    return None if content is None else run_of(content, f"{store}/{where}")
+
+
+def stored_closed(store: LakeStore, run: str) -> Closed | None:
+    """``closed.json`` of a run of a lake, ``None`` without one. Raises ``ReportInputError``."""
+    where = document_name(run, "closed.json")
+    content = _content(store, where)
+    return None if content is None else closed_of(content, f"{store}/{where}")
+
+
+def _content(store: LakeStore, where: str) -> bytes | None:
     try:
-        content = store.read(where)
+        return store.read(where)
     except FileNotFoundError:
         return None
     except StoreUnusable:
         raise
     except OSError as error:
         raise ReportInputError(why(error), f"{store}/{where}") from error
-    made = run_of if name == "run.json" else closed_of
-    return made(content, f"{store}/{where}")
 
 
 def _lines(store: LakeStore, name: str) -> Iterator[bytes]:
@@ -131,7 +139,7 @@ def _lines(store: LakeStore, name: str) -> Iterator[bytes]:
         return
 
 
-def _closed_from_mark(store: LakeStore, run: str) -> dict[str, Any]:
+def _closed_from_mark(store: LakeStore, run: str) -> Closed:
     """How far each process got, as the request that closed the run said."""
     for line in _lines(store, mark_name(run, CLOSED)):
         where = f"{store}/{mark_name(run, CLOSED)}"
@@ -141,16 +149,16 @@ def _closed_from_mark(store: LakeStore, run: str) -> dict[str, Any]:
             raise ReportInputError(f"its first line cannot be read: {why(error)}", where) from error
         document = {"schema": CLOSED_SCHEMA, "procs": procs}
         return closed_of(json.dumps(document).encode(), where)
-    return {}
+    return NOT_CLOSED
 
 
 def of_rows(lake: Lake, path: Path) -> RunSource:
-    """A run of which there is nothing but rows: nobody planned it, and nobody closed it."""
-    run = _run_from_rows(lake)
-    return RunSource(RunFolder(path, run, {}, Evidence(None, 0, (), ()), groups_of(run)), lake)
+    """A run of which there is nothing but rows: it has no plan, and was not closed."""
+    evidence = Evidence(None, 0, (), ())
+    return RunSource(RunFolder(path, _run_from_rows(lake), NOT_CLOSED, evidence), lake)
 
 
-def _run_from_rows(lake: Lake) -> dict[str, Any]:
+def _run_from_rows(lake: Lake) -> Run:
     """Zero is the first row of the run by the wall clock; groups are those that were assigned."""
     first: tuple[int, int] | None = None
     for table in lake.parts:
@@ -162,22 +170,18 @@ def _run_from_rows(lake: Lake) -> dict[str, Any]:
     members: dict[tuple[str, str], set[int]] = {}
     for row in lake.records("assign"):
         members.setdefault((row["grp"], row["ptopic"]), set()).add(row["inc"])
-    return {
-        "schema": RUN_SCHEMA,
-        "run": lake.run,
-        "source": WORKLOAD,
-        "zero": {"wall_ns": wall, "mono_ns": mono},
-        "groups": [
-            {"name": group, "topic": topic, "members": len(procs)}
-            for (group, topic), procs in sorted(members.items())
-            if not topic.startswith("%RETRY%")
-        ],
-    }
+    groups = [
+        Group(group, topic, len(procs))
+        for (group, topic), procs in sorted(members.items())
+        if not topic.startswith("%RETRY%")
+    ]
+    return Run(RUN_SCHEMA, lake.run, Zero(wall, mono), source=WORKLOAD, groups=groups)
 
 
 def put_documents(store: LakeStore, folder: RunFolder) -> None:
     """Copy ``run.json`` and ``closed.json`` of a run folder into the lake that has its rows."""
-    for name, content in (("run.json", folder.run), ("closed.json", folder.closed)):
+    documents = (("run.json", folder.run.written), ("closed.json", folder.closed.written))
+    for name, content in documents:
         if content:
             text = json.dumps(content, ensure_ascii=False).encode()
             store.write(document_name(folder.run_id, name), text)

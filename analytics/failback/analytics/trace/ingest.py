@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from failback.analytics.errors import ReportInputError
-from failback.analytics.run.trace_source import TRACE_TOPIC
 from failback.analytics.trace.pages import Pages
 from failback.analytics.trace.reading import (
     Progress,
@@ -21,6 +20,7 @@ from failback.analytics.trace.reading import (
     topics_of_groups,
     trace_topics_of,
 )
+from failback.analytics.trace.records import TRACE_TOPIC
 from failback.analytics.trace.run import (
     Wanted,
     Written,

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from failback.analytics.run.trace_source import TRACE_TOPIC
 from failback.analytics.trace import records
 from failback.analytics.trace.pages import DAMAGED, Pages, Place
+from failback.analytics.trace.records import TRACE_TOPIC
 from failback.client.admin.admin import AdminClient
 from failback.client.consumelog.lab_id import LAB_ID_PROPERTY, parse_lab_id
 from failback.client.remoting.connection import RemotingClient

@@ -31,6 +31,8 @@ from typing import Final
 
 import msgspec
 
+TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
+"""Where clients write it by default."""
 RECORD_END: Final = b"\x02"
 FIELD_END: Final = "\x01"
 PUB: Final = "Pub"

@@ -19,9 +19,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from failback.analytics.run.documents import CLOSED_SCHEMA
+from failback.analytics.run.documents import CLOSED_SCHEMA, TRACE
 from failback.analytics.run.run_folder import unplanned_run
-from failback.analytics.run.trace_source import SOURCE
 from failback.analytics.trace import tables
 from failback.analytics.trace.clocks import ClientClock, client_clocks
 from failback.analytics.trace.deliveries import Counts, handlings_of, processes_of, sends_of
@@ -274,7 +273,7 @@ def _run_document(
     ]
     return unplanned_run(
         wanted.run,
-        SOURCE,
+        TRACE,
         wall_ns=zero_ns,
         mono_ns=zero_ns,
         topics=[{"name": topic, "queues": None, "ordered": False} for topic in topics],

@@ -147,7 +147,7 @@ def observe(
     """Watch a cluster, read-only: what did each group consume again when a master came back?"""
     from failback.analytics.observe.folder import Wanted
     from failback.analytics.observe.observing import observe as run
-    from failback.analytics.run.trace_source import TRACE_TOPIC
+    from failback.analytics.trace.records import TRACE_TOPIC
 
     out = Path(str(out).replace("%F", time.strftime("%F", time.gmtime())))
     check_folder("--out", out)

@@ -20,7 +20,7 @@ from failback.analytics.predict.sources import (
     with_broker_config,
     with_workload,
 )
-from failback.analytics.run.documents import check_run
+from failback.analytics.run.documents import checked_run
 from failback.cli.shared.bundled import EXPERIMENTS, bundled
 from failback.cli.shared.run_folders import run_folders
 from failback.common.files import read_object
@@ -151,7 +151,7 @@ def _of_run(path: Path, asked: Asked) -> list[Question]:
     file = path / "run.json"
     run = _json(file)
     if "schema" in run:  # a person may have written down no more than a prediction needs
-        check_run(run, file)
+        checked_run(run, file)
     try:
         return of_run(run, asked, _uptimes_of_run(path, run), _observed(path))
     except ConfigError as error:

@@ -113,8 +113,8 @@ def trace(
     """Read the message trace of unmodified clients into a run that `failback report` takes."""
     import asyncio
 
-    from failback.analytics.run.trace_source import TRACE_TOPIC
     from failback.analytics.trace.ingest import Request, ingest
+    from failback.analytics.trace.records import TRACE_TOPIC
 
     check_folder("--out", out)
     asked = cluster.found()

@@ -19,9 +19,8 @@ from failback.analytics.observe.folder import is_observed
 from failback.analytics.report.measures.point_rows import Point, points_of
 from failback.analytics.report.outcome import NO_LIMIT, evidence_badge
 from failback.analytics.report.schema import name_as_now
-from failback.analytics.run.documents import check_run
+from failback.analytics.run.documents import OBSERVED, checked_run
 from failback.analytics.run.run_lock import is_held
-from failback.analytics.run.trace_source import OBSERVED
 from failback.common.files import open_file, read_object
 from failback.common.reasons import where_and_why, why
 from failback.common.text import typed
@@ -205,7 +204,7 @@ def read_entry(folder: Path, runs: Path) -> RunEntry:
     """Read one run folder. Raises what a missing or wrong document raises."""
     run = _read_object(folder / "run.json")
     if "schema" in run:
-        check_run(run, folder / "run.json")
+        checked_run(run, folder / "run.json")
     name = str(run["run"])
     if len(name) > RUN_CHARS or not re.fullmatch(RUN_PATTERN, name):
         raise ValueError(f"{name!r} is no name of a run")

@@ -23,13 +23,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from math import ceil
-from typing import Any, Final
+from typing import Final
 
 from failback.analytics.analysis.causes.labels import OFFSET_GROUPS, report_group
 from failback.analytics.analysis.counting.partials.context import Outage
 from failback.analytics.report.measures.curves import Curve, summed
 from failback.analytics.report.measures.lookups import Figures, declared_group, group_names
 from failback.analytics.report.measures.numbers import NS, Row, ratio
+from failback.analytics.run.documents import System
 from failback.analytics.run.history import Assignment, GroupQueue, OffsetSample
 from failback.protocol.message import RETRY_PREFIX
 
@@ -86,10 +87,10 @@ def _inputs(
 ) -> dict[str, float]:
     """Measured rates and times, and the configured intervals as they ran (time scale applied)."""
     folder = figures.analysis.folder
-    system: Mapping[str, Any] = folder.run.get("system") or {}
+    system = folder.run.system or System()
 
     def interval(name: str) -> float:
-        value = system.get(name)
+        value: float | None = getattr(system, name)
         return float(_DEFAULTS[name] if value is None else value) / 1000 * folder.time_scale
 
     first, last = _window(outage, taken)

@@ -7,7 +7,7 @@ scaled run's warm-up.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from failback.analytics.predict.sources import SWITCHES, with_system
 from failback.analytics.report.measures.curves import Curve, summed
 from failback.analytics.report.measures.lookups import Figures, declared_group
 from failback.analytics.report.measures.numbers import NS
+from failback.analytics.run.documents import Run
 from failback.analytics.run.history import GroupQueue
 from failback.protocol.errors import ConfigError
 from failback.protocol.message import RETRY_PREFIX
@@ -36,7 +37,9 @@ def measured_settings(figures: Figures, number: int, group: str) -> Settings:
     """
     outage = figures.analysis.context.outages[number]
     run = figures.analysis.folder.run
-    settings = _with_clients(with_system(Settings(), run), run, declared_group(figures, group))
+    settings = _with_clients(
+        with_system(Settings(), run.written), run, declared_group(figures, group)
+    )
     seconds = _seconds_before(figures, number, group)
     queues = {
         key: rate.within(seconds)
@@ -72,10 +75,10 @@ def measured_settings(figures: Figures, number: int, group: str) -> Settings:
     )
 
 
-def _with_clients(settings: Settings, run: Mapping[str, Any], group: str) -> Settings:
+def _with_clients(settings: Settings, run: Run, group: str) -> Settings:
     """Client switches, and what the workload says of the group."""
-    switches = dict(run.get("switches") or {})
-    workload = run.get("workload") or {}
+    switches = dict(run.switches or {})
+    workload = run.workload or {}
     switches |= workload.get("switches") or {}
     values: dict[str, Any] = {
         key: switches[name] for name, key in SWITCHES.items() if switches.get(name) is not None
