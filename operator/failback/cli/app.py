@@ -13,7 +13,7 @@ from failback.cli.experiment import demo, experiments, faults, old_run, runs
 from failback.cli.local import cluster
 from failback.cli.measure import explain_offset, observe, predict, report, trace
 from failback.cli.servers import collect, dashboard, exporter, long_running, operator
-from failback.cli.shared.commands import ADMINISTER, SERVERS, Group
+from failback.cli.shared.commands import ADMINISTER, SERVERS, Group, as_epilog
 from failback.cli.shared.errors import Debug
 from failback.cli.shared.run_app import run_app
 
@@ -24,7 +24,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="\n".join(
+    epilog=as_epilog(
         (
             "failback demo --quick                     see it once",
             "failback trace --out t1                   what did my clients consume again?",

@@ -60,15 +60,14 @@ def parser() -> CommandParser:
         "Look after a lake: all rows of runs as Parquet, in a folder or an object store.",
         examples=("failback lake show lake", "failback lake compact s3://bucket/lake"),
     )
-    commands = made.add_subparsers(dest="command", required=True)
-    _add_reading(commands.add_parser("show"), commands.add_parser("fsck"))
-    lake_sql.add_commands(commands)
-    _add_paths(commands.add_parser("paths"))
-    _add_compact(commands.add_parser("compact"))
-    _add_migrate(commands.add_parser("migrate"))
-    _add_convert(commands.add_parser("convert"))
-    documents = commands.add_parser("put-documents")
-    documents.describe(
+    _add_reading(made)
+    lake_sql.add_commands(made)
+    _add_paths(made)
+    _add_compact(made)
+    _add_migrate(made)
+    _add_convert(made)
+    documents = made.add_command(
+        "put-documents",
         "Copy run.json and closed.json of a run folder beside the rows of its run.",
         "failback lake put-documents runs/kill-0 --to s3://bucket/lake",
     )
@@ -78,16 +77,21 @@ def parser() -> CommandParser:
     return made
 
 
-def _add_reading(show: CommandParser, fsck: CommandParser) -> None:
-    show.describe("List the runs and tables of a lake.", "failback lake show lake")
-    fsck.describe("Make the catalogue agree with the files.", "failback lake fsck lake")
+def _add_reading(lake: CommandParser) -> None:
+    show = lake.add_command(
+        "show", "List the runs and tables of a lake.", "failback lake show lake"
+    )
+    fsck = lake.add_command(
+        "fsck", "Make the catalogue agree with the files.", "failback lake fsck lake"
+    )
     for command, call in ((show, _show), (fsck, _fsck)):
         command.add_argument("lake", metavar="LAKE", help=LAKE)
         command.set_defaults(call=call)
 
 
-def _add_paths(command: CommandParser) -> None:
-    command.describe(
+def _add_paths(lake: CommandParser) -> None:
+    command = lake.add_command(
+        "paths",
         "Print the files of a run, table by table, for queries with DuckDB, pandas or Spark.",
         "failback lake paths runs/demo/handover --table deliver",
         "failback lake paths s3://bucket/lake --run kill-0 --json",
@@ -100,8 +104,9 @@ def _add_paths(command: CommandParser) -> None:
     command.set_defaults(call=_paths)
 
 
-def _add_compact(command: CommandParser) -> None:
-    command.describe(
+def _add_compact(lake: CommandParser) -> None:
+    command = lake.add_command(
+        "compact",
         "Merge the small files of closed runs into large ones.",
         "failback lake compact s3://bucket/lake --run kill-0",
     )
@@ -114,8 +119,9 @@ def _add_compact(command: CommandParser) -> None:
     command.set_defaults(call=_compact)
 
 
-def _add_migrate(command: CommandParser) -> None:
-    command.describe(
+def _add_migrate(lake: CommandParser) -> None:
+    command = lake.add_command(
+        "migrate",
         "Move runs of the older layout (table=T/run=ID), and runs that wait to be opened, to"
         " table=T/date=DAY/run=ID. Stop the collector and streams first; a move that was"
         " interrupted goes on when it is typed again.",
@@ -127,9 +133,11 @@ def _add_migrate(command: CommandParser) -> None:
     command.set_defaults(call=_migrate)
 
 
-def _add_convert(command: CommandParser) -> None:
-    command.describe(
-        "Write JSON Lines into a lake.", "failback lake convert deliver.jsonl send.jsonl --to lake"
+def _add_convert(lake: CommandParser) -> None:
+    command = lake.add_command(
+        "convert",
+        "Write JSON Lines into a lake.",
+        "failback lake convert deliver.jsonl send.jsonl --to lake",
     )
     command.add_argument(
         "files", nargs="+", type=Path, metavar="FILE", help="TABLE.jsonl or TABLE-NAME.jsonl."

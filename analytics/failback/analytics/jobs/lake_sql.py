@@ -16,6 +16,7 @@ from failback.analytics.run.lake_description import columns_of, known, tables_of
 from failback.analytics.run.lake_query import Answer, asked
 from failback.analytics.run.lake_statements import DIALECTS, statements
 from failback.analytics.run.lake_tables import LakeTables, lake_tables
+from failback.client.program.command_line import CommandParser
 from failback.common import numbers
 from failback.common.text import typed
 
@@ -25,10 +26,10 @@ _TABLE_ROWS: Final = 1000
 _NUMBERS: Final = (int, float, Decimal)
 
 
-def add_commands(commands: Any) -> None:
+def add_commands(parser: CommandParser) -> None:
     """Add the three commands to ``failback lake``."""
-    describe = commands.add_parser("describe")
-    describe.describe(
+    describe = parser.add_command(
+        "describe",
         "Say what a lake holds: its tables with runs, rows and bytes, or the columns of one table"
         " with their units.",
         "failback lake describe s3://bucket/lake",
@@ -40,8 +41,8 @@ def add_commands(commands: Any) -> None:
     add("--run", metavar="ID", help="Only this run (default: all).")
     add("--format", choices=("table", "csv", "json"), default="table", help="Form of the output.")
     describe.set_defaults(call=_describe)
-    query = commands.add_parser("query")
-    query.describe(
+    query = parser.add_command(
+        "query",
         "Ask a lake in SQL. Its tables have their names, runs has a row per run, and views such as"
         " totals have the figures of reports. Needs DuckDB: pip install '.[query]' in a checkout.",
         'failback lake query lake "SELECT * FROM totals" --run kill-0',
@@ -52,8 +53,8 @@ def add_commands(commands: Any) -> None:
     add("--run", metavar="ID", help="Only rows of this run (default: all).")
     add("--format", choices=("table", "csv", "json"), default="table", help="Form of the output.")
     query.set_defaults(call=_query)
-    made = commands.add_parser("statements")
-    made.describe(
+    made = parser.add_command(
+        "statements",
         "Print the SQL that registers a lake with a query engine: tables, runs and views.",
         "failback lake statements s3://bucket/lake --engine trino",
     )

@@ -215,15 +215,15 @@ def parser() -> CommandParser:
         ),
     )
     made.add_argument("-v", "--verbose", action="store_true", help="Log every request.")
-    commands = made.add_subparsers(dest="command", required=True)
-    _add_produce(commands.add_parser("produce"))
-    _add_consume(commands.add_parser("consume"))
-    commands.add_parser("run").add_argument("plan", type=Path)  # what the harness starts: hidden
+    _add_produce(made)
+    _add_consume(made)
+    made.add_command("run", "").add_argument("plan", type=Path)  # what the harness starts: hidden
     return made
 
 
-def _add_produce(command: CommandParser) -> None:
-    command.describe(
+def _add_produce(parser: CommandParser) -> None:
+    command = parser.add_command(
+        "produce",
         "Send messages at a fixed rate, whatever the answers.",
         "failback workload produce -n 10.0.0.1:9876 --topic orders --rate 100 --seconds 60",
     )
@@ -237,8 +237,9 @@ def _add_produce(command: CommandParser) -> None:
     add("--index", type=int, default=0, metavar="N", help="Number of this producer among several.")
 
 
-def _add_consume(command: CommandParser) -> None:
-    command.describe(
+def _add_consume(parser: CommandParser) -> None:
+    command = parser.add_command(
+        "consume",
         "Be one member of a consumer group.",
         "failback workload consume -n 10.0.0.1:9876 --topic orders --group billing",
     )

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from failback.cli.kubectl import exposure, hold, offsets, report, status, switch, why
-from failback.cli.shared.commands import Group
+from failback.cli.shared.commands import Group, as_epilog
 from failback.cli.shared.errors import Debug
 from failback.cli.shared.run_app import run_app
 
@@ -22,7 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="\n".join(
+    epilog=as_epilog(
         (
             f"{NAME} status orders            pairs, members, operations, conditions",
             f"{NAME} why orders               why it is not Ready, and what to do",

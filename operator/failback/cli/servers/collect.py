@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from failback.cli.shared.commands import Command, Group
+from failback.cli.shared.commands import Command, Group, as_epilog
 from failback.cli.shared.errors import guarded
 from failback.cli.shared.options import (
     ConnectionsOption,
@@ -25,7 +25,7 @@ app = typer.Typer(
     cls=Group,
     help="Take segments of consume logs over HTTP and write them into a lake.",
     invoke_without_command=True,
-    epilog="\n".join(
+    epilog=as_epilog(
         (
             "failback collect token --scope 'ingest:*' --name agents > agents.token",
             "failback collect --root /var/lib/failback",
@@ -126,7 +126,7 @@ def collect(
 @app.command(
     "token",
     cls=Command,
-    epilog="failback collect token --scope 'ingest:*' --name agents > agents.token",
+    epilog=as_epilog(["failback collect token --scope 'ingest:*' --name agents > agents.token"]),
 )
 @guarded
 def token(

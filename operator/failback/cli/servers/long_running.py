@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any
 
 import typer
+from typer.core import TyperCommand
 
 from failback.cli.light_commands import light_command, parser_of
 from failback.cli.shared.commands import ADMINISTER, MEASURE, SERVERS, Command, add
@@ -48,9 +49,10 @@ class _Light(Command):
             parser = parser.commands().get(word, parser) if parser is not None else None
         if parser is None:
             return []
-        words = parser.completions() if incomplete.startswith("-") else list(parser.commands())
+        options = [max(e.option_strings, key=len) for e in parser.parameters() if e.option_strings]
+        words = options if incomplete.startswith("-") else list(parser.commands())
         # The parser that typer brings along may be its own or click's.
-        base = Command.__mro__[2].__module__.rpartition(".")[0]
+        base = TyperCommand.__base__.__module__.rpartition(".")[0]
         item = import_module(f"{base}.shell_completion").CompletionItem
         return [item(word) for word in words if word.startswith(incomplete)]
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from failback.cli.shared.commands import Command, new_group
+from failback.cli.shared.commands import Command, as_epilog, new_group
 from failback.cli.shared.errors import guarded
 from failback.cli.shared.output import say
 
@@ -21,7 +21,7 @@ def operator() -> None:
     """The Kubernetes operator and its definitions."""
 
 
-@app.command("crds", cls=Command, epilog="failback operator crds | kubectl apply -f -")
+@app.command("crds", cls=Command, epilog=as_epilog(["failback operator crds | kubectl apply -f -"]))
 @guarded
 def crds(
     out: Annotated[
@@ -46,7 +46,7 @@ def crds(
         say(str(out / name))
 
 
-@app.command("fields", cls=Command, epilog="failback operator fields --out fields.md")
+@app.command("fields", cls=Command, epilog=as_epilog(["failback operator fields --out fields.md"]))
 @guarded
 def fields(
     out: Annotated[

@@ -1,52 +1,84 @@
-"""How a command is declared: its group in the help, its examples, its page and its mistakes."""
+"""How a command is declared: its panel in the help, its examples, its help in a narrow terminal."""
 
 from __future__ import annotations
 
 import inspect
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import shutil
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, Final, TypeVar, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from failback.client.program.command_line import NUMBER, WHOLE_NUMBER, terminal_width
-from failback.common.text import did_you_mean
-from failback.protocol.words.help_page import Page, Row, Section, option_name, option_text
-
 MEASURE: Final = "Measure a cluster"
 EXPERIMENT: Final = "Experiments"
 LOCAL: Final = "Local cluster"
 ADMINISTER: Final = "Administer"
 SERVERS: Final = "Servers"
-PANELS: Final = (MEASURE, EXPERIMENT, LOCAL, ADMINISTER, SERVERS)
 
 UsageError: Final = cast("type[Exception]", typer.BadParameter.__bases__[0])
 """What the parser raises for a command line that it can't read."""
+NARROW: Final = 60
+"""Below this width help is plain text: the columns of a panel would be cut off."""
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-class Command(TyperCommand):
-    """A command whose help is one plain page."""
+class _InBothWidths:
+    """Help in panels, and in plain text in a narrow terminal."""
+
+    rich_markup_mode: Any
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters, each with what the help shows for its value."""
+        found: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for each in found:
+            each.metavar = _shown_value(each)
+        return found
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        formatter.write(page_of(self, ctx).in_width(terminal_width()))
+        columns = shutil.get_terminal_size().columns
+        self.rich_markup_mode = "rich" if columns >= NARROW else None
+        formatter.width = columns
+        super().format_help(ctx, formatter)  # type: ignore[misc]
 
 
-class Group(TyperGroup):
-    """A group of commands; without one of them it shows its page and ends with 0."""
+def _shown_value(parameter: Any) -> str:
+    """Return FILE, local|kube, nothing for a switch, and GROUP... for what may be repeated."""
+    if getattr(parameter, "is_flag", False):
+        return ""
+    kind = parameter.type_descriptor.annotation
+    shown = str(parameter.metavar or parameter.name.upper())
+    if parameter.metavar is None and isinstance(kind, type) and issubclass(kind, Enum):
+        shown = "|".join(str(each.value) for each in kind)
+    may_be_repeated = getattr(parameter, "multiple", False) or parameter.nargs != 1
+    return f"{shown.removesuffix('...')}..." if may_be_repeated else shown
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        formatter.write(page_of(self, ctx).in_width(terminal_width()))
+
+class Command(_InBothWidths, TyperCommand):
+    """A command."""
+
+
+class Group(_InBothWidths, TyperGroup):
+    """A group of commands; without one of them it shows its help and ends with 0."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands of each panel, for a help in plain text."""
+        panels: dict[str, list[tuple[str, str]]] = {}
+        for name, each in self.commands.items():
+            if not each.hidden:
+                panel = getattr(each, "rich_help_panel", None) or "Commands"
+                text = inspect.cleandoc(each.help or "").partition("\n\n")[0]
+                panels.setdefault(panel, []).append((name, " ".join(text.split())))
+        for panel, rows in panels.items():
+            with formatter.section(panel):
+                formatter.write_dl(rows)
 
 
 def new_group(text: str, *, examples: Sequence[str] = ()) -> typer.Typer:
     """Return a group of commands with a line of help."""
-    return typer.Typer(
-        cls=Group, help=text, no_args_is_help=True, epilog="\n".join(examples) or None
-    )
+    return typer.Typer(cls=Group, help=text, no_args_is_help=True, epilog=as_epilog(examples))
 
 
 def add(
@@ -65,169 +97,13 @@ def add(
         name,
         cls=cls,
         rich_help_panel=panel,
-        epilog="\n".join(examples) or None,
+        epilog=as_epilog(examples),
         hidden=hidden,
         **settings,
     )
     return declare(function)
 
 
-def page_of(command: Any, context: Any) -> Page:
-    """Return the help of a command or a group as a page."""
-    parameters = [
-        each for each in command.get_params(context) if not getattr(each, "hidden", False)
-    ]
-    options = [each for each in parameters if each.param_type_name == "option"]
-    arguments = [each for each in parameters if each.param_type_name == "argument"]
-    sections = [
-        *_command_sections(command, context),
-        Section(
-            "Arguments", tuple(Row(_argument_name(each), each.help or "") for each in arguments)
-        ),
-        Section("Options", tuple(map(_option_row, options))),
-    ]
-    return Page(
-        " ".join([context.command_path, *_usage(command, arguments)]),
-        inspect.cleandoc(command.help or ""),
-        tuple(each for each in sections if each.rows),
-        tuple((command.epilog or "").splitlines()),
-    )
-
-
-def _usage(command: Any, arguments: Sequence[Any]) -> Iterator[str]:
-    yield "[OPTIONS]"
-    for each in arguments:
-        yield _argument_name(each) if each.required else f"[{_argument_name(each)}]"
-    if isinstance(command, TyperGroup):
-        yield "COMMAND ..."
-
-
-def _command_sections(command: Any, context: Any) -> Iterator[Section]:
-    if not isinstance(command, TyperGroup):
-        return
-    found: dict[str, list[Row]] = {}
-    for name in command.list_commands(context):
-        each: Any = command.get_command(context, name)
-        if each is None or each.hidden:
-            continue
-        text = inspect.cleandoc(each.help or "").partition("\n\n")[0]
-        panel = getattr(each, "rich_help_panel", None) or "Commands"
-        found.setdefault(panel, []).append(Row(name, " ".join(text.split())))
-    for title in sorted(found, key=lambda each: PANELS.index(each) if each in PANELS else -1):
-        yield Section(title, tuple(found[title]))
-
-
-def _argument_name(argument: Any) -> str:
-    name = str(argument.metavar or argument.name).upper()
-    return f"{name}..." if argument.nargs != 1 else name
-
-
-def _option_row(option: Any) -> Row:
-    if option.is_flag:
-        names = [*option.opts, *(option.secondary_opts or ())]
-        default = option.opts[0] if option.secondary_opts and option.default else ""
-        return Row(option_name(names), option_text(option.help or "", default=default))
-    repeatable = bool(option.multiple)
-    text = option_text(
-        option.help or "",
-        default="" if option.required else _shown(option.default),
-        required=bool(option.required),
-        repeatable=repeatable,
-    )
-    return Row(option_name(option.opts, value_name(option)), text)
-
-
-def value_name(option: Any) -> str:
-    """Return what stands for the value of an option: FILE, N, local|kube."""
-    if option.metavar:
-        return str(option.metavar)
-    annotation = getattr(getattr(option, "type_descriptor", None), "annotation", None)
-    if isinstance(annotation, type) and issubclass(annotation, Enum):
-        return "|".join(str(each.value) for each in annotation)
-    return str(option.name).upper()
-
-
-def _shown(default: Any) -> str:
-    if default is None or default == "" or default is False or callable(default):
-        return ""
-    if isinstance(default, (list, tuple)):
-        return ", ".join(map(str, default))
-    return str(default.value if isinstance(default, Enum) else default)
-
-
-def is_bare_group(error: Exception) -> bool:
-    """Tell whether a group was called without a command, which shows its page."""
-    return type(error).__name__ == "NoArgsIsHelpError"
-
-
-def usage_problem(error: Exception) -> str:
-    """Return what is wrong with a command line, in one sentence that names the word."""
-    name = _word_of(error)
-    message = str(getattr(error, "message", "") or error)
-    if type(error).__name__ == "MissingParameter":
-        return f"{name}: is missing"
-    if type(error).__name__ == "NoSuchOption":
-        return f"{name}: there is no such option{did_you_mean(name, _options_of(error))}"
-    if found := re.match(r"No such command '(.*?)'", message):
-        return f"{found[1]}: there is no such command{did_you_mean(found[1], _commands_of(error))}"
-    if found := re.match(r"Got unexpected extra argument\S* \((.*)\)", message):
-        word = found[1].split(" ")[0]
-        return f"{word}: is one argument too many"
-    if found := re.match(r"Option '(.*?)' requires", message):
-        return f"{found[1]}: needs a value"
-    if found := re.match(r"Option '(.*?)' does not take a value", message):
-        return f"{found[1]}: takes no value"
-    return f"{name}: {_value_problem(error, message)}" if name else message
-
-
-def help_command(error: Exception) -> str:
-    """Return what to type for the help of the command that was meant."""
-    context = getattr(error, "ctx", None)
-    return f"{context.command_path if context is not None else 'failback'} --help"
-
-
-def _word_of(error: Exception) -> str:
-    named = getattr(error, "option_name", None)
-    if named:
-        return str(named)
-    parameter = getattr(error, "param", None)
-    if parameter is None:
-        return ""
-    if parameter.param_type_name == "argument":
-        return _argument_name(parameter).removesuffix("...")
-    return str(max(parameter.opts, key=len))
-
-
-def _options_of(error: Exception) -> list[str]:
-    context = getattr(error, "ctx", None)
-    if context is None:
-        return []
-    return [name for each in context.command.get_params(context) for name in each.opts]
-
-
-def _commands_of(error: Exception) -> Iterable[str]:
-    context = getattr(error, "ctx", None)
-    return [] if context is None else list(getattr(context.command, "commands", {}))
-
-
-def _value_problem(error: Exception, message: str) -> str:
-    """Return the problem of a value; the checker of types says which rule was broken."""
-    cause: Any = error.__cause__
-    if not hasattr(cause, "errors"):
-        return message[:1].lower() + message[1:].rstrip(".")
-    (first, *_) = cause.errors()
-    got = f', got "{first["input"]}"'
-    limits = first.get("ctx") or {}
-    kind = str(first["type"])
-    if kind.startswith("int"):
-        return f"{WHOLE_NUMBER}{got}"
-    if kind.startswith("float"):
-        return f"{NUMBER}{got}"
-    for limit, words in (("ge", "at least"), ("le", "at most"), ("gt", "above"), ("lt", "below")):
-        if limit in limits:
-            return f"must be {words} {limits[limit]:g}{got}"
-    if found := re.search(r"is not one of (.*?)\.?$", str(first["msg"])):
-        known = [each.strip("' ") for each in found[1].split(",")]
-        near = did_you_mean(str(first["input"]), known)
-        return f"must be one of {', '.join(known)}{got}{near}"
-    return f"{first['msg']}{got}"
+def as_epilog(examples: Sequence[str]) -> str | None:
+    """Return the end of a help: examples, each on its line (``\\b`` keeps lines apart)."""
+    return "\n".join(["\b", "Examples:", *(f"  {each}" for each in examples)]) if examples else None

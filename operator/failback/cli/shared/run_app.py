@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import typer
 
-from failback.cli.shared.commands import UsageError, help_command, is_bare_group, usage_problem
+from failback.cli.shared.commands import UsageError
 from failback.cli.shared.errors import INCONCLUSIVE, PASS, USER_ERROR, fail
 from failback.common.reasons import where_and_why
 
@@ -21,11 +22,15 @@ def run_app(app: typer.Typer, name: str, argv: Sequence[str]) -> int:
     try:
         code = app(args=list(argv), prog_name=name, standalone_mode=False)
     except UsageError as error:
-        if is_bare_group(error):
-            print(error)
+        problem: Any = error
+        if type(error).__name__ == "NoArgsIsHelpError":  # a group without a command
+            print(
+                problem.format_message(), end=""
+            )  # help as plain text; panels are printed already
             return PASS
-        fail(usage_problem(error))
-        print(f"see: {help_command(error)}", file=sys.stderr)
+        fail(problem.format_message())
+        path = problem.ctx.command_path if problem.ctx is not None else name
+        print(f"see: {path} --help", file=sys.stderr)
         return USER_ERROR
     except OSError as error:  # help and version go to a disk that is full
         fail(where_and_why(error))
