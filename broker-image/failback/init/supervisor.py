@@ -11,6 +11,7 @@ which it runs and ``kill`` does not find it.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import signal
@@ -100,10 +101,11 @@ class Supervisor:
         """Start the child; return its pid, and the errno of ``exec`` or 0."""
         gate_out, gate_in = os.pipe()
         error_out, error_in = os.pipe()
+        init = os.getpid()
         pid = os.fork()
         if pid == 0:
             os.close(gate_in)
-            self._become_command(gate_out, error_in)
+            self._become_command(gate_out, error_in, init)
         os.close(gate_out)
         os.close(error_in)
         try:
@@ -116,19 +118,23 @@ class Supervisor:
         # Until it is reaped, even a dead child has its line in /proc.
         self._child = identity_of(pid) or Identity(pid, 0)
         self._record_child()
-        os.write(gate_in, b"g")
+        with contextlib.suppress(BrokenPipeError):  # a child that was killed at the gate
+            os.write(gate_in, b"g")
         os.close(gate_in)
         with os.fdopen(error_out, "rb") as errors:  # ends when exec closes the child's end
             failed = errors.read()
         return pid, int(failed or b"0")
 
-    def _become_command(self, gate: int, errors: int) -> None:
+    def _become_command(self, gate: int, errors: int, init: int) -> None:
         """In the child: wait for the gate, then exec. Never returns."""
         try:
             if os.read(gate, 1) != b"g":
                 os._exit(_NOT_FOUND)  # the init died before it could open the gate
             if self._prctl is not None:
                 self._prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+                # The kernel sends no signal for a parent that died before this call.
+                if os.getppid() != init:
+                    os._exit(_NOT_FOUND)
             for signum in _IGNORED_BY_PYTHON:
                 signal.signal(signum, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, self._child_mask)

@@ -29,6 +29,33 @@ while True:
     signal.pause()
 """
 
+SLOW_CHILD = """
+import os, sys, time
+from failback.init import __main__, supervisor
+
+class LatePrctl(supervisor._Prctl):
+    def __call__(self, option, value):
+        parent = os.getppid()
+        while option == supervisor._PR_SET_PDEATHSIG and os.getppid() == parent:
+            time.sleep(0.01)
+        super().__call__(option, value)
+
+supervisor._Prctl = LatePrctl
+sys.exit(__main__.main(sys.argv[1:]))
+"""
+KILLED_AT_THE_GATE = """
+import os, signal, sys
+from failback.init import __main__, records
+
+def set_child_and_kill(self, record, write=records.RunDirectory.set_child):
+    write(self, record)
+    os.kill(record["pid"], signal.SIGKILL)
+    os.waitid(os.P_PID, record["pid"], os.WEXITED | os.WNOWAIT)
+
+records.RunDirectory.set_child = set_child_and_kill
+sys.exit(__main__.main(sys.argv[1:]))
+"""
+
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[InitLab]:
@@ -266,6 +293,24 @@ def test_nothing_of_the_child_outlives_it(lab: InitLab) -> None:
     assert ended(process) == 137
     assert gone(left)
     assert process.stdout.read() == "", "a process that is left would keep the pipe open"
+
+
+def test_a_child_that_has_not_asked_yet_ends_with_its_init(lab: InitLab, tmp_path: Path) -> None:
+    program = (sys.executable, "-c", SLOW_CHILD)
+    process = lab.start("sh", "-c", f"touch {tmp_path}/began; exec sleep 600", program=program)
+    wait_until((lab.run_dir / "child.json").exists, "the child's record")
+    record = json.loads((lab.run_dir / "child.json").read_text())
+    process.kill()
+    ended(process)
+    wait_until(lambda: gone(record["pid"]), "the child dies with its init")
+    assert not (tmp_path / "began").exists()
+
+
+def test_a_child_that_is_killed_before_it_is_the_command_is_on_record(lab: InitLab) -> None:
+    process = lab.start(*SLEEP, program=(sys.executable, "-c", KILLED_AT_THE_GATE))
+    assert ended(process) == 137
+    (death,) = lab.deaths()
+    assert (death["signal"], death["command"]) == (9, list(SLEEP))
 
 
 def test_a_second_init_takes_nothing_over(lab: InitLab) -> None:

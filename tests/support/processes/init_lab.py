@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,12 @@ class InitLab:
         }
         self._started: list[subprocess.Popen[str]] = []
 
-    def start(self, *command: str, before: tuple[str, ...] = ()) -> subprocess.Popen[str]:
+    def start(
+        self, *command: str, before: Sequence[str] = (), program: Sequence[str] = INIT
+    ) -> subprocess.Popen[str]:
         """Start an init with ``command``; ``before`` is put in front (unshare)."""
         process = subprocess.Popen(
-            [*before, *INIT, "--", *command],
+            [*before, *program, "--", *command],
             env=self.environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
