@@ -13,7 +13,7 @@ ARGS ?=
 
 help:
 	@echo "make demo        kill a master under load, with and without a consumer handover; report (ARGS=--quick, ARGS='--engine apache')"
-	@echo "make test        lint, all unit tests and a sample of every other tier, in about 12 minutes"
+	@echo "make test        lint, unit tests and a sample of every other tier, in about 7 minutes"
 	@echo "make test-all    lint and every test (ARGS=--rest: what 'make test' left)"
 	@echo "make test-TIER   unit|integration|faults|java|spark|e2e|kube|images, whole (ARGS='-k name', ARGS=tests/kube/test_crds.py)"
 	@echo "make test-foreign  input as other clients, editors and strangers make it: kinds and inputs tried"
@@ -62,7 +62,7 @@ test-unit test-integration test-faults test-java test-spark test-e2e test-images
 test-kube: setup-kube
 	@$(BIN)/python tools/run_tests.py --only kube $(ARGS)
 
-# Each of these tests runs in its tier as well, so `make test-all` has them all.
+# `make test-all` has each of these tests in its tier; `make test` has none.
 test-foreign: setup-test
 	@$(PYTEST) tests/unit tests/integration -m "foreign and not soak" -q -n 2 --dist worksteal $(ARGS)
 

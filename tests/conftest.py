@@ -19,6 +19,8 @@ import pytest
 from hypothesis import settings
 from pluggy import Result
 
+from tests.support.common.counts import QUICK, QUICK_EXAMPLES
+
 TESTS = Path(__file__).parent
 os.environ["FAILBACK_CONFIG"] = os.devnull  # a developer's own clusters are none of the tests'
 REQUIRE_ALL = os.environ.get("FAILBACK_REQUIRE") == "all"
@@ -26,8 +28,9 @@ REQUIRE_ALL = os.environ.get("FAILBACK_REQUIRE") == "all"
 UNIT_CASES = pytest.StashKey[int]()
 """How many cases of tests/unit were collected, before markers and names choose among them."""
 
-settings.register_profile("machines-are-noisy", deadline=None)
-settings.load_profile("machines-are-noisy")
+settings.register_profile("full", deadline=None)
+settings.register_profile(QUICK, deadline=None, max_examples=QUICK_EXAMPLES)
+settings.load_profile("full")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,15 +1,20 @@
 """Run the checks and test tiers and end with one table.
 
-    make test                 lint, all of unit, and of every other tier what is marked `sample`
+    make test                 lint, unit, and of every other tier what is marked `sample`
     make test-all             everything; with ARGS=--rest what `make test` left
     make test-TIER ARGS="…"   one tier; ARGS go to pytest (`-k name`, or a path below tests/)
 
-A tier is a folder of tests. Tiers that compute run one after the other beside those that wait for
-processes; their output comes as a whole when each ends. Every tier runs even when an earlier one
-failed, so that one run shows everything; the exit code is 1 if any failed. With
-``FAILBACK_REQUIRE=all`` a skip for a missing tool is a failure (tests/conftest.py). ``make test``
-selects tests of the Kubernetes API server only where that is built; ``--rest`` runs the whole tier
-where the ``make test`` before it did not. A build starts in the background with the first tier.
+A tier is a folder of tests. ``processes`` is three of them in one run of pytest. Three lanes run
+side by side: lint, the tiers that compute, and those that wait for processes. The first two print
+a tier's output as a whole when it ends. Every tier runs even when an earlier one failed, so that
+one run shows everything; the exit code is 1 if any failed. With ``FAILBACK_REQUIRE=all`` a skip for
+a missing tool is a failure (tests/conftest.py). ``make test`` selects tests of the Kubernetes API
+server only where that is built; ``--rest`` runs the whole tier where the ``make test`` before it
+did not. A build starts in the background with the first tier.
+
+Of unit, ``make test`` leaves out what is marked `foreign` or `full`, gives properties the examples
+of the profile `quick`, and does not repeat tests without kernels. ``--rest`` runs what was left
+out, every property again with all its examples, and the tests without kernels.
 
 Tiers on real processes share a noisy machine. If few of their tests fail, those run once more, one
 after the other. What passes only then is UNSTEADY: the table is followed by its first failure, and
@@ -26,6 +31,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -47,7 +53,7 @@ Command = list[str]
 LINT: list[Command] = [
     [str(BIN / "ruff"), "check", *SOURCES, "examples"],
     [str(BIN / "ruff"), "format", "--check", *SOURCES, "examples"],
-    [sys.executable, "-m", "mypy", "--num-workers=2"],
+    [sys.executable, "-m", "mypy"],  # its workers give up after 3 s on a busy machine
     [str(BIN / "lint-imports")],
     [sys.executable, "tools/build_docs.py"],
 ]
@@ -68,9 +74,11 @@ BUILD_SECONDS: Final = 40 * 60
 
 @dataclass(frozen=True, slots=True)
 class Tier:
-    """How the tests of one folder run."""
+    """How the tests of a folder run, or of several together."""
 
     workers: int
+    folders: tuple[str, ...] = ()
+    """The folders below tests/; by default the one that has the tier's name."""
     dist: str = "loadfile"
     needs: str = ""
     """A script of tools/ that fetches what the tests need."""
@@ -85,7 +93,8 @@ class Tier:
 WAITING = 4
 """Workers of tiers whose tests wait for processes half of their time, on two cores."""
 TIERS = {
-    "unit": Tier(2, "load", again=False, computes=True),
+    "processes": Tier(WAITING, ("integration", "faults", "java"), needs="setup_java.py"),
+    "unit": Tier(2, dist="load", again=False, computes=True),
     "integration": Tier(WAITING),
     "faults": Tier(WAITING, needs="setup_java.py"),
     "java": Tier(WAITING, needs="setup_java.py"),
@@ -94,10 +103,20 @@ TIERS = {
     "kube": Tier(6, needs="setup_kube.py", alone=True),
     "images": Tier(1, again=False, computes=True),
 }
+WHOLE = [name for name in TIERS if name not in TIERS["processes"].folders]
+"""The tiers of a run of all tests."""
 PARTS = {"all": "", "sample": " and sample", "rest": " and not sample"}
 """Part of a tier and what its tests are selected by; sample and rest are all."""
+UNIT_PARTS = {
+    "all": "",
+    "sample": " and not foreign and not full",
+    "rest": " and (foreign or full or hypothesis)",
+}
+"""The same of unit. Properties are in both: sample has few of their examples, rest has all."""
+QUICK = ["--hypothesis-profile=quick"]
+BUDGET = ROOT / "tools" / "budget.toml"
 FEW = 3
-"""A tier with more failures than these is broken, not unlucky."""
+"""A folder with more failures than these is broken, not unlucky."""
 LAB_TESTS = "test_lab_*"
 """Tests of the tests' own Kubernetes: run where its files are not those that passed last here."""
 LAB_FILES = (
@@ -107,6 +126,7 @@ LAB_FILES = (
     "tools/kubetest/*",
     "Dockerfile",
     "broker-image/failback/init/**/*.py",
+    "broker-image/failback/common/**/*.py",
     "broker-image/failback/common/**/*.py",
     "operator/failback/operator/local/**/*.py",
 )
@@ -127,11 +147,15 @@ class Result:
 def pytest(name: str, part: str = "all", arguments: Sequence[str] = ()) -> Command:
     """Return the command of a part of a tier; paths among the arguments stand for its folder."""
     tier = TIERS[name]
-    paths = [] if any(word.startswith("tests/") for word in arguments) else [f"tests/{name}"]
+    paths = [f"tests/{folder}" for folder in tier.folders or (name,)]
+    if any(word.startswith("tests/") for word in arguments):
+        paths = []
     spread = ["-n", str(tier.workers), "--dist", tier.dist] if tier.workers > 1 else []
     if tier.dist == "loadfile":
         spread.append("--no-loadscope-reorder")  # the order of tests/conftest.py: long files first
-    marker = f"not soak{PARTS[part]}"
+    marker = "not soak" + (UNIT_PARTS if name == "unit" else PARTS)[part]
+    if name == "unit" and part == "sample":
+        spread += QUICK
     if tier.alone and part != "sample" and not arguments:
         marker += " and not alone"
     if name == "kube" and not arguments and lab_stamp().exists():
@@ -181,7 +205,7 @@ def run_with_second_try(name: str, command: Command, runner: Runner) -> Result:
     if runner.run(name, [*command, "-o", f"cache_dir={cache}", f"--junit-xml={report}"]):
         return Result(True)
     failed = sorted(json.loads(record.read_text())) if record.exists() else []
-    if not 0 < len(failed) <= FEW:
+    if not 0 < len(failed) <= FEW * max(len(TIERS[name].folders), 1):
         return Result(False)
     failures = first_failures(report)
     if not runner.run(f"{name}, once more", [*command[:3], "-q", *failed]):
@@ -220,16 +244,14 @@ def run_tier(name: str, part: str, arguments: Sequence[str], runner: Runner) -> 
             lab_stamp().touch()
     else:
         result = Result(runner.run(name, pytest(name, part, arguments)))
-        if name == "unit" and not arguments:
-            pure = ["env", "FAILBACK_PURE=1", *pytest(name, part, PURE)]
+        if name == "unit" and part != "sample" and not arguments:
+            pure = ["env", "FAILBACK_PURE=1", *pytest(name, "all", PURE)]
             result = Result(runner.run("unit without kernels", pure) and result.passed)
     return Result(result.passed, time.monotonic() - started, result.unsteady)
 
 
 def part_of(name: str, part: str) -> str:
     """Return the part of a tier that runs in a part of the whole."""
-    if part == "sample":
-        return "all" if name == "unit" else part
     if name == "kube" and part == "rest":
         ran = SAMPLED.read_text().split() if SAMPLED.exists() else ()
         return part if name in ran else "all"
@@ -237,7 +259,7 @@ def part_of(name: str, part: str) -> str:
 
 
 class Run:
-    """A run of tiers in two lanes, with each tier's result."""
+    """A run of tiers in three lanes, with each tier's result."""
 
     def __init__(self, part: str, arguments: Sequence[str]) -> None:
         self._part = part
@@ -246,17 +268,18 @@ class Run:
         self.results: dict[str, Result] = {}
 
     def run(self, names: Sequence[str]) -> dict[str, Result]:
-        """Run the tiers that compute beside the others; lint goes before both."""
-        behind = [name for name in names if name != "lint" and TIERS[name].computes]
-        ahead = [name for name in names if name not in behind]
-        if not ahead or not behind:
-            self._run_lane(names)
-            return self.results
-        self._run_lane([name for name in ahead if name == "lint"])
-        lane = Thread(target=self._run_quietly, args=(behind,))
-        lane.start()
-        self._run_lane([name for name in ahead if name != "lint"])
-        lane.join()
+        """Run lint, the tiers that compute and the others side by side."""
+        lint = [name for name in names if name == "lint"]
+        computing = [name for name in names if name != "lint" and TIERS[name].computes]
+        waiting = [name for name in names if name not in (*lint, *computing)]
+        *beside, last = [lane for lane in (lint, computing, waiting) if lane]
+        threads = [Thread(target=self._run_quietly, args=(lane,)) for lane in beside]
+        for thread in threads:
+            thread.start()
+        for name in last:
+            self._run_one(name, Runner())
+        for thread in threads:
+            thread.join()
         return self.results
 
     def _run_quietly(self, names: Sequence[str]) -> None:
@@ -266,10 +289,6 @@ class Run:
                 self._run_one(name, Runner(output=output))
                 output.seek(0)
                 print(output.read(), end="", flush=True)
-
-    def _run_lane(self, names: Sequence[str]) -> None:
-        for name in names:
-            self._run_one(name, Runner())
 
     def _run_one(self, name: str, runner: Runner) -> None:
         needed = "" if name == "lint" else TIERS[name].needs
@@ -319,14 +338,26 @@ def table(results: dict[str, Result]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def together(part: str, seconds: float) -> str:
+    """Return the line of a whole run; its minutes stand beside the budget and are not judged."""
+    budget = tomllib.loads(BUDGET.read_text(encoding="utf-8"))["minutes"]
+    minutes = f"{seconds / 60:.1f} min"
+    match part:
+        case "sample":
+            minutes += f" (budget of make test: {budget['test']})"
+        case "rest":
+            minutes += f" (budget of make test and this: {budget['test_all']})"
+        case "all":
+            minutes += f" (budget: {budget['test_all']})"
+    return f"{'together':23} {seconds:7.0f} s   {minutes}\n"
+
+
 def tiers_of(part: str) -> list[str]:
     """Return the tiers that a whole run consists of."""
-    if part == "all":
-        return ["lint", *TIERS]
     if part == "rest":
-        return [name for name in TIERS if name != "unit"]
-    missing = () if setup_kube.is_ready() else ("kube",)
-    return ["lint", *(name for name in TIERS if name not in missing)]
+        return WHOLE
+    missing = () if part == "all" or setup_kube.is_ready() else ("kube",)
+    return ["lint", *(name for name in WHOLE if name not in missing)]
 
 
 def main() -> int:
@@ -351,7 +382,7 @@ def main() -> int:
     if part == "sample":
         SAMPLED.parent.mkdir(exist_ok=True)
         SAMPLED.write_text(" ".join(results))
-    shown = table(results) + f"{'together':23} {seconds:7.0f} s\n"
+    shown = table(results) + together("" if options.only else part, seconds)
     print(f"\n=== summary ({part})\n{shown}", end="", flush=True)
     if kept := os.environ.get("FAILBACK_SUMMARY"):
         with Path(kept).open("a") as file:

@@ -24,7 +24,6 @@ from tests.support.observe.truth import (
 pytestmark = ON_4_AND_5
 
 
-@pytest.mark.sample
 def test_1_killed_and_the_consumers_stay(lab: Lab) -> None:
     observed = begun(lab)
     observed.outage(AWAY_SECONDS)

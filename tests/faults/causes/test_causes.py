@@ -13,6 +13,7 @@ from tests.support.chaos.chaos_lab import LocalCluster
 
 QUICK = [run for run in RUNS if run.quick]
 REST = [run for run in RUNS if not run.quick]
+SAMPLE, *OTHERS = QUICK
 
 
 @pytest.fixture(scope="module")
@@ -23,8 +24,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         yield cluster
 
 
-@pytest.mark.sample
-@pytest.mark.parametrize("run", QUICK, ids=str)
+@pytest.mark.parametrize("run", [pytest.param(SAMPLE, marks=pytest.mark.sample), *OTHERS], ids=str)
 def test_a_sample_gets_the_label_of_what_was_done(
     shared: LocalCluster, run: CauseRun, tmp_path: Path
 ) -> None:

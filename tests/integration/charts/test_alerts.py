@@ -315,7 +315,6 @@ def promtool(folder: Path, *arguments: str) -> str:
     return "" if done.returncode == 0 else done.stdout + done.stderr
 
 
-@pytest.mark.sample
 def test_alerts_fire_and_stay_silent_where_they_should(tmp_path: Path) -> None:
     (tmp_path / "rules.json").write_text(json.dumps(rules()))
     document = {

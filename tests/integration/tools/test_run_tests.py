@@ -92,9 +92,20 @@ def test_a_run_that_collects_nothing_has_failed(runner: ModuleType, folder: Path
 
 
 def test_the_sample_and_the_rest_are_all(runner: ModuleType) -> None:
-    """Of one tier, collected for real; the expressions are the same for every tier."""
+    """Of one tier, collected for real; the expressions are the same for every tier but unit."""
     found = {part: collected(runner.pytest("images", part)) for part in runner.PARTS}
     assert found["sample"] & found["rest"] == set()
+    assert found["sample"] | found["rest"] == found["all"]
+    assert found["sample"]
+    assert found["rest"]
+
+
+def test_the_sample_and_the_rest_of_unit_share_only_properties(runner: ModuleType) -> None:
+    paths = ["tests/unit/store", "tests/unit/collector/test_stream_sizes.py"]
+    paths.append("tests/unit/collector/test_uploads_that_lie.py")
+    found = {part: collected(runner.pytest("unit", part, paths)) for part in runner.PARTS}
+    sampled = [*COMMAND[:3], *paths, "-q", "-m", "hypothesis and not foreign and not soak"]
+    assert found["sample"] & found["rest"] == collected(sampled)
     assert found["sample"] | found["rest"] == found["all"]
     assert found["sample"]
     assert found["rest"]
@@ -115,11 +126,11 @@ def test_every_tier_runs_wholly_in_the_two_halves(
     assert runner.main() == 0
     sampled = runner.tiers_of("sample")
     assert set(runner.SAMPLED.read_text().split()) >= set(sampled)
-    for name in runner.TIERS:
+    for name in runner.WHOLE:
         halves = {runner.part_of(name, "rest")} if name in runner.tiers_of("rest") else set()
         if name in sampled:
             halves.add(runner.part_of(name, "sample"))
-        assert "all" in halves or halves == {"sample", "rest"}, name
+        assert halves == {"all"} or halves == {"sample", "rest"}, name
     assert runner.part_of("kube", "rest") == ("rest" if is_built else "all")
 
 
@@ -154,7 +165,22 @@ def test_a_tier_that_computes_runs_beside_the_others_and_prints_as_a_whole(
 
 def test_every_folder_with_tests_is_a_tier(runner: ModuleType) -> None:
     folders = {path.relative_to(TESTS).parts[0] for path in TESTS.rglob("test_*.py")}
-    assert folders == set(runner.TIERS)
+    together = runner.TIERS["processes"].folders
+    assert folders == set(runner.TIERS) - {"processes"}
+    assert sorted(folders) == sorted([*together, *runner.WHOLE[1:]])
+
+
+def test_tiers_of_processes_share_their_workers(runner: ModuleType) -> None:
+    command = runner.pytest("processes", "sample")
+    assert command[3:6] == ["tests/integration", "tests/faults", "tests/java"]
+    assert command.count("-n") == 1
+
+
+@pytest.mark.parametrize("part", ["sample", "rest", "all", ""])
+def test_minutes_stand_beside_their_budget(runner: ModuleType, part: str) -> None:
+    line = runner.together(part, 426.0)
+    assert line.split()[:5] == ["together", "426", "s", "7.1", "min"]
+    assert ("budget" in line) == bool(part)
 
 
 def test_the_server_is_not_selected_where_it_is_not_built(

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
-import pytest
-
 from failback.analytics.analysis.counting import families
 from tests.support.analytics.run_analysis import analysed
 from tests.support.analytics.run_builder import RunBuilder
+from tests.support.common.counts import each_seed
 
 MS = 1_000_000
 QUIET_MS = 5_000
@@ -41,7 +40,7 @@ def recovered(sends: list[Send], kill: int) -> int | None:
     return min(ends, default=None)
 
 
-@pytest.mark.parametrize("seed", range(25))
+@each_seed(25)
 def test_the_first_good_send_that_lasts_ends_the_outage(seed: int, tmp_path: Path) -> None:
     seeded = Random(seed)
     sends = random_sends(seeded)
@@ -52,7 +51,7 @@ def test_the_first_good_send_that_lasts_ends_the_outage(seed: int, tmp_path: Pat
         builder.fault("ACCEPT", kill + 20_000, fid=f"f{number}")
     for lid, (begin, end, good) in enumerate(sends):
         builder.produce(lid, begin, end, "OK" if good else "TIMEOUT")
-    analysis = analysed(builder.write(tmp_path / "run"))
+    analysis = analysed(builder.write(tmp_path / str(seed)))
     wanted = {n: recovered(sends, kill) for n, kill in enumerate(KILLS)}
     found = {n: at // MS for n, at in analysis.resumed.items()}
     assert found == {n: at for n, at in wanted.items() if at is not None}

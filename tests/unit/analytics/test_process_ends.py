@@ -15,6 +15,7 @@ from tests.support.analytics.oracle import Oracle
 from tests.support.analytics.oracle_check import assert_agrees
 from tests.support.analytics.run_analysis import analysed
 from tests.support.analytics.run_builder import MS, RunBuilder
+from tests.support.common.counts import each_seed
 
 A = (1).to_bytes(16, "big").hex()
 CLIENT: dict[str, Any] = {"addr": None, "broker": None, "bid": None, "role": None, "pair": None}
@@ -110,8 +111,8 @@ def test_a_member_that_was_seen_to_go_is_alive_no_more(tmp_path: Path) -> None:
     assert [a.partial_view for a in taken] == [False]
 
 
-@pytest.mark.parametrize("seed", range(25))
+@each_seed(25)
 def test_random_histories_with_witnesses_agree(seed: int, tmp_path: Path) -> None:
     builder = random_history_seen_by_witnesses(Random(seed))
-    written = builder.write(tmp_path / "run", manifest=False)
+    written = builder.write(tmp_path / str(seed), manifest=False)
     assert_agrees(analysed(written), Oracle(builder))

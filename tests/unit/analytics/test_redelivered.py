@@ -6,12 +6,12 @@ import random
 from collections import defaultdict
 
 import numpy as np
-import pytest
 
 from failback.analytics.analysis.causes.windows import Redelivered, redelivered_of
 from failback.analytics.analysis.counting import families
 from failback.analytics.analysis.counting.partials.sums import Key, Partials
 from failback.analytics.analysis.engines.joins import join_depths
+from tests.support.common.counts import each_seed
 
 Row = tuple[int, int]
 """Assignment, and an offset that it delivered again."""
@@ -39,7 +39,7 @@ def by_hand(rows: list[Row], processed: list[int | None]) -> dict[int, Redeliver
     return found
 
 
-@pytest.mark.parametrize("seed", range(20))
+@each_seed(20)
 def test_what_an_assignment_delivered_again_is_counted_once_an_offset(seed: int) -> None:
     rng = random.Random(seed)
     assignments = rng.choice([1, 3, 9])

@@ -22,6 +22,7 @@ from tests.support.analytics.histories import random_history
 from tests.support.analytics.repeats_reduction import reduction
 from tests.support.analytics.run_analysis import Analysed, analysed
 from tests.support.analytics.run_builder import RunBuilder, merged
+from tests.support.common.counts import examples
 
 COARSE = Resolution(exact=False, omid_share=2)
 
@@ -42,7 +43,7 @@ def split(rows: pa.Table, parts: int, seed: int) -> list[pa.Table]:
     return [rows.take(pa.array(order[part[order] == number])) for number in range(parts)]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(seed=st.integers(0, 1 << 30), parts=st.sampled_from([1, 2, 7]), exact=st.booleans())
 def test_any_parts_of_whole_messages_give_equal_rows(seed: int, parts: int, exact: bool) -> None:
     random = Random(seed)

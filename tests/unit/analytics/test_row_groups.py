@@ -21,6 +21,7 @@ from tests.benchmarks.analytics.synthetic import Plan, generate
 from tests.support.analytics.histories import random_history
 from tests.support.analytics.run_analysis import analysed
 from tests.support.analytics.run_builder import merged
+from tests.support.common.counts import seeds
 
 
 def row_groups(path: Path, columns: dict[str, Any], size: int, **options: Any) -> list[RowGroup]:
@@ -127,7 +128,7 @@ def test_messages_without_lab_id_are_found(
     assert some.num_rows > 0
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", seeds(24))
 def test_nothing_is_missed_of_any_history(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,6 +28,7 @@ from failback.analytics.run.small_tables.pieces import Read, Reduction
 from failback.analytics.run.small_tables.stretches import telling
 from tests.support.analytics.run_analysis import analysed
 from tests.support.analytics.sampled import sampled_history
+from tests.support.common.counts import examples
 
 SEEDS = st.integers(0, 1 << 32)
 PLAIN = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
@@ -108,13 +109,13 @@ def answers(points: Sequence[Point], asked: Sequence[Sequence[int]]) -> list[Any
     return found
 
 
-@settings(PLAIN, max_examples=200)
+@settings(PLAIN, max_examples=examples(200))
 @given(points=POINTS, asked=ASKED)
 def test_kept_rows_answer_what_all_rows_answer(points: list[Point], asked: list[list[int]]) -> None:
     assert answers(kept_of(points, asked), asked) == answers(points, asked)
 
 
-@settings(PLAIN, max_examples=200)
+@settings(PLAIN, max_examples=examples(200))
 @given(points=POINTS, asked=ASKED, cuts=st.lists(st.integers(0, 40), max_size=3))
 def test_pieces_that_follow_each_other_are_reduced_as_one(
     points: list[Point], asked: list[list[int]], cuts: list[int]
@@ -159,7 +160,7 @@ class Curve:
         return list(zip(t.tolist(), off.tolist(), strict=True))
 
 
-@settings(PLAIN, max_examples=100)
+@settings(PLAIN, max_examples=examples(100))
 @given(seed=SEEDS, size=st.integers(1, 30))
 def test_what_a_copy_held_at_instants_is_found(seed: int, size: int) -> None:
     r = Random(seed)

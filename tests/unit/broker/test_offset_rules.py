@@ -32,6 +32,7 @@ from failback.protocol.route import (
     parse_offset_table,
 )
 from tests.support.brokers.broker_lab import BrokerLab, LabClient, broker_lab
+from tests.support.common.counts import examples
 
 GROUPS, TOPICS, QUEUES = ("g1", "g2"), ("A", "B"), (0, 1)
 STORED = 3
@@ -100,7 +101,7 @@ async def query(client: LabClient, group: str, topic: str, queue_id: int) -> Rem
 
 
 @given(history=st.lists(steps, max_size=25), role=st.sampled_from(["ASYNC_MASTER", "SLAVE"]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_any_history_leaves_what_the_rules_say(
     history: list[tuple[object, ...]], role: str
 ) -> None:

@@ -15,6 +15,7 @@ from failback.protocol.codes import RequestCode
 from failback.protocol.errors import ProtocolError, StoreError
 from failback.protocol.headers import GetMaxOffsetRequestHeader
 from tests.support.brokers.broker_lab import BrokerLab, LabClient, broker_lab, send_header
+from tests.support.common.counts import examples
 
 
 class Commits:
@@ -237,7 +238,7 @@ async def feed_safely(lab: BrokerLab, data: bytes) -> None:
 mutated = st.tuples(st.integers(0, 400), st.integers(0, 255))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     st.lists(mutated, max_size=6),
     st.sampled_from([10, 11, 14, 15, 17, 25, 29, 34, 35, 38, 41, 208, 222, 310, 320, 361]),
@@ -271,7 +272,7 @@ async def test_no_bytes_bring_the_broker_down(
         assert (await lab.connect().send(topic="BenchmarkTest")).code == 0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.binary(max_size=200))
 async def test_random_bytes_bring_nothing_down(
     tmp_path_factory: pytest.TempPathFactory, data: bytes

@@ -19,6 +19,7 @@ from failback.client.errors import ClientError
 from failback.client.model import ConsumeFrom, ConsumeResult
 from failback.protocol.message import MessageExt
 from tests.support.clients.client_lab import GROUP, TOPIC, Lab, Member
+from tests.support.common.counts import examples
 from tests.support.common.virtual_time import now, run_virtual, until, virtual_time
 
 QUEUES = 3
@@ -111,7 +112,7 @@ def check_rows(members: list[Member]) -> None:
         assert ended.keys() <= assigned.keys()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(seed=st.integers(0, 2**32), eof=st.booleans(), strict=st.booleans())
 def test_at_least_once_whatever_dies(seed: int, eof: bool, strict: bool) -> None:
     async def main() -> None:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from failback.analytics.collector.stream_sizes import BadStream, stream_sizes
+from tests.support.common.counts import examples
 
 
 def stream(*tables: pa.Table, packed: bool = True) -> bytes:
@@ -69,7 +70,7 @@ def test_every_cut_is_noticed() -> None:
             stream_sizes(whole[:length])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.data())
 def test_changed_bytes_give_sizes_or_a_bad_stream(data: st.DataObject) -> None:
     whole = bytearray(stream(sample(5)))

@@ -19,6 +19,7 @@ from failback.operator.local.plan import (
     key_of,
     plan,
 )
+from tests.support.common.counts import examples
 
 NOTHING = Observed({}, frozenset())
 
@@ -143,7 +144,7 @@ def worlds(draw: st.DrawFn) -> tuple[list[Object], list[Object]]:
 
 
 @given(worlds())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_carrying_plans_out_reaches_what_is_wanted_and_then_stops(
     world: tuple[list[Object], list[Object]],
 ) -> None:
@@ -161,7 +162,7 @@ def test_carrying_plans_out_reaches_what_is_wanted_and_then_stops(
 
 
 @given(worlds(), st.data())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_no_slave_starts_before_its_masters_and_name_servers_are_ready(
     world: tuple[list[Object], list[Object]], data: st.DataObject
 ) -> None:

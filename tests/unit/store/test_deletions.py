@@ -17,6 +17,7 @@ from failback.broker.store.log.results import ServiceNotAvailable, WriteFailed
 from failback.broker.store.message_store import MessageStore
 from failback.protocol.codes import SCHEDULE_TOPIC, TRANSACTION_ROLLBACK
 from failback.protocol.message import encode_record
+from tests.support.common.counts import examples
 from tests.support.store.crashing_files import Change, CrashingFiles
 from tests.support.store.store_kit import (
     BORN_HOST,
@@ -67,7 +68,7 @@ def either_way(*, compiled: bool) -> Iterator[None]:
         yield
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     compiled=st.booleans(),
     cut=st.integers(20, 900),

@@ -26,6 +26,7 @@ from failback.broker.store.index.index_keys import (
 from failback.broker.store.index.index_service import file_name
 from failback.protocol.codes import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from failback.protocol.message import pack_host
+from tests.support.common.counts import examples
 from tests.support.store.crashing_files import CrashingFiles
 from tests.support.store.store_kit import open_store, put
 
@@ -228,7 +229,7 @@ stored_records = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(stored_records)
 @example([(["UNIQ_KEY\x010123456789ABCDEF01234567", "UNIQ_KEY\x01"], b"TopicA", 0, "10.0.0.1")])
 @example(

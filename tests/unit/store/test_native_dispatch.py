@@ -17,6 +17,7 @@ from failback.broker.store.message_store import MessageStore
 from failback.broker.store.queues.consume_queue import ENTRY
 from failback.broker.store.writing.dispatch import Dispatcher
 from failback.protocol.codes import SCHEDULE_TOPIC
+from tests.support.common.counts import each_seed, examples
 from tests.support.store.crashing_files import CrashingFiles
 from tests.support.store.damaged_logs import ROOT, SIZES, mutated, some_log
 from tests.support.store.store_kit import Clock, open_store, put
@@ -66,7 +67,7 @@ def copied(log: bytes, first: int, cuts: list[int], caplog: Any) -> dict[str, An
     return state_of(slave, files) | {"said": caplog.messages.copy()}
 
 
-@pytest.mark.parametrize("seed", range(60))
+@each_seed(60)
 def test_a_slave_is_left_with_the_same_whatever_its_master_sends(
     seed: int, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -224,7 +225,7 @@ def test_a_kernel_leaves_delayed_records_to_python() -> None:
     assert scan(log)[1] == 1
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     st.binary(max_size=300),
     st.integers(0, 400),
@@ -245,7 +246,7 @@ def test_no_bytes_lead_a_kernel_out_of_its_view(data: bytes, cut: int, at: int, 
             assert kernels.scan_keys(log, at, start, 9)[1] >= at
 
 
-@pytest.mark.parametrize("seed", range(40))
+@each_seed(40)
 def test_no_damaged_log_leads_a_kernel_out_of_its_view(seed: int) -> None:
     assert kernels is not None
     random = Random(seed)

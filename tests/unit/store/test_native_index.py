@@ -25,6 +25,7 @@ from failback.broker.store.index.index_keys import (
     split_packed,
 )
 from failback.broker.store.log.files import OsFileHandle
+from tests.support.common.counts import each_seed, examples
 from tests.support.store.crashing_files import CrashingFiles
 from tests.support.store.damaged_logs import mutated, some_log
 
@@ -64,7 +65,7 @@ records = st.lists(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(records)
 def test_keys_of_stored_records_are_packed(stored: list[RecordParts]) -> None:
     found: list[NewEntry] = []
@@ -122,7 +123,7 @@ def test_what_is_no_record_is_refused(bad: Any) -> None:
         pack_keys([bad])
 
 
-@pytest.mark.parametrize("seed", range(60))
+@each_seed(60)
 def test_keys_of_any_log_are_those_that_python_reads(seed: int) -> None:
     random = Random(seed)
     log = some_log(random, random.choice([3, 40]))
@@ -156,7 +157,7 @@ new_entries = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     new=new_entries,
     cuts=st.lists(st.integers(0, 60), max_size=4),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from failback.broker.native import kernels
 from failback.broker.store.queues.consume_queue import ENTRY, PRE_BLANK
 from failback.broker.store.reading.reading import _Scan, _walk_entries
+from tests.support.common.counts import examples
 
 pytestmark = [
     pytest.mark.skipif(kernels is None, reason="there are no kernels"),
@@ -79,7 +80,7 @@ def by_kernel(scan: _Scan, entries: bytes) -> Any:
     )
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(
     entries=queues(),
     tail=st.integers(0, 9000),

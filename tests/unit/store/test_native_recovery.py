@@ -13,6 +13,7 @@ from failback.broker.native import kernels
 from failback.broker.store.upkeep.recovery import _good_records
 from failback.broker.store.writing.dispatch import Dispatcher
 from failback.protocol.errors import CorruptStore
+from tests.support.common.counts import each_seed
 from tests.support.store.crashing_files import Change, CrashingFiles
 from tests.support.store.damaged_logs import ROOT, SIZES, V6, mutated, some_log
 from tests.support.store.store_kit import BORN_HOST, Clock, make_store, open_store, put
@@ -29,7 +30,7 @@ def by_kernel(log: bytes, at: int, start: int, last: int, check_crc: bool) -> An
 
 
 @pytest.mark.parametrize("check_crc", [True, False])
-@pytest.mark.parametrize("seed", range(60))
+@each_seed(60)
 def test_good_records_end_where_the_twin_says(seed: int, check_crc: bool) -> None:
     random = Random(seed)
     whole = some_log(random, 60)[: SIZES["mapped_file_bytes"]]
@@ -140,7 +141,7 @@ def recovered(files: CrashingFiles, caplog: Any) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("seed", range(150))
+@each_seed(150)
 def test_a_store_is_left_with_the_same_after_a_crash(
     seed: int, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -12,6 +12,7 @@ from failback.broker.store.message_store import MessageStore
 from failback.broker.store.writing.dispatch import Dispatcher
 from failback.protocol.codes import SCHEDULE_TOPIC
 from failback.protocol.message import pack_host
+from tests.support.common.counts import examples
 from tests.support.store.crashing_files import CrashingFiles
 from tests.support.store.store_kit import BORN_HOST, Clock, open_store, put
 
@@ -60,7 +61,7 @@ def places(store: MessageStore) -> dict[tuple[str, int], list[bytes]]:
     return {queue: [entry[:12] for entry in of] for queue, of in entries(store).items()}
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.lists(KINDS, max_size=12), st.lists(st.integers(20, 700), min_size=1, max_size=5))
 def test_both_ways_enter_the_same(kinds: list[dict[str, object]], cuts: list[int]) -> None:
     clock = Clock()

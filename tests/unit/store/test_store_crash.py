@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from failback.broker.store.message_store import MessageStore
+from tests.support.common.counts import examples
 from tests.support.store.crashing_files import CrashingFiles
 from tests.support.store.store_kit import (
     Clock,
@@ -121,7 +122,7 @@ def assert_usable(files: CrashingFiles) -> None:
     assert log_bodies(reopen(files)) == (*before, b"new", b"new")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(data=st.data())
 def test_a_killed_process_loses_nothing_it_committed(data: st.DataObject) -> None:
     files, clock = CrashingFiles(), Clock()
@@ -135,7 +136,7 @@ def test_a_killed_process_loses_nothing_it_committed(data: st.DataObject) -> Non
     assert_usable(files)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(data=st.data())
 def test_a_power_loss_loses_nothing_flushed(data: st.DataObject) -> None:
     """Of what was not synced, the disk keeps the first writes, or any."""

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from failback.broker.store.log.results import GetResult, GetStatus
 from failback.broker.store.message_store import MessageStore
 from failback.protocol.message import decode_records, tags_code
+from tests.support.common.counts import examples
 from tests.support.store.crashing_files import CrashingFiles
 from tests.support.store.store_kit import Clock, open_store, put, put_all
 
@@ -204,7 +205,7 @@ def test_chunks_stay_valid_when_their_file_is_unmapped(tmp_path: Path) -> None:
     assert bodies(result) == [bytes([n]) * 400 for n in range(10)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     sizes=st.lists(st.tuples(st.integers(0, 1), st.integers(0, 500)), max_size=40),
     offset=st.integers(0, 45),

@@ -19,6 +19,7 @@ from failback.broker.store.log.mapped_file import MappedFileQueue, OpenFiles
 from failback.broker.store.message_store import MessageStore
 from failback.broker.store.queues.consume_queue import ConsumeQueue
 from failback.protocol.errors import CorruptStore, StoreError
+from tests.support.common.counts import examples
 from tests.support.store.crashing_files import CrashingFiles
 from tests.support.store.store_kit import (
     Clock,
@@ -237,7 +238,7 @@ def test_without_the_crc_check_only_the_layout_counts(tmp_path: Path) -> None:
     store.close()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(at=st.integers(0, 2500), bit=st.integers(0, 7), seed=st.integers(0, 99))
 def test_a_flipped_bit_before_the_last_record_is_never_taken_for_a_torn_tail(
     at: int, bit: int, seed: int
@@ -597,7 +598,7 @@ def test_a_deleted_topic_stays_deleted_after_a_clean_stop(tmp_path: Path) -> Non
 # --- any order of puts and restarts ---------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     steps=st.lists(
         st.one_of(

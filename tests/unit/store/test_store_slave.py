@@ -13,6 +13,7 @@ from failback.broker.store.log.results import GetStatus, ServiceNotAvailable
 from failback.broker.store.message_store import MessageStore
 from failback.protocol.codes import SCHEDULE_TOPIC
 from failback.protocol.errors import StoreError
+from tests.support.common.counts import examples
 from tests.support.common.polling import until
 from tests.support.store.crashing_files import Change, CrashingFiles
 from tests.support.store.store_kit import (
@@ -49,7 +50,7 @@ def busy_master(count: int = 30) -> MessageStore:
     return store
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(chunk_bytes=st.integers(10, 1500), restart_after=st.integers(0, 6000), orderly=st.booleans())
 def test_a_slave_holds_the_same_log_and_queues_however_frames_cut_it(
     chunk_bytes: int, restart_after: int, orderly: bool

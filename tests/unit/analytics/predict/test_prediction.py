@@ -18,6 +18,7 @@ from failback.analytics.predict.worst import worst_case, worst_terms
 from failback.client.consumer.strategies import average
 from failback.protocol.errors import ConfigError
 from failback.protocol.route import MessageQueue
+from tests.support.common.counts import examples
 
 intervals = st.sampled_from([500.0, 1_000.0, 5_000.0, 7_300.0, 30_000.0])
 optional_counts = st.one_of(st.none(), st.integers(0, 20_000).map(float))
@@ -77,7 +78,7 @@ def any_fault(draw_from: st.DrawFn) -> FaultPlan:
     return replace(plan, slaves=draw_from(st.sampled_from([None, 0])))
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=examples(200), deadline=None, derandomize=True)
 @given(cluster=any_settings(), fault=any_fault(), seed=st.integers(0, 2**32))
 def test_no_draw_is_above_the_worst_case(cluster: Settings, fault: FaultPlan, seed: int) -> None:
     check_worst_case(cluster, fault, seed)

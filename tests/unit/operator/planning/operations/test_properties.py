@@ -19,6 +19,7 @@ from failback.operator.planning.plan.types import Evict, Plan
 from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.planning.state.predicates import evaluate
 from failback.operator.render.shape import Member
+from tests.support.common.counts import examples
 from tests.support.operator.planning_run import CONTEXT, Run, disruptions, steady
 from tests.support.operator.planning_world import World
 
@@ -111,7 +112,7 @@ HARM: dict[str, Callable[[ObservedCluster], ObservedCluster]] = {
 
 @pytest.mark.parametrize("member", [0, 1])
 @given(harm=st.sets(st.sampled_from(sorted(HARM))))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_no_ready_member_is_evicted_while_a_predicate_is_false(member: int, harm: set[str]) -> None:
     world = _before_eviction(member)
     observed = world.observe()

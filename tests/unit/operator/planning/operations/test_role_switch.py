@@ -18,6 +18,7 @@ from failback.operator.planning.plan.encoding import from_time, operations_from_
 from failback.operator.planning.plan.types import SaveSnapshot
 from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.render.objects import render_cluster
+from tests.support.common.counts import examples
 from tests.support.operator.planning_run import CONTEXT
 from tests.support.operator.simulated_machines import TOPIC_GROUP
 from tests.support.operator.switch_world import SwitchWorld, delivered, is_over, roles
@@ -263,7 +264,7 @@ def test_a_member_killed_in_any_step_delays_the_switch(step: str, ordinal: int) 
     assert nothing_is_left(world)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_no_interruption_makes_two_masters(data: st.DataObject) -> None:
     members = data.draw(st.integers(2, 3), label="members")

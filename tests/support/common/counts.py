@@ -1,0 +1,61 @@
+"""How many seeds and examples a test tries: few in `make test`, all in `make test-all`."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+from hypothesis import settings
+
+QUICK: Final = "quick"
+QUICK_EXAMPLES: Final = 20
+"""Of a property in `make test`."""
+QUICK_SEEDS: Final = 5
+
+
+def examples(count: int) -> int:
+    """Return the examples of a property that has ``count`` in `make test-all`."""
+    if settings.get_current_profile_name() == QUICK:
+        return min(count, QUICK_EXAMPLES)
+    return count
+
+
+def seeds(count: int) -> list[Any]:
+    """Return the values 0 to ``count - 1`` for `parametrize`: those after the fifth are `full`."""
+    few = min(count, QUICK_SEEDS)
+    return [*range(few), *(pytest.param(n, marks=pytest.mark.full) for n in range(few, count))]
+
+
+def each_seed(count: int) -> Callable[[Callable[..., None]], Any]:
+    """Let a test run with each ``seed`` below ``count``, in two cases: the first five, and `full`.
+
+    For cheap tests: a case has one set of fixtures for all its seeds. A failure names its seed.
+    """
+    parts = [
+        pytest.param(range(QUICK_SEEDS), id=f"{QUICK_SEEDS} seeds"),
+        pytest.param(range(QUICK_SEEDS, count), id=f"{count} seeds", marks=pytest.mark.full),
+    ]
+
+    def decorated(test: Callable[..., None]) -> Any:
+        @functools.wraps(test)
+        def run(seeds: range, **fixtures: Any) -> None:
+            for seed in seeds:
+                try:
+                    test(seed=seed, **fixtures)
+                except BaseException as error:
+                    error.add_note(f"seed {seed}")
+                    raise
+
+        signature = inspect.signature(test)
+        run.__signature__ = signature.replace(  # type: ignore[attr-defined]
+            parameters=[
+                each.replace(name="seeds") if name == "seed" else each
+                for name, each in signature.parameters.items()
+            ]
+        )
+        return pytest.mark.parametrize("seeds", parts)(run)
+
+    return decorated
