@@ -49,7 +49,7 @@ class _Page(TypedDict, total=False):
 
 
 _METADATA_PAGE: Final = msgspec.json.Decoder(_Page)
-"""Reads of a page of metadata only who it is about: most of it are managed fields."""
+"""Decodes only the identity in a page of metadata: most of a page are managed fields."""
 
 
 def _metadata_page(raw: bytes) -> _Page:
@@ -60,7 +60,7 @@ def _metadata_page(raw: bytes) -> _Page:
 
 
 class RequestMeter(Protocol):
-    """Who counts the requests."""
+    """Counts the requests to the API server."""
 
     def api_request(self, verb: str, resource: str, code: str, seconds: float) -> None:
         """Count one request and its duration."""

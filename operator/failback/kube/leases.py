@@ -31,12 +31,12 @@ def lease(name: str, namespace: str, spec: Mapping[str, Any], **metadata: Any) -
 
 
 def holder_of(found: Mapping[str, Any] | None) -> str:
-    """Return who holds a Lease; empty = it is free, or there is none."""
+    """Return the holder of a Lease; empty = it is free, or there is none."""
     return str((found or {}).get("spec", {}).get("holderIdentity") or "")
 
 
 def has_run_out(spec: Mapping[str, Any], default_seconds: float = 0.0) -> bool:
-    """Tell whether a Lease's own times say, by this machine's clock, that it is over."""
+    """Whether a Lease has ended by its own times and this machine's clock."""
     try:
         renewed = datetime.fromisoformat(str(spec.get("renewTime") or ""))
     except ValueError:
@@ -47,7 +47,7 @@ def has_run_out(spec: Mapping[str, Any], default_seconds: float = 0.0) -> bool:
 
 @dataclass(slots=True)
 class LeaseView:
-    """A Lease as it was seen last, and since when it is so: no two machines' clocks compared."""
+    """A Lease as it was seen last, and since when; the clocks of two machines are not compared."""
 
     seen: tuple[Any, ...] = ()
     since: float = 0.0

@@ -1,8 +1,8 @@
-"""JSON from the API server, however deep somebody has nested it.
+"""JSON from the API server, nested to any depth.
 
-A schema that lets a field be free lets it be ten thousand levels deep. Python's decoder raises at a
-thousand, and with it falls the list or the watch that has everybody's objects. So what is nested
-too deeply is cut: a text stands in its place, which no typed field takes.
+A schema with a free field allows ten thousand levels in it. Python's decoder raises at a thousand,
+and the whole list or watch would be lost with one object. So a value that is nested too deeply is
+replaced by a text, which no typed field accepts.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def shallow(text: bytes) -> bytes:
     except RecursionError:
         return cut(text)
     except ValueError:
-        return text  # who reads it says so
+        return text  # the caller's decoder reports it
     return text
 
 
@@ -88,7 +88,7 @@ class _ShallowLines:
         return getattr(self._stream, name)
 
     async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
-        """Yield the lines that have come whole; their bytes, whatever ``size`` says."""
+        """Yield the bytes of the lines that have arrived whole; ``size`` does not bound them."""
         rest = b""
         async for chunk in self._stream.iter_chunked(size):
             *lines, rest = (rest + chunk).split(b"\n")

@@ -13,7 +13,7 @@ from typing import Final
 
 from failback.broker.metadata.offsets.consumer_offset_manager import ConsumerOffsetManager
 from failback.cli.__main__ import main
-from failback.operator.local import commands
+from failback.operator.local import podspec
 
 _commit = ConsumerOffsetManager.commit
 _query = ConsumerOffsetManager.query
@@ -73,7 +73,7 @@ WRONGS: Final[Mapping[str, Callable[[], None]]] = {
 def program(wrong: str, *words: str) -> int:
     """Be ``failback up`` with wrong brokers, or one of its servers."""
     if words[0] == "up":
-        commands.own_command = lambda: [sys.executable, __file__, wrong]
+        podspec.own_command = lambda: [sys.executable, __file__, wrong]
     else:
         WRONGS[wrong]()
     return main(words)

@@ -8,7 +8,7 @@ from typing import Any
 
 from failback.chaos.targets.kube.container import keeper_of
 from failback.operator.local.apache_release import Apache
-from failback.operator.local.commands import to_argv
+from failback.operator.local.podspec import to_argv
 from failback.operator.render.context import Object, kubernetes_context
 from failback.operator.render.objects import render
 from failback.operator.schema.loading import load_resources

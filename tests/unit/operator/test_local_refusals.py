@@ -22,7 +22,7 @@ from failback.operator.local.addresses import (
     loopback_address,
 )
 from failback.operator.local.apache_release import ensure_apache, find_apache, find_java
-from failback.operator.local.commands import to_argv
+from failback.operator.local.podspec import to_argv
 from failback.operator.local.root import Root, read_json
 from failback.operator.local.runtime import refuse_what_cannot_run
 from failback.operator.local.supported import refuse_unsupported

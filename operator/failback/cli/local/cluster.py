@@ -155,7 +155,7 @@ class Progress:
 @guarded
 def down(root: RootOption = None) -> None:
     """Stop what `up` started, also after its runtime was killed."""
-    from failback.operator.local.down import bring_down
+    from failback.operator.local.control import bring_down
 
     where = open_root(root)
     lines = bring_down(where)

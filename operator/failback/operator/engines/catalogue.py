@@ -61,11 +61,11 @@ class ConfigKey:
     """Width of an ``int``: what a Java int or long can hold."""
     least: float | None
     most: float | None
-    """The bounds of a number where they are narrower: no broker of ours starts with another one."""
+    """The bounds of a number where they are narrower: no broker of Failback starts beyond them."""
     order: str
-    """Who takes a live change first: ``slaves``, ``slaves-unless-false`` or ``master`` alone."""
+    """Members that get a live change first: ``slaves``, ``slaves-unless-false`` or ``master``."""
     default: str | None
-    """What a broker has when its file does not name the key, as far as it is one value."""
+    """The value of a broker whose file has no such key; ``None`` = it depends."""
     source: str
 
     def problem(self, value: str) -> str | None:

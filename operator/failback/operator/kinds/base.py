@@ -2,7 +2,7 @@
 
 Field names are camelCase in YAML and snake_case here. Types are strict, as the API server's
 schema is: ``"1"`` is no integer and ``5000`` no string. The docstring under a field is what
-``kubectl explain`` shows, so it speaks to the person who writes the YAML.
+``kubectl explain`` shows, so it is written for the author of the YAML.
 """
 
 from __future__ import annotations

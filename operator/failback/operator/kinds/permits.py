@@ -1,7 +1,7 @@
 """What resources may name: images, accounts, Secrets and more, by lists of the chart.
 
-Who may write a resource has no other right by that. So whatever a pod would get that its author
-could not have is on a list, and by default a list has what is the chart's own.
+The right to write a resource gives no other right. So everything that a pod could get and the
+resource's author could not is on a list. By default a list has only the chart's own names.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SPARK_MASTERS: Final = (
 )
 EXPERIMENT_ACCOUNT: Final = "failback-chaos"
 REPORT_ACCOUNT: Final = "failback-spark"
-"""What resources name by default: the chart's own account, whatever its release calls it."""
+"""What resources name by default: the chart's own account, under any name of its release."""
 _ANYTHING: Final = "*"
 
 
@@ -61,7 +61,7 @@ class Permits:
     weak_security: bool = False
     """Whether a pod may be less than Pod Security `restricted`."""
     own_account: str = "failback-operator"
-    """The operator's, which nobody may name."""
+    """The operator's own account, which no resource may name."""
     experiments: bool = True
     """Whether the chart has experiments at all."""
     admission_policies: bool = True

@@ -109,7 +109,7 @@ def check_free(ports: Iterable[int], address: str = ANY) -> None:
 
 
 def holder(port: int, address: str = ANY) -> str:
-    """Say who listens on a port: ``127.0.0.1:80, pid 7 (nginx: master)``."""
+    """Return which program listens on a port: ``127.0.0.1:80, pid 7 (nginx: master)``."""
     for connection in psutil.net_connections("tcp"):
         if connection.status != psutil.CONN_LISTEN or not connection.laddr:
             continue

@@ -22,13 +22,13 @@ from failback.protocol.errors import ConfigError
 
 MINIMUM_JAVA: Final = 17
 DEFAULT_VERSION: Final = "4.9.7"
-"""Of Apache's servers, where nobody names one: the newest 4.9 whose broker is on Maven Central."""
+"""Of Apache's servers where no version is given: the newest 4.9 of a broker on Maven Central."""
 PUBLISHED: Final = (
     "4.9.0", "4.9.1", "4.9.2", "4.9.3", "4.9.4", "4.9.5", "4.9.7",
     "5.0.0", "5.1.0", "5.1.1", "5.1.3", "5.1.4", "5.2.0",
     "5.3.0", "5.3.1", "5.3.2", "5.3.3", "5.3.4", "5.4.0", "5.5.0", "5.5.1",
 )  # fmt: skip
-"""Versions from 4.9 on whose broker is on Maven Central. A later one is asked of Maven."""
+"""Versions from 4.9 on whose broker is on Maven Central. Maven is asked about later ones."""
 TESTED: Final = ("4.9.7", "5.1.4", "5.3.3", "5.5.0")
 """Versions that ``make versions`` runs."""
 FIELD: Final = "spec.engine.version"

@@ -14,8 +14,7 @@ from typing import Any, Final
 
 from failback.client.program.log_lines import begin_logging
 from failback.operator.kinds.base import Resource
-from failback.operator.local.control import RuntimeAway, call
-from failback.operator.local.down import bring_down
+from failback.operator.local.control import RuntimeAway, bring_down, call
 from failback.operator.local.root import Root, RootInUse
 from failback.operator.local.runtime import LocalRuntime
 from failback.operator.schema.decoding import decode

@@ -11,6 +11,8 @@
     {"cmd": "down"}                                stop everything and end
 
 The reply is ``{"ok": true, ...}`` or ``{"ok": false, "error": "..."}``.
+
+``bring_down`` also ends what a killed runtime left behind: by pid and start time only.
 """
 
 from __future__ import annotations
@@ -22,14 +24,16 @@ import os
 import shutil
 import socket
 import tempfile
-from collections.abc import Awaitable, Callable, Mapping
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from failback.common.reasons import why
-from failback.operator.local.process import Identity
-from failback.operator.local.root import Root, read_json, write_json
+from failback.operator.local.process import Identity, end_stranger
+from failback.operator.local.root import Root, RootInUse, read_json, write_json
 from failback.protocol.errors import FailbackError
 
 logger = logging.getLogger(__name__)
@@ -37,6 +41,7 @@ logger = logging.getLogger(__name__)
 Reply = dict[str, Any]
 Command = Callable[[Mapping[str, Any]], Awaitable[Reply]]
 _ANSWER_SECONDS: Final = 5.0
+_DOWN_SECONDS: Final = 600.0
 _LONGEST_SOCKET_PATH: Final = 100  # sun_path holds 108 bytes on Linux, 104 elsewhere
 
 
@@ -164,3 +169,55 @@ def call(root: Root, command: str, /, *, timeout: float = 10.0, **arguments: Any
     if not reply.pop("ok"):
         raise CommandError(reply["error"])
     return reply
+
+
+def bring_down(root: Root) -> list[str]:
+    """Stop everything of a root, through its runtime or without it; return what was done.
+
+    Raises:
+        RuntimeAway: The runtime lives but does not answer.
+    """
+    if not root.path.exists():
+        return []
+    try:
+        with root.lock():
+            return list(end_leftovers(root))
+    except RootInUse:
+        pass  # a runtime lives: it stops its own children, as their parent
+    control = read_json(root.control_file) or {}
+    reply = call(root, "down", timeout=_DOWN_SECONDS)
+    runtime = Identity(control["pid"], control["ticks"])
+    deadline = time.monotonic() + 10
+    while runtime.alive():
+        if time.monotonic() > deadline:
+            raise RuntimeAway(f"the runtime of {root.path} stopped its pods but does not end")
+        time.sleep(0.02)
+    return [f"{pod}: stopped" for pod in reply["stopped"]]
+
+
+def end_leftovers(root: Root) -> Iterator[str]:
+    """End the children of a runtime that was killed; yield a line for each.
+
+    The caller holds the root's lock. Slaves go first, then masters, then name servers. A
+    process that has one of our pids but another start time belongs to another program and is left.
+    """
+    state: dict[str, Any] = read_json(root.state_file) or {}
+    pods = state.get("pods", {})
+    for group in state.get("stop_order", ()):
+        living = {
+            name: Identity(pods[name]["pid"], pods[name]["ticks"])
+            for name in group
+            if name in pods and pods[name]["pid"] is not None
+        }
+        with ThreadPoolExecutor(max_workers=max(1, len(living))) as pool:
+            results = {
+                name: pool.submit(end_stranger, identity, pods[name]["grace_seconds"])
+                for name, identity in living.items()
+            }
+        for name, result in results.items():
+            if (how := result.result()) != "was gone already":
+                yield f"{name}: {how} (left by a runtime that was killed)"
+    with suppress(FileNotFoundError):
+        root.control_file.unlink()
+    if state:
+        root.state_file.unlink()

@@ -1,8 +1,8 @@
-"""Which member of a kept pair opens: what Kubernetes keeps on claims lies here beside the stores.
+"""Which member of a kept pair starts as master: files beside the stores, as marks on claims.
 
-``claims/CLAIM/mark.json`` has the role that the member had, and the epoch of its master. The same
-rule as in Kubernetes says who is master (``planning.state.mastership``). Where it cannot be told
-nothing starts. A claim's uid is the member's name here.
+``claims/CLAIM/mark.json`` has the last role of the member, and the epoch of its master. The rule
+that chooses the master is the one of Kubernetes (``planning.state.mastership``). Where it finds
+none, no member starts. A claim's uid is the member's name here.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from failback.operator.render.config import claim_name, member_name
 from failback.protocol.errors import ConfigError
 
 Masters = dict[tuple[str, int], Mastership]
-"""Name of the cluster and pair → who is its master."""
+"""Name of the cluster and pair → its master."""
 _FILE: Final = "mark.json"
 
 
 def masters_of(items: Sequence[Resource], root: Root) -> Masters:
-    """Return who is master of every pair whose stores are kept.
+    """Return the master of every pair that has kept stores.
 
     Raises:
-        ConfigError: It cannot be told; the message says what to do.
+        ConfigError: The marks do not say which; the message says what to do.
     """
     statuses: Mapping[str, Any] = read_json(root.status_file) or {}
     found: Masters = {}
@@ -48,7 +48,7 @@ def masters_of(items: Sequence[Resource], root: Root) -> Masters:
 def with_masters(
     items: Sequence[Resource], masters: Masters, log: Callable[[str], None]
 ) -> tuple[Resource, ...]:
-    """Return the resources with ``masterMember`` as it is, whatever their files wish."""
+    """Return the resources with the actual ``masterMember``, not the one of their files."""
     return tuple(
         _with_masters(item, masters, log) if isinstance(item, BrokerCluster) else item
         for item in items
@@ -76,7 +76,7 @@ def _with_masters(
 def mark(
     items: Sequence[Resource], masters: Masters, root: Root, *, slaves_follow: bool = False
 ) -> None:
-    """Write beside every store whose log it has: before anything opens, and once slaves follow."""
+    """Write the mark of every store: before a member starts, and again once slaves follow."""
     for cluster in items:
         if not isinstance(cluster, BrokerCluster):
             continue

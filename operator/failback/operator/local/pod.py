@@ -151,7 +151,7 @@ class Pod:
     def limit(self, seconds: float) -> None:
         """Let a hold, and a stop by SIGSTOP, end in ``seconds``; 0: not by themselves.
 
-        Who made them asks again before that, as long as it lives.
+        The program that made them repeats the call before that, as long as it lives.
         """
         if self._limit is not None:
             self._limit.cancel()

@@ -29,8 +29,7 @@ from failback.operator.local.addresses import (
     local_context,
 )
 from failback.operator.local.apache_release import Apache, find_apache
-from failback.operator.local.control import CommandError, ControlServer
-from failback.operator.local.down import end_leftovers
+from failback.operator.local.control import CommandError, ControlServer, end_leftovers
 from failback.operator.local.masters import Masters, mark, masters_of, with_masters
 from failback.operator.local.metadata import (
     PairAddresses,

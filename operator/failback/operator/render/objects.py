@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from failback.operator.kinds.base import Resource
+from failback.operator.kinds.base import PodMonitor, Resource
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.kinds.name_server import NameServer
 from failback.operator.render import common
-from failback.operator.render.broker import member_labels, statefulset
+from failback.operator.render.broker import member_labels, pair_selector, statefulset
 from failback.operator.render.config import (
     broker_properties,
     config_map,
@@ -21,8 +21,6 @@ from failback.operator.render.config import (
     properties_text,
 )
 from failback.operator.render.context import Context, Object
-from failback.operator.render.disruption import name_server_budget, pair_budget
-from failback.operator.render.monitoring import pod_monitor
 from failback.operator.render.nameserver import (
     addresses,
     name_server_labels,
@@ -55,11 +53,11 @@ def render_name_server(name_server: NameServer, context: Context) -> list[Object
         name_server_statefulset(name_server, context),
     ]
     if name_server.spec.pod_disruption_budget.enabled:
-        found.append(name_server_budget(name_server, context))
+        found.append(_name_server_budget(name_server, context))
     monitor = name_server.spec.metrics.pod_monitor
     if context.pod_monitors and monitor.enabled:
         match = selector(name_server)
-        found.append(pod_monitor(name_server, name, monitor, marks, match, context))
+        found.append(_pod_monitor(name_server, name, monitor, marks, match, context))
     return found
 
 
@@ -85,7 +83,7 @@ def render_cluster(
     if context.pod_monitors and monitor.enabled:
         marks = common.labels(cluster, "broker", cluster=cluster.name)
         match = {"failback.dev/cluster": cluster.name, "app.kubernetes.io/component": "broker"}
-        found.append(pod_monitor(cluster, cluster.name, monitor, marks, match, context))
+        found.append(_pod_monitor(cluster, cluster.name, monitor, marks, match, context))
     return found
 
 
@@ -118,8 +116,71 @@ def _pair(
         )
     if cluster.spec.pod_disruption_budget.enabled:
         running = sum(item["spec"]["replicas"] for item in members if "spec" in item)
-        yield pair_budget(cluster, index, running, context)
+        yield _pair_budget(cluster, index, running, context)
     yield from members
+
+
+def _pair_budget(cluster: BrokerCluster, pair: int, running: int, context: Context) -> Object:
+    """Return the budget of one pair: all but one of the members that are meant to run stay.
+
+    The limit is ``minAvailable``: each member has a StatefulSet of its own, and ``maxUnavailable``
+    counts only those that have a pod. While an evicted member has no new pod, ``maxUnavailable``
+    would allow the eviction of the other member.
+    """
+    marks = common.labels(cluster, "broker", cluster=cluster.name, pair=str(pair))
+    name = f"{cluster.name}-{pair}"
+    limit = {"minAvailable": max(0, running - 1)}
+    return _budget(cluster, name, marks, pair_selector(cluster, pair), limit, context)
+
+
+def _name_server_budget(name_server: NameServer, context: Context) -> Object:
+    """Return the budget of one NameServer."""
+    marks = name_server_labels(name_server)
+    name = statefulset_name(name_server)
+    limit = {"maxUnavailable": 1}
+    return _budget(name_server, name, marks, selector(name_server), limit, context)
+
+
+def _budget(
+    owner: Resource,
+    name: str,
+    marks: dict[str, str],
+    match: dict[str, str],
+    limit: dict[str, int],
+    context: Context,
+) -> Object:
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": common.metadata(owner, name, context, marks),
+        "spec": {
+            **limit,
+            "unhealthyPodEvictionPolicy": "AlwaysAllow",
+            "selector": {"matchLabels": match},
+        },
+    }
+
+
+def _pod_monitor(
+    owner: Resource,
+    name: str,
+    wanted: PodMonitor,
+    marks: dict[str, str],
+    match: dict[str, str],
+    context: Context,
+) -> Object:
+    """Return the PodMonitor of the Prometheus operator that scrapes the pods of ``match``."""
+    return {
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "PodMonitor",
+        "metadata": common.metadata(owner, name, context, {**wanted.labels, **marks}),
+        "spec": {
+            "selector": {"matchLabels": match},
+            "podMetricsEndpoints": [
+                {"port": "http", "path": "/metrics", "interval": wanted.interval}
+            ],
+        },
+    }
 
 
 def name_servers_of(

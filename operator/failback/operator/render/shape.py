@@ -34,7 +34,7 @@ class Shape:
     stopped: frozenset[Member] = frozenset()
     """Members whose StatefulSet has no replicas now."""
     read_forced: frozenset[int] = frozenset()
-    """Pairs whose slaves serve reads whatever the spec says (failover ``SlaveReadOnly``)."""
+    """Pairs whose slaves serve reads against the spec (failover ``SlaveReadOnly``)."""
     live: Mapping[Member, Mapping[str, str | None]] = field(default_factory=dict)
     """Live keys that a member's ConfigMap keeps for now, because its turn has not come;
     ``None`` = the file has no such line yet."""

@@ -103,7 +103,7 @@ def load_resources(paths: Sequence[Path | str], *, namespace: str | None = None)
 
     Args:
         paths: YAML files, each with one or more documents.
-        namespace: Put every object into this namespace, whatever the files say.
+        namespace: Put every object into this namespace, not into its own.
 
     Raises:
         ConfigError: All that is wrong with the objects; nothing of any file may be used then.
@@ -331,7 +331,7 @@ def _check_masters(ours: Sequence[tuple[Document, Resource]]) -> None:
             continue
         for pair in range(cluster.spec.pairs):
             name = cluster.broker_name(pair)
-            # Name servers know a pair by its broker name alone, whatever its cluster.
+            # Name servers know a pair by its broker name alone, and not by its cluster.
             places = [("cluster", cluster.cluster_name)]
             if cluster.spec.name_server_ref is not None:
                 places.append((cluster.namespace, cluster.spec.name_server_ref.name))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from failback.operator.local.apache_release import find_apache
-from failback.operator.local.commands import own_command, to_argv
+from failback.operator.local.podspec import own_command, to_argv
 from tests.support.kube_lab.api import Object
 
 _INHERITED: Final = ("LANG", "LC_ALL", "LC_CTYPE", "TZ", "PYTHONPATH", "JAVA_HOME")
