@@ -1,7 +1,7 @@
 """The run folder of an observation: ``run.json`` and a log of looks.
 
-An observer that is stopped, or killed, leaves a folder that another one goes on with, and that a
-report can be made of at any time.
+An observer that is stopped or killed leaves a folder that another one continues. A report can be
+made of it at any time.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from failback.protocol.errors import ConfigError
 LOOKS: Final = "looks.jsonl"
 _HALF: Final = "looks.half"
 LARGE_BYTES: Final = 32 << 20
-"""Looks are thinned when they are so many, and have doubled since."""
+"""Looks are thinned when the file has this size, and has doubled since the last time."""
 _SETTINGS: Final = "observed"
 _CLOCK: Final = "clock"
 _BOOT_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -42,7 +42,7 @@ _BOOT_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 def seconds() -> float:
     """Return the reading of the clock of looks.
 
-    Nobody can set this clock, and it goes on while the machine sleeps. It begins anew with the
+    This clock cannot be set, and it goes on while the machine sleeps. It begins anew with the
     machine.
     """
     return time.clock_gettime(_BOOT_CLOCK)
@@ -50,7 +50,7 @@ def seconds() -> float:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What an observation is about."""
+    """The settings of an observation."""
 
     run: str
     name_servers: tuple[str, ...]
@@ -60,13 +60,13 @@ class Wanted:
     limits: Mapping[str, str] = field(default_factory=dict)
     """``max_duplicates`` (``N`` or ``P%``) and ``max_rto`` (seconds), where there are any."""
     access: ClusterAccess | None = None
-    """Of a guarded cluster."""
+    """Keys and TLS of a guarded cluster."""
     trace: tuple[str, ...] = ()
-    """Topics with the clients' message trace that are read beside the looks."""
+    """Topics with a message trace that are read beside the looks."""
     asks_clients: bool = False
     """Whether members of groups are asked what they hold."""
     canary: bool = False
-    """Whether topics and groups of our own are made."""
+    """Whether an own topic and own groups are made on each pair."""
     keep_canary: bool = False
     """Whether they are left at the end."""
 
@@ -77,7 +77,7 @@ def is_observed(run: Mapping[str, Any]) -> bool:
 
 
 def looks_in(folder: Path, damaged: Damaged = ignore) -> Iterator[Look]:
-    """Yield the looks of an observation, the oldest first; lines that can't be read are told.
+    """Yield the looks of an observation, the oldest first. ``damaged`` takes unreadable lines.
 
     Raises:
         ReportInputError: They can't be read.
@@ -95,25 +95,26 @@ class Folder:
     """Writes an observation, one observer at a time."""
 
     def __init__(self, path: Path, run: dict[str, Any], last: float) -> None:
-        """``last``: when the last look that is there ended."""
+        """``last``: the end of the last look in the folder, 0 without one."""
         self.path = path
         self.run = run
         self._writer = Writer()
         self._lock = _locked(path)
         self._size = self._small = 0
-        """Bytes of looks now, and when they had been thinned last."""
+        """Bytes of looks now, and after they were thinned last."""
         self._thinned = 0
-        """Bytes of looks that the thinned ones stand for."""
-        # A wall clock that was set back, while the machine began anew, loses no order.
+        """Bytes of looks that the thinned ones replace."""
+        # After a start of the machine, run zero follows from the wall clock. If that was set back,
+        # the last look decides, so that times never run backwards.
         self.zero = seconds() - max(_passed(run), last)
 
     @classmethod
     def open(cls, path: Path, wanted: Wanted) -> Folder:
-        """Begin an observation, or go on with the one that lies there.
+        """Begin an observation, or continue the one in the folder.
 
         Raises:
-            ConfigError: There is something else, or it was about other things.
-            ReportInputError: What lies there cannot be read.
+            ConfigError: The folder has other files, or an observation with other settings.
+            ReportInputError: The looks in the folder cannot be read.
             OSError: The folder can't be written.
         """
         document = path / "run.json"
@@ -147,30 +148,30 @@ class Folder:
         return cls(path, run, last)
 
     def discard_if_unused(self) -> None:
-        """Remove a folder in which no look lies: the next observer may be about other things."""
+        """Remove a folder without a look. The next observer may have other settings."""
         if {each.name for each in self.path.iterdir()} <= {"run.json", "lock"}:
             for name in ("run.json", "lock"):
                 (self.path / name).unlink(missing_ok=True)
             self.path.rmdir()
 
     def close(self) -> None:
-        """Let another observer go on."""
+        """Unlock the folder for another observer."""
         (self.path / _HALF).unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             os.ftruncate(self._lock, 0)
         os.close(self._lock)
 
     def add(self, look: Look) -> None:
-        """Add a look; it outlives the machine when this returns.
+        """Add a look, and wait until it is on the disk.
 
         Raises:
-            OSError: The disk refused: the look is missing, and a later one may be added.
+            OSError: The disk refused the look. A later one may be added.
         """
         try:
             append_line(self.path / LOOKS, self._writer.line(look))
             self._size = (self.path / LOOKS).stat().st_size
         except OSError:
-            self._writer = Writer()  # the next line has whole tables: nobody knows this one's
+            self._writer = Writer()  # readers lack this look: the next one must have whole tables
             raise
 
     @property
@@ -179,14 +180,14 @@ class Folder:
         return self._size >= max(LARGE_BYTES, 2 * self._small)
 
     def thin(self, busy: Sequence[Span], now: float) -> None:
-        """Write what is kept of the looks beside them; looks may be added meanwhile.
+        """Write the looks that are kept to a second file. Looks may be added meanwhile.
 
         Args:
             busy: As :func:`thinned` takes it.
             now: Seconds after run zero.
 
         Raises:
-            OSError: The disk refused; the looks are as they were.
+            OSError: The disk refused. The looks are unchanged.
         """
         self._thinned = self._small = self._size
         writer = Writer()
@@ -195,10 +196,10 @@ class Folder:
                 half.write(writer.line(look) + b"\n")
 
     def take_thinned(self) -> None:
-        """Put the thinned looks, and those that were added since, in the place of all.
+        """Replace the looks by the thinned ones and those that were added since.
 
         Raises:
-            OSError: The disk refused; the looks are as they were.
+            OSError: The disk refused. The looks are unchanged.
         """
         looks, half = self.path / LOOKS, self.path / _HALF
         with looks.open("rb") as lines, half.open("ab") as kept:
@@ -219,12 +220,12 @@ def _until(lines: BinaryIO, size: int) -> Iterator[bytes]:
 
 
 def _keep_all(problem: str) -> None:
-    """Looks with a line that can't be read stay as they are: a report has to tell of it."""
+    """Refuse to thin looks with an unreadable line, which a report has to name."""
     raise OSError(errno.EIO, problem)
 
 
 def _passed(run: Mapping[str, Any]) -> float:
-    """Return seconds since run zero; a wall clock that was set counts where no other is left."""
+    """Return seconds since run zero, by the wall clock if the machine was started since."""
     begun = (run.get(_SETTINGS) or {}).get(_CLOCK)
     if begun is not None and begun["boot"] == boot_id():
         return seconds() - float(begun["seconds"])
@@ -232,7 +233,7 @@ def _passed(run: Mapping[str, Any]) -> float:
 
 
 def _locked(path: Path) -> int:
-    """Return a descriptor that holds the folder's lock; a process that dies lets go of it."""
+    """Return a descriptor with the folder's lock. The lock ends with the process."""
     descriptor = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         check_regular(descriptor, path / "lock")
@@ -246,7 +247,7 @@ def _locked(path: Path) -> int:
         problem = f"another observer writes to {path}: end it, or name another folder"
         raise ConfigError("--out", problem) from error
     holder = identity_of(os.getpid())
-    if holder is not None:  # who reads the folder learns from it that the observation goes on
+    if holder is not None:  # readers of the folder see by it that the observation goes on
         note = {**holder._asdict(), "space": process_space()}
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps(note).encode(), 0)
@@ -276,12 +277,12 @@ def _document(wanted: Wanted) -> dict[str, Any]:
         OBSERVED,
         wall_ns=time.time_ns(),
         mono_ns=0,
-        warmup_end_ns=0,  # what was traced before is in no figure
+        warmup_end_ns=0,  # traces from before the observation are in no figure
         **{_SETTINGS: settings},
     )
 
 
 def settings_of(run: dict[str, Any]) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the groups and the topics that an observation is about; none is all."""
+    """Return the groups and the topics of an observation; an empty set means all."""
     found = run.get(_SETTINGS) or {}
     return frozenset(found.get("groups") or ()), frozenset(found.get("topics") or ())

@@ -1,8 +1,8 @@
 """Reads the trace topic of an observed cluster beside the looks, and writes nothing to brokers.
 
-Traces are read every few seconds, since the broker that has them may be the next to go. Positions
-of the traced messages, which lie in the topics themselves, are read less often and at the end. A
-queue is read from where its groups stood at the first look, or where a returned master began.
+Traces are read every few seconds, because the broker that has them may be the next to go. Positions
+of the traced messages are in the topics themselves: they are read less often, and at the end. A
+queue is read from the offset of its groups at the first look, or of a returned master.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from failback.protocol.route import split_offset_key
 RECORDS_SECONDS: Final = 10.0
 COPIES_SECONDS: Final = 60.0
 SETTLE_SECONDS: Final = 3.0
-"""What clients send behind the last look, their traces twice a second, is read too."""
+"""Clients send traces twice a second: those of the last look are waited for."""
 BEFORE_MS: Final = 10 * 60 * 1000
-"""Traces that were stored so long before the observation began are read."""
+"""Traces that were stored this long before the observation began are read."""
 CLOCK: Final = "clock.json"
 
 Begins = Mapping[str, Mapping[str, Mapping[int, int]]]
@@ -50,7 +50,7 @@ Begins = Mapping[str, Mapping[str, Mapping[int, int]]]
 
 
 class Follower:
-    """Reads traces, and positions of what they name, into the run folder's pages."""
+    """Reads traces, and positions of the traced messages, into the run folder's pages."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Follower:
         zero: float,
         say: Callable[[str], None],
     ) -> None:
-        """``zero``: of the run, a reading of ``seconds``."""
+        """``zero``: run zero as a reading of ``folder.seconds``."""
         self._wanted = wanted
         self._zero_wall_ms = zero_wall_ns // 1_000_000
         self._zero = zero
@@ -104,7 +104,7 @@ class Follower:
         self.keep()
 
     def keep(self) -> None:
-        """Write down how far the observer's clock is ahead of the brokers'."""
+        """Write how far the observer's clock is ahead of the brokers'."""
         note = {"observer_ahead_ms": self._ahead_ms}
         try:
             replace_file(self._pages.folder / CLOCK, json.dumps(note).encode())
@@ -128,22 +128,22 @@ class Follower:
             self._tell(problem)
 
     def _refused(self, error: OSError) -> str:
-        """What is said of a disk that takes no more: a later round begins where files end."""
+        """Return the sentence about a full disk. A later round begins where the files end."""
         return (
             f"{where_and_why(error)}: it is read on from here when the folder can be written again;"
             " make room"
         )
 
     def _tell(self, problem: str) -> None:
-        """Tell it once."""
+        """Report a problem once."""
         if problem not in self._said:
             self._said.add(problem)
             self._say(f"trace: {problem}")
 
     def take(self, place: Place, bid: int, message: MessageExt) -> list[dict[str, Any]]:
-        """Return rows of a trace message, and learn from it how far clocks are apart."""
-        # The newest message is the one that says most of how far the two clocks are apart. The
-        # observer's is that of its looks: a wall clock that is set meanwhile moves no trace.
+        """Return rows of a trace message, and measure with it how far clocks are apart."""
+        # The age of a message is at least 0, so the youngest message gives the best bound. Run zero
+        # and the clock of looks replace the wall clock here, because that one may be set meanwhile.
         passed = round((seconds() - self._zero) * 1000)
         ahead = self._zero_wall_ms + passed - message.store_timestamp
         self._ahead_ms = ahead if self._ahead_ms is None else min(self._ahead_ms, ahead)
@@ -162,9 +162,9 @@ async def following(
     observation: Observation,
     say: Callable[[str], None],
 ) -> AsyncIterator[None]:
-    """Read the trace while the block runs, and to its end behind it.
+    """Read the trace while the block runs, and its rest afterwards.
 
-    ``zero``: of the run, a reading of ``seconds``.
+    ``zero``: run zero as a reading of ``folder.seconds``.
     """
     follower = Follower(client, wanted, folder, zero_wall_ns, zero, say)
     stop = asyncio.Event()
@@ -182,7 +182,7 @@ async def following(
 def begins_of(
     begins: Begins, traced: Collection[str], wanted: Collection[str]
 ) -> dict[str, dict[Place, int]]:
-    """By topic where its queues are to be read from: the least offset of a traced group."""
+    """Return by topic the offsets to read its queues from: the lowest of a traced group."""
     found: dict[str, dict[Place, int]] = {}
     for pair, keys in begins.items():
         broker = pair.rpartition("/")[2]
@@ -199,7 +199,7 @@ def begins_of(
 
 
 def ahead_ms(folder: Path) -> int | None:
-    """How far the observer's clock is ahead of the brokers', in ms; ``None`` where unknown."""
+    """Return how far the observer's clock is ahead of the brokers', in ms, if that is known."""
     try:
         found = read_object(folder / "trace" / CLOCK)["observer_ahead_ms"]
     except (OSError, ValueError, KeyError):

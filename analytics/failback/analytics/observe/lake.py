@@ -1,7 +1,7 @@
 """The lake of an observed run, made from its looks and from what was read of a trace.
 
-It says nothing that is not in those; so it is written again wherever they have grown, by the
-observer when it ends and by whoever reports on the run before that.
+All its rows follow from those. So it is written again when they have grown: by the observer at its
+end, and by each reader of the run before that.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from failback.analytics.observe.canary.ledger import Ledger, with_canary
 from failback.analytics.observe.folder import LOOKS, looks_in, settings_of
 from failback.analytics.observe.following import ahead_ms
 from failback.analytics.observe.observation import Observation
-from failback.analytics.observe.sampled import Sampler, fault_table, telling
+from failback.analytics.observe.sampled import Sampler, fault_table, looks_for_rows
 from failback.analytics.run.documents import OBSERVED, Run, read_run
 from failback.analytics.run.run_source import RunSource, source_at
 from failback.analytics.trace.clocks import MS_NS
@@ -35,7 +35,7 @@ _TIMES: Final = ("mono_ns", "bt", "et", "due", "t0", "t1")
 
 
 def run_at(run_dir: Path | str) -> RunSource:
-    """The run of a run folder; of an observed one with all that was seen of it so far.
+    """Return the run of a run folder. The lake of an observed one is brought up to date first.
 
     Raises:
         ReportInputError: As ``source_at`` does, and where looks cannot be read.
@@ -45,7 +45,7 @@ def run_at(run_dir: Path | str) -> RunSource:
 
 
 def bring_up(folder: Path) -> None:
-    """Write the lake of an observed run, unless it has all that was seen; other runs are left.
+    """Write the lake of an observed run if looks or traces have grown. Other runs are left.
 
     A folder that cannot be written to stays as it is.
 
@@ -55,7 +55,7 @@ def bring_up(folder: Path) -> None:
     try:
         run = read_run(folder / "run.json")
     except ReportInputError:
-        return  # whoever reads the run says what is wrong with it
+        return  # the reader of the run reports the problem
     if run.source != OBSERVED:
         return
     made_of = _made_of(folder)
@@ -83,7 +83,9 @@ def _write(folder: Path, run: Run) -> None:
         addresses.update({at: place.broker for place, at in look.listed().items()})
     sampler = Sampler(name, zero, observation.is_wanted)
     day = day_of(zero) or day_of(0)
-    for table, number, rows in sampler.tables(telling(looks_in(folder), observation.finder.events)):
+    for table, number, rows in sampler.tables(
+        looks_for_rows(looks_in(folder), observation.finder.events)
+    ):
         path = folder / "lake" / lake_path(table, name, 0, number, day)
         write_parquet(lake_rows(rows, table), path)
     tables = {}
@@ -95,7 +97,7 @@ def _write(folder: Path, run: Run) -> None:
 
 
 def _traced(folder: Path, run: Run, addresses: dict[str, str]) -> dict[str, pa.Table]:
-    """Rows of the trace, in ns after run zero, on the observer's clock."""
+    """Return rows of the trace, in ns after run zero, on the observer's clock."""
     groups, _ = settings_of(run.written)
     wanted = Wanted(run.run, tuple(sorted(groups)))
     zero = run.zero.wall_ns

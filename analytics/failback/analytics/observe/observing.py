@@ -1,4 +1,7 @@
-"""Looks at a cluster until it is told to stop: asks, keeps, tells."""
+"""Looks at a cluster until it is stopped: asks, writes the look, hands it to listeners.
+
+The first look decides whether the cluster can be observed as wanted, before anything is written.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ Listener = Callable[[Look, list[Event], Observation], None]
 async def observe(
     path: Path,
     wanted: Wanted,
-    told: Listener,
+    listener: Listener,
     stop: asyncio.Event,
     *,
     seconds: float | None = None,
@@ -39,12 +42,12 @@ async def observe(
 ) -> Observation:
     """Observe into a run folder until ``stop`` is set, or for ``seconds``.
 
-    ``note`` receives what cannot be read of a trace, and what keeps a canary from working, a
-    sentence at a time.
+    ``listener`` takes each look with its new events. ``note`` takes a sentence about each thing
+    that keeps a look from the disk, a trace from being read or a canary from working.
 
     Raises:
-        NobodyAnswers: At the first look no name server did.
-        ConfigError: The folder holds something else, or nobody knows a group or topic.
+        NobodyAnswers: No name server answered the first look.
+        ConfigError: The folder holds something else, or no broker knows a group or topic.
         OSError: The folder can't be written.
     """
     folder = Folder.open(path, wanted)
@@ -69,17 +72,17 @@ async def observe(
             )
             async with (
                 _trace(client, wanted, folder, observation, note),
-                _canary(folder, wanted, client, about, note) as saw,
+                _canary(folder, wanted, client, about, note) as canary_listener,
             ):
 
-                def all_told(look: Look, events: list[Event], observation: Observation) -> None:
-                    told(look, events, observation)
-                    saw(look, observation.finder)
+                def listen(look: Look, events: list[Event], observation: Observation) -> None:
+                    listener(look, events, observation)
+                    canary_listener(look, observation.finder)
 
                 keeper = _Keeper(folder, note)
                 try:
                     await _look_until(
-                        stop, deadline, keeper, wanted, observation, asker, all_told, client
+                        stop, deadline, keeper, wanted, observation, asker, listen, client
                     )
                 finally:
                     await asker.close()
@@ -104,7 +107,7 @@ async def _trace(
     observation: Observation,
     note: Callable[[str], None],
 ) -> AsyncIterator[None]:
-    """Read the clients' trace while the block runs, if it is wanted."""
+    """Read the clients' trace while the block runs, if wanted."""
     if not wanted.trace:
         yield
         return
@@ -123,20 +126,20 @@ async def _canary(
     about: About,
     note: Callable[[str], None],
 ) -> AsyncIterator[Callable[[Look, Finder], None]]:
-    """Run a canary while the block runs, if it is wanted, or say what an earlier one left."""
+    """Run a canary while the block runs if wanted, else name what an earlier one left."""
     if not wanted.canary:
         if (ledger := Ledger.read(folder.path)) is not None:
             ledger.say_what_is_left(note)
         yield lambda _, __: None
         return
-    from failback.analytics.observe.canary.canary import flying
+    from failback.analytics.observe.canary.canary import running
 
-    async with flying(folder, wanted, client, about, note) as saw:
-        yield saw
+    async with running(folder, wanted, client, about, note) as on_look:
+        yield on_look
 
 
 async def _until_first(*waits: Coroutine[Any, Any, object]) -> None:
-    """Wait for one of them; the others are given up."""
+    """Wait for one of them, and cancel the others."""
     tasks = [asyncio.ensure_future(wait) for wait in waits]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -147,7 +150,7 @@ async def _until_first(*waits: Coroutine[Any, Any, object]) -> None:
 
 
 class _Keeper:
-    """Writes looks. A disk that refuses some does not end an observation: they are a gap."""
+    """Writes looks. A look that the disk refuses is a gap; the observation goes on."""
 
     def __init__(self, folder: Folder, note: Callable[[str], None]) -> None:
         self._folder = folder
@@ -164,7 +167,7 @@ class _Keeper:
             self._note(each)
 
     async def close(self) -> None:
-        """Wait until looks are no longer being thinned."""
+        """Wait until the looks are thinned."""
         if self._thinning is not None:
             await asyncio.gather(self._thinning, return_exceptions=True)
 
@@ -186,7 +189,7 @@ class _Keeper:
         await self._thin(look, observation)
 
     async def _thin(self, look: Look, observation: Observation) -> None:
-        """Thin old looks beside new ones. A disk that has no room for it keeps all of them."""
+        """Thin old looks while new ones are written. A disk without room for it keeps them all."""
         if self._thinning is None:
             if self._folder.is_large:
                 busy = busy_spans(observation, look.every)
@@ -206,7 +209,7 @@ async def _look_until(
     wanted: Wanted,
     observation: Observation,
     asker: Asker,
-    told: Listener,
+    listener: Listener,
     client: RemotingClient,
 ) -> None:
     complaints, is_first = Complaints(), True
@@ -220,7 +223,7 @@ async def _look_until(
         known = len(observation.finder.events)
         observation.look(look)
         await keeper.keep(look, observation)
-        told(look, observation.finder.events[known:], observation)
+        listener(look, observation.finder.events[known:], observation)
         await _until_first(stop.wait(), asker.wait(due - time.monotonic()))
 
 
@@ -233,11 +236,11 @@ class NobodyAnswers(FailbackError):
 async def check_first(
     look: Look, wanted: Wanted, known: Observation, path: Path, client: RemotingClient
 ) -> list[str]:
-    """Refuse what can't be observed as it is wanted; return what may change yet, as sentences.
+    """Refuse a cluster that cannot be observed as wanted; return notes on the rest, as sentences.
 
     Raises:
-        NobodyAnswers: No name server did.
-        ConfigError: The folder is about another cluster, or nobody knows a group or topic.
+        NobodyAnswers: No name server answered.
+        ConfigError: The folder is about another cluster, or no broker knows a group or topic.
     """
     where = ", ".join(look.listings)
     if all(each is None for each in look.listings.values()):
@@ -256,7 +259,10 @@ async def check_first(
 async def _unknown(
     look: Look, wanted: Wanted, observation: Observation, client: RemotingClient
 ) -> list[str]:
-    """Name groups and topics that nobody knows; who does not answer may know them."""
+    """Return notes on groups and topics that no broker knows.
+
+    Such a name is refused only where all brokers answered.
+    """
     keys = {key for broker in look.brokers for key in broker.offsets or ()}
     keys |= {key for tables in observation.first_offsets().values() for key in tables}
     named = [split_offset_key(key) for key in keys]
@@ -271,7 +277,7 @@ async def _unknown(
                 if broker.state == ANSWERED:
                     table = await admin.all_groups(broker.addr)
                     groups |= set(table.subscription_group_table)
-    except FailbackError:  # without the right to know, nothing is refused
+    except FailbackError:  # without the right to ask, no name is refused
         is_whole = False
     said = []
     for option, asked, found in (
@@ -281,14 +287,14 @@ async def _unknown(
         as_clients_do = set(map(without_instance, found))
         for name in sorted(set(asked) - found - as_clients_do):
             problem = f'no broker knows "{name}"{did_you_mean(name, found)}'
-            if is_whole and not wanted.canary:  # which is there to be observed
+            if is_whole and not wanted.canary:  # a canary is observed in any case
                 raise ConfigError(option, problem)
             said.append(f"{option}: {problem}: it is observed when one does")
     return said
 
 
 class Complaints:
-    """Names what does not answer as it should, once for each time that it begins to."""
+    """Reports name servers and brokers that stop answering, once each time."""
 
     def __init__(self) -> None:
         self._silent: set[str] = set()
@@ -297,7 +303,7 @@ class Complaints:
         self._said: set[Place] = set()
 
     def of(self, look: Look) -> Iterator[str]:
-        """Yield what is new with this look, a sentence each."""
+        """Yield a sentence for each that is silent since this look."""
         silent = {address for address, each in look.listings.items() if each is None}
         if silent - self._silent:
             others = "those that others list are observed"
@@ -307,7 +313,7 @@ class Complaints:
         self._silent = silent
         now = {broker.place for broker in look.brokers if broker.state == SILENT}
         for broker in look.brokers:
-            # Once is what a process that dies looks like, too.
+            # A process that dies is silent for one look too, before it refuses connections.
             if broker.place in now & self._before - self._said:
                 self._said.add(broker.place)
                 yield (

@@ -1,9 +1,9 @@
 """Rows of the lake from looks: samples of offsets and of queues, and absences of masters. Pure.
 
-Near what happened every look becomes rows, elsewhere one in half a minute. An offset is a row where
-it is not as it was at the look before, or in another life of its broker.
-A look into a table is a row of its own, with queue -1, as recorded runs have it. An absence is a
-fault of two steps, each with the interval in which it happened.
+Near an event every look becomes rows, elsewhere one look in half a minute. An offset becomes a row
+where it differs from the look before, or where its broker was restarted. Each look into a table is
+a row too, with queue -1, as in recorded runs. An outage is a fault of two steps, each with the
+interval in which it happened.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ FAULTS: Final = "fault"
 OBSERVER: Final = "observer"
 ROWS_OF_A_FILE: Final = 100_000
 SELDOM_SECONDS: Final = 30.0
-"""Between looks that become rows, where nothing happened."""
+"""Between looks that become rows, away from events."""
 NEAR_SECONDS: Final = 60.0
-"""Before and after an event every look does."""
+"""Before and after an event every look becomes rows."""
 _NS: Final = 1_000_000_000
 _TABLE: Final = {"source": "code43", "file_mtime_ns": None}
 _LOOK: Final = {"grp": "", "ptopic": "", "qid": -1}
@@ -37,7 +37,7 @@ Row = dict[str, Any]
 
 
 class Life(NamedTuple):
-    """A process of a broker: when it answered first, where, and when it began."""
+    """A process of a broker: when it answered first, its address, and when it began."""
 
     since: float
     addr: str
@@ -45,7 +45,7 @@ class Life(NamedTuple):
 
 
 class _Queue(NamedTuple):
-    """A queue as a row names it; without a group where the row is about the queue alone."""
+    """The names of a queue in a row; no group where the row is about the queue alone."""
 
     ptopic: str
     qid: int
@@ -57,7 +57,7 @@ class _Queue(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """What a process held at the last look."""
+    """Offsets or queues of a process at the last look."""
 
     table: str
     common: Row
@@ -65,7 +65,7 @@ class _Known(NamedTuple):
 
 
 class Sampler:
-    """Takes looks in their order and gives rows of them, many at a time."""
+    """Makes rows of looks that come in their order, many at a time."""
 
     def __init__(self, run: str, zero_wall_ns: int, is_wanted: Callable[[str], bool]) -> None:
         """``is_wanted`` chooses keys of offset tables, ``topic@group``."""
@@ -73,7 +73,7 @@ class Sampler:
         self._zero = zero_wall_ns
         self._is_wanted = is_wanted
         self._known: dict[tuple[str, Place], _Known] = {}
-        self._untold: dict[Place, list[Row]] = {}
+        self._incomplete: dict[Place, list[Row]] = {}
         self.lives: dict[Place, list[Life]] = defaultdict(list)
         """By place the processes that answered there, the oldest first."""
         self._rows: dict[str, list[Row]] = defaultdict(list)
@@ -96,7 +96,7 @@ class Sampler:
 
     def _sample(self, broker: BrokerLook) -> None:
         place, boot = broker.place, broker.boot_ms
-        self._names_life(broker)
+        self._note_life(broker)
         known_rows = {name: len(self._rows[name]) for name in (OFFSETS, QUEUES)}
         common = {
             "addr": broker.addr,
@@ -114,26 +114,26 @@ class Sampler:
             self._sample_changes(QUEUES, place, _span_values(broker.spans), common)
         if boot is None:
             for name, count in known_rows.items():
-                self._untold[place] += self._rows[name][count:]
+                self._incomplete[place] += self._rows[name][count:]
 
-    def _names_life(self, broker: BrokerLook) -> None:
-        """Give rows of a process that could not tell yet when it began what it tells now."""
-        untold, lives = self._untold.setdefault(broker.place, []), self.lives[broker.place]
+    def _note_life(self, broker: BrokerLook) -> None:
+        """Complete the rows of a young process, which has no figures in its first second."""
+        incomplete, lives = self._incomplete.setdefault(broker.place, []), self.lives[broker.place]
         if broker.boot_ms is None:
             return
         if not lives or lives[-1].boot_ms != broker.boot_ms:
-            since = untold[0]["t"] / _NS if untold else broker.until
+            since = incomplete[0]["t"] / _NS if incomplete else broker.until
             lives.append(Life(since, broker.addr, broker.boot_ms))
         known = (self._known.get((name, broker.place)) for name in (OFFSETS, QUEUES))
         held = [each.common for each in known if each is not None and each.common["binc"] is None]
-        for row in (*untold, *held):
+        for row in (*incomplete, *held):
             row["binc"] = broker.boot_ms
-        untold.clear()
+        incomplete.clear()
 
     def _sample_changes(
         self, table: str, place: Place, values: dict[_Queue, Row], common: Row
     ) -> None:
-        """Write what is not as it was, or is told by another process."""
+        """Make rows of values that changed, or that another process has."""
         known = self._known.get((table, place))
         if known is not None and known.common["binc"] != common["binc"]:
             self._close(known)
@@ -148,7 +148,7 @@ class Sampler:
         ]
 
     def _close(self, known: _Known) -> None:
-        """Write what a process held when it was looked at last: until then it was so."""
+        """Make rows of all values of a process at its last look: until then they held."""
         self._rows[known.table] += [
             {**known.common, **queue.columns(), **value} for queue, value in known.values.items()
         ]
@@ -177,22 +177,22 @@ def _span_values(spans: Spans) -> dict[_Queue, Row]:
     }
 
 
-def telling(looks: Iterable[Look], events: Sequence[Event]) -> Iterator[Look]:
+def looks_for_rows(looks: Iterable[Look], events: Sequence[Event]) -> Iterator[Look]:
     """Yield all looks near events, some of the others, and the last one."""
     near = [(each.since - NEAR_SECONDS, each.until + NEAR_SECONDS) for each in events]
-    told, left = -SELDOM_SECONDS, None
+    taken_at, left = -SELDOM_SECONDS, None
     for look in looks:
         is_near = any(first <= look.ended <= last for first, last in near)
         left = look
-        if is_near or look.ended - told >= SELDOM_SECONDS:
-            told, left = look.ended, None
+        if is_near or look.ended - taken_at >= SELDOM_SECONDS:
+            taken_at, left = look.ended, None
             yield look
     if left is not None:
         yield left
 
 
 def table_of(name: str, run: str, rows: list[Row], zero_wall_ns: int, after: int = 0) -> pa.Table:
-    """Rows that have their own columns, ``t`` included, as a table of the lake."""
+    """Return rows with their own columns, ``t`` among them, as a table of the lake."""
     columns: Row = reader_columns(run, len(rows), OBSERVER, after)
     times = [row["t"] for row in rows]
     columns["mono_ns"] = times
@@ -204,7 +204,7 @@ def table_of(name: str, run: str, rows: list[Row], zero_wall_ns: int, after: int
 def fault_table(
     run: str, outages: Iterable[Outage], lives: Mapping[Place, Sequence[Life]], zero_wall_ns: int
 ) -> pa.Table:
-    """Each absence of a master: it was gone, however it ended, and accepted where it is back."""
+    """Return the outages as faults: a step GONE, and a step ACCEPT where the master is back."""
     rows: list[Row] = []
     for number, outage in enumerate(outages, 1):
         place = Place(outage.pair, 0)
@@ -234,6 +234,6 @@ def fault_table(
 
 
 def _life_at(lives: Sequence[Life], second: float) -> Life | None:
-    """The process that had answered last by then."""
+    """Return the process that had answered last by then."""
     latest = second + 0.001  # rows have whole nanoseconds
     return next((life for life in reversed(lives) if life.since <= latest), None)

@@ -1,9 +1,9 @@
 """Leaves out old looks at which nothing happened, so that a folder may be written for weeks. Pure.
 
-Every look is kept for ten minutes, and for good around an absence of a master. Around another event
-those are kept that prove it. Of the rest one in half a minute is kept for a day, then one in five
-minutes. A look that is kept says until when looks were made before it: so what is left out is no
-gap, and conclusions are the same without it.
+Every look is kept for ten minutes, and for good around an outage. Around another event the looks
+that prove it are kept. Of the rest, one in half a minute is kept for a day, then one in five
+minutes. A look that is kept has the end of the last look that was left out before it. So looks that
+were left out are no gap, and all conclusions stay the same.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ SELDOM_SECONDS: Final = 30.0
 OLD_SECONDS: Final = 86_400.0
 SELDOM_OF_OLD_SECONDS: Final = 300.0
 BEFORE_SECONDS: Final = 150.0
-"""Before a master went: its tables of that time say what it may have had in its file."""
+"""Before a master went. Its tables of that time show what it may have had in its file."""
 AFTER_SECONDS: Final = 600.0
-"""After it went, and after it was back, members come and groups catch up."""
+"""After it went, and after it was back: members come, and groups catch up."""
 _PERIODS: Final = 5.0
-"""Around an event. It is proved by the look before it, and some are told a look or two late."""
+"""Periods before and after an event. Some events are found a look or two late."""
 
 Span = tuple[float, float]
 
 
 def busy_spans(observation: Observation, every: float) -> list[Span]:
-    """Return times in which every look is kept, in their order."""
+    """Return spans of time in which every look is kept, in their order."""
     finder, margin = observation.finder, _PERIODS * every
     spans = [(each.since - margin, each.until + margin) for each in finder.events]
     spans += [(each.since - margin, each.until + margin) for each in finder.gaps]
@@ -55,12 +55,12 @@ def thinned(looks: Iterable[Look], busy: Sequence[Span], now: float) -> Iterator
 
     Args:
         looks: In their order.
-        busy: Of all that was seen until ``now``.
+        busy: Spans of all events until ``now``, as :func:`busy_spans` returns them.
         now: Seconds after run zero.
     """
     begins = [since for since, _ in busy]
     before: Look | None = None
-    told, passed = 0.0, None
+    kept_at, left_out = 0.0, None
     for look, after in pairwise(chain(looks, (None,))):
         if look is None:
             return
@@ -69,18 +69,18 @@ def thinned(looks: Iterable[Look], busy: Sequence[Span], now: float) -> Iterator
         is_turn = _state(before) != _state(look) or _state(look) != _state(after)
         age = now - look.ended
         seldom = SELDOM_SECONDS if age < OLD_SECONDS else SELDOM_OF_OLD_SECONDS
-        if is_busy or is_turn or age < FRESH_SECONDS or look.ended - told >= seldom:
-            if passed is not None:
-                look = msgspec.structs.replace(look, seen_until=passed)
+        if is_busy or is_turn or age < FRESH_SECONDS or look.ended - kept_at >= seldom:
+            if left_out is not None:
+                look = msgspec.structs.replace(look, seen_until=left_out)
             yield look
-            told, passed = look.ended, None
+            kept_at, left_out = look.ended, None
         else:
-            passed = look.ended
+            left_out = look.ended
         before = look
 
 
 def _state(look: Look | None) -> Any:
-    """What is as it was where nothing happened."""
+    """Return the part of a look that changes only with an event."""
     if look is None:
         return None
     brokers = [(each.place, each.addr, each.state, each.is_unreachable) for each in look.brokers]

@@ -1,1 +1,1 @@
-"""A canary: a topic and two groups of our own on each pair, whose cost of a return is exact."""
+"""A canary: an own topic and two own groups on each pair, whose cost of a return is exact."""

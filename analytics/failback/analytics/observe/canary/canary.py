@@ -1,29 +1,29 @@
 """Runs a canary on each pair while a cluster is observed, and removes it at the end.
 
-It writes only to topics and groups that it made itself. What keeps it from working on a pair is
-told in a sentence, and observing goes on without it there.
+It writes only to topics and groups that it made itself. Where it cannot work on a pair, the user
+gets a sentence that says why, and the observer goes on without it there.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from failback.analytics.observe.canary.bird import Bird
-from failback.analytics.observe.canary.ledger import About, Ledger, Names, with_canary
-from failback.analytics.observe.canary.removal import (
-    is_there,
-    make_groups,
-    make_topic,
-    remove,
+from failback.analytics.observe.canary.clients import (
+    PairClients,
+    SlaveService,
+    client_settings,
+    master_serves,
 )
+from failback.analytics.observe.canary.ledger import About, Ledger, Names, with_canary
 from failback.analytics.observe.events import Finder
 from failback.analytics.observe.folder import Folder, Wanted
-from failback.analytics.observe.looks import ANSWERED, Look, Place
+from failback.analytics.observe.looks import Look
 from failback.client.admin.admin import AdminClient
 from failback.client.consumelog.errors import ConsumeLogError
 from failback.client.consumelog.hook import LogHook
@@ -31,23 +31,20 @@ from failback.client.consumelog.lab_id import lane_of
 from failback.client.consumelog.upload.beside import ShipperBeside
 from failback.client.consumelog.writer import ConsumeLog
 from failback.client.remoting.connection import RemotingClient
-from failback.client.remoting.settings import ClientSettings
 from failback.common.reasons import where_and_why, why
 from failback.protocol.errors import BrokerError, FailbackError
+from failback.protocol.route import SubscriptionGroupConfig, TopicConfig
 
 Note = Callable[[str], None]
 """Tells the user a sentence."""
-Saw = Callable[[Look, Finder], None]
+OnLook = Callable[[Look, Finder], None]
 
-_LEAVE_SECONDS: Final = 10.0
-"""A member that leaves has been served by the slave for so long: two commits of its own."""
+QUEUES: Final = 4
 _ROUTE_SECONDS: Final = 15.0
 _FIRST_PROCESS: Final = 500_000
-"""Clients that a trace names have smaller numbers in the run."""
-_SUSPEND_MS: Final = 1_000
+"""Clients in a trace have smaller process numbers in the run."""
 _HELD_SECONDS: Final = 7.0
-"""A broker looks every 5 s for how long it has held a pull. When it ends one, it makes the group
-anew that was removed meanwhile."""
+"""A broker ends held pulls every 5 s. An end makes the group anew that was removed meanwhile."""
 _ASKED_MS: Final = 5_000.0
 _SHIPPED_SECONDS: Final = 60.0
 _SEGMENT_BYTES: Final = 1 << 20
@@ -56,14 +53,14 @@ _ERRORS: Final = (FailbackError, ConsumeLogError, OSError)
 
 
 class NoMaster(FailbackError):
-    """A pair has no master that could remove something."""
+    """A pair has no master at which something could be removed."""
 
 
 class Canary:
-    """The canary of one observer, on all pairs that the first look shows."""
+    """The canary of one observer, on all pairs in the first look."""
 
     def __init__(self, folder: Folder, wanted: Wanted, client: RemotingClient, note: Note) -> None:
-        """Take note of a canary that an observer before left in the run folder.
+        """Open the ledger of the run folder, which may name what an earlier observer left.
 
         Raises:
             ConfigError: Its ledger can't be read.
@@ -85,8 +82,8 @@ class Canary:
         self._hook = LogHook(self._log)
         self._shipper = ShipperBeside(hot, str(folder.path / "lake"))
         self._offset_ns = -round(folder.zero * 1e9)
-        self._birds: dict[str, Bird] = {}
-        self._flights: dict[str, _Flight] = {}
+        self._clients: dict[str, PairClients] = {}
+        self._slave_services: dict[str, SlaveService] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._beating: asyncio.Task[None] | None = None
         self._addresses: dict[str, dict[int, str]] = {}
@@ -98,7 +95,7 @@ class Canary:
             OSError: The ledger can't be written.
         """
         self._beating = asyncio.create_task(self._beat(), name="beat of the canary")
-        self._meet(look)
+        self._note_addresses(look)
         masters = {place.pair: address for place, address in look.listed().items()
                    if place.broker_id == 0}  # fmt: skip
         for pair in sorted({place.pair for place in look.listed()}):
@@ -109,26 +106,32 @@ class Canary:
             names = self.ledger.name(pair)
             self._do(pair, self._start(pair, masters[pair], names, is_new=is_new))
 
-    def saw(self, look: Look, finder: Finder) -> None:
-        """Hand groups over while their master is away, by what a look shows."""
-        self._meet(look)
-        for pair, bird in list(self._birds.items()):
-            if bird.failure is not None:
-                self._note(f"the canary on {_broker(pair)} stopped: {bird.failure}")
-                del self._birds[pair]
-                self._do(pair, bird.stop())
+    def look(self, look: Look, finder: Finder) -> None:
+        """Take a look; let the members of ``moves`` leave while their master is away, and return.
+
+        A member leaves when the slave has served it for a while, and a new one comes when the
+        master serves again. So its group changes its member in each outage.
+        """
+        self._note_addresses(look)
+        for pair, clients in list(self._clients.items()):
+            if clients.failure is not None:
+                self._note(f"the canary on {_broker(pair)} stopped: {clients.failure}")
+                del self._clients[pair]
+                self._do(pair, clients.stop())
                 continue
-            if not self._tasks[pair].done():
+            if not self._tasks[pair].done():  # a member is still leaving or coming
                 continue
             outage = finder.outages.get(pair)
             is_away = outage is not None and outage.back is None
-            flight = self._flights.setdefault(pair, _Flight(bird.names.moves_key))
-            if is_away and not bird.has_moved_out and flight.is_over(pair, look):
-                self._do(pair, bird.move_out())
+            slave_service = self._slave_services.setdefault(
+                pair, SlaveService(clients.names.moves_key)
+            )
+            if is_away and not clients.has_moved_out and slave_service.is_long(pair, look):
+                self._do(pair, clients.move_out())
             elif not is_away:
-                flight.before(pair, look)
-                if bird.has_moved_out and _serves(pair, look):
-                    self._do(pair, bird.move_in())
+                slave_service.master_is_there(pair, look)
+                if clients.has_moved_out and master_serves(pair, look):
+                    self._do(pair, clients.move_in())
 
     async def end(self) -> None:
         """End all clients, put their log into the lake, and remove what was made."""
@@ -136,7 +139,7 @@ class Canary:
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
         ended = await asyncio.gather(
-            *(bird.stop() for bird in self._birds.values()), return_exceptions=True
+            *(each.stop() for each in self._clients.values()), return_exceptions=True
         )
         for error in ended:
             if isinstance(error, Exception):
@@ -157,7 +160,7 @@ class Canary:
             await asyncio.gather(*map(self._remove, sorted(self.ledger.left)))
 
     def _do(self, pair: str, what: Coroutine[None, None, None]) -> None:
-        """Let one thing happen to the clients of a pair, unless the last one still does."""
+        """Start a task of a pair; an error of it becomes a note."""
 
         async def told() -> None:
             try:
@@ -172,7 +175,7 @@ class Canary:
         if is_new and await is_there(self._admin, servers, names):
             self._note(f"no canary on {_broker(pair)}: topic {names.topic} exists already")
             return
-        self.ledger.make(pair)  # before this it is somebody else's, and is not removed
+        self.ledger.make(pair)  # before this the topic is not the canary's, and is not removed
         try:
             await make_topic(self._admin, master, names)
         except BrokerError as error:
@@ -188,21 +191,12 @@ class Canary:
                 return
             await asyncio.sleep(0.2)
         number = self.ledger.numbers[pair]
-        settings = ClientSettings(
-            namesrv_addrs=servers,
-            access=self._wanted.access,
-            instance_name=f"{names.topic}-{self.ledger.starts}",
-            default_topic=names.topic,  # no other broker may be asked to make it
-            consume_threads=1,
-            pull_batch_size=2,
-            pull_threshold_for_queue=1,
-            pull_flow_control_delay_ms=250,
-            slave_behind_backoff_ms=250,
-            broker_suspend_max_ms=_SUSPEND_MS,
-        )
+        settings = client_settings(self._wanted, names, f"{names.topic}-{self.ledger.starts}")
         lane = lane_of(self.ledger.starts & 0xFFFF, number & 0xFFFF)
-        self._birds[pair] = bird = Bird(names, settings, self._hook, lane, is_new=is_new)
-        await bird.start()
+        self._clients[pair] = clients = PairClients(
+            names, settings, self._hook, lane, is_new=is_new
+        )
+        await clients.start()
 
     async def _remove(self, pair: str) -> None:
         names = self.ledger.at(pair)
@@ -216,8 +210,8 @@ class Canary:
                 f" {_broker(pair)}: {_reason(error)}; go on with --canary to remove them"
             )
 
-    def _meet(self, look: Look) -> None:
-        """Know where brokers are; one that is away is where it was."""
+    def _note_addresses(self, look: Look) -> None:
+        """Note the addresses of brokers; a broker that is away keeps its own."""
         for each in look.brokers:
             self._addresses.setdefault(each.pair, {})[each.broker_id] = each.addr
 
@@ -233,7 +227,7 @@ class Canary:
         return [address for _, address in sorted(known.items())]
 
     async def _beat(self) -> None:
-        """Say each second that the log goes on, and how its clock is to run zero."""
+        """Write each second that the log goes on, and how far its clock is from run zero."""
         boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         while True:
             self._log.write("life", state="RUNNING")
@@ -247,42 +241,6 @@ class Canary:
             await asyncio.sleep(1)
 
 
-class _Flight:
-    """Follows a group on slaves: for how long they have taken its commits."""
-
-    def __init__(self, key: str) -> None:
-        self._key = key
-        self._stood = 0
-        self._since: float | None = None
-
-    def before(self, pair: str, look: Look) -> None:
-        """The master is there."""
-        self._stood, self._since = self._stands(pair, look), None
-
-    def is_over(self, pair: str, look: Look) -> bool:
-        """Tell whether the slave has served for long enough since the master went."""
-        if self._since is None and self._stands(pair, look) > self._stood:
-            self._since = look.ended
-        return self._since is not None and look.ended - self._since >= _LEAVE_SECONDS
-
-    def _stands(self, pair: str, look: Look) -> int:
-        """How far the group is on the slave that is furthest."""
-        found = [
-            sum((each.offsets or {}).get(self._key, {}).values())
-            for each in look.brokers
-            if each.pair == pair and each.broker_id != 0
-        ]
-        return max(found, default=0)
-
-
-def _serves(pair: str, look: Look) -> bool:
-    """Whether who asks now asks the master: it answers, and every route has it."""
-    master = look.at(Place(pair, 0))
-    answers = master is not None and master.state == ANSWERED and master.offsets is not None
-    listings = [each for each in look.listings.values() if each is not None]
-    return answers and all(0 in each.get(pair, {}) for each in listings)
-
-
 def _broker(pair: str) -> str:
     return pair.rpartition("/")[2]
 
@@ -291,38 +249,106 @@ def _reason(error: Exception) -> str:
     return where_and_why(error) if isinstance(error, OSError) else why(error)
 
 
+async def is_there(admin: AdminClient, name_servers: Iterable[str], names: Names) -> bool:
+    """Return whether some name server lists the topic.
+
+    Raises:
+        BrokerError, RemotingError, ProtocolError: A name server gave no answer.
+    """
+    for address in name_servers:
+        if names.topic in await admin.topics_at(address):
+            return True
+    return False
+
+
+async def make_topic(admin: AdminClient, master: str, names: Names) -> None:
+    """Make the topic at a master.
+
+    Raises:
+        BrokerError, RemotingError, ProtocolError: It refused, or did not answer.
+    """
+    await admin.create_topic(master, TopicConfig(names.topic, QUEUES, QUEUES))
+
+
+async def make_groups(admin: AdminClient, master: str, names: Names) -> None:
+    """Make both groups at a master.
+
+    Raises:
+        BrokerError, RemotingError, ProtocolError: It refused, or did not answer.
+    """
+    for group in names.groups:
+        await admin.create_group(master, SubscriptionGroupConfig(group))
+
+
+async def remove(
+    admin: AdminClient,
+    master: str,
+    slaves: Iterable[str],
+    name_servers: Iterable[str],
+    names: Names,
+) -> None:
+    """Remove the topic and the groups, and their retry topics.
+
+    A slave copies topics and groups of its master, but keeps their offsets. A slave of 4.9.7
+    refuses to remove them; older slaves do it.
+
+    Args:
+        name_servers: All, because a name server does not tell the others that a topic is gone.
+
+    Raises:
+        BrokerError, RemotingError, ProtocolError: Some of it may be left.
+    """
+    await _remove_at(admin, master, names)
+    for address in slaves:
+        with contextlib.suppress(FailbackError):
+            await _remove_at(admin, address, names)
+    for address in name_servers:
+        listed = await admin.topics_at(address)
+        for topic in names.topics:
+            if topic in listed:
+                await admin.delete_topic_in_namesrv(address, topic)
+
+
+async def _remove_at(admin: AdminClient, broker: str, names: Names) -> None:
+    for group in names.groups:
+        await admin.delete_group(broker, group, remove_offset=True)
+    for topic in names.topics:
+        await admin.delete_topic(broker, topic)
+
+
 @asynccontextmanager
-async def flying(
+async def running(
     folder: Folder, wanted: Wanted, client: RemotingClient, about: About, note: Note
-) -> AsyncIterator[Saw]:
+) -> AsyncIterator[OnLook]:
     """Run a canary while the block runs, from the first look on.
 
     Args:
-        about: Gets its groups and topics where only some are looked at.
-        note: Gets what keeps it from working.
+        about: The groups and topics of the observation. The canary's are added to a set that is
+            not empty.
+        note: Takes a sentence about each thing that keeps the canary from working.
 
     Yields:
-        What has to be told each look.
+        A function that takes each look.
     """
     canary: Canary | None = None
     is_first = True
 
-    def saw(look: Look, finder: Finder) -> None:
+    def on_look(look: Look, finder: Finder) -> None:
         nonlocal canary, is_first
         if is_first:
-            canary = _begun(folder, wanted, client, look, about, note)
+            canary = _started(folder, wanted, client, look, about, note)
         elif canary is not None:
-            canary.saw(look, finder)
+            canary.look(look, finder)
         is_first = False
 
     try:
-        yield saw
+        yield on_look
     finally:
         if canary is not None:
             await canary.end()
 
 
-def _begun(
+def _started(
     folder: Folder, wanted: Wanted, client: RemotingClient, look: Look, about: About, note: Note
 ) -> Canary | None:
     try:

@@ -1,6 +1,6 @@
 """What a canary has made on brokers: on disk before it is made, until it is removed.
 
-A run that is continued, after a kill even, finds its names here and removes what is left.
+An observer that continues a run finds the names here and removes what is left, even after a kill.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from failback.protocol.errors import ConfigError
 from failback.protocol.message import RETRY_PREFIX
 
 About = tuple[set[str], set[str]]
-"""Groups and topics that are looked at; an empty set is all."""
+"""Groups and topics of an observation; an empty set means all."""
 FILE: Final = "canary.json"
 _RUN_CHARS: Final = 60
 
 
 class Names(NamedTuple):
-    """What a canary has on one pair."""
+    """The names of a canary on one pair."""
 
     topic: str
     stays: str
-    """Group whose member runs through."""
+    """Group whose member stays."""
     moves: str
-    """Group that is handed over while the master is away."""
+    """Group whose member leaves while the master is away."""
 
     @property
     def groups(self) -> tuple[str, str]:
@@ -50,7 +50,7 @@ class Names(NamedTuple):
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The topic, and those that a broker makes for what the groups send back."""
+        """The topic, and the retry topics that a broker makes for the groups."""
         return self.topic, *(RETRY_PREFIX + group for group in self.groups)
 
 
@@ -77,11 +77,11 @@ class Ledger:
     canary: str
     """What all its names begin with."""
     starts: int
-    """How many observers have run it."""
+    """How many observers have begun it."""
     numbers: dict[str, int]
     """Pair (``cluster/broker``) to its number in names."""
     left: set[str]
-    """Pairs where something may be."""
+    """Pairs where a topic or group may be left."""
 
     @classmethod
     def read(cls, folder: Path) -> Ledger | None:
@@ -133,7 +133,7 @@ class Ledger:
         return names_of(self.canary, self.numbers[pair])
 
     def name(self, pair: str) -> Names:
-        """Give a pair its names, which say nothing of what is there yet.
+        """Give a pair its names, before anything is made there.
 
         Raises:
             OSError: The ledger can't be written.
@@ -143,7 +143,7 @@ class Ledger:
         return self.at(pair)
 
     def make(self, pair: str) -> None:
-        """Note that something is about to be made on a pair.
+        """Note that a topic is about to be made on a pair.
 
         Raises:
             OSError: The ledger can't be written: nothing may be made.
@@ -152,12 +152,12 @@ class Ledger:
         self._write()
 
     def removed(self, pair: str) -> None:
-        """Note that nothing is there any more."""
+        """Note that topic and groups of a pair are removed."""
         self.left.discard(pair)
         self._write()
 
     def say_what_is_left(self, note: Callable[[str], None]) -> None:
-        """Tell, a sentence a pair."""
+        """Note a sentence for each pair where something may be left."""
         for pair in sorted(self.left):
             broker = pair.rpartition("/")[2]
             note(
@@ -176,7 +176,7 @@ class Ledger:
 
 
 def with_canary(about: tuple[Collection[str], Collection[str]], ledger: Ledger | None) -> About:
-    """Return groups and topics that are looked at, a canary's among them where only some are."""
+    """Return the groups and topics of an observation; a set that is not empty gets the canary's."""
     groups, topics = set(about[0]), set(about[1])
     for names in ledger.all if ledger is not None else ():
         if groups:

@@ -1,6 +1,6 @@
-"""What a canary's own log says of each return: exact counts, and how long nothing went on.
+"""What a canary's own log says of each return: exact counts, and how long messages stopped.
 
-Its members log every delivery, so a message that one of its groups got again is counted, not
+Its members log every delivery. So a message that one of its groups received again is counted, not
 inferred. Times are seconds after run zero.
 """
 
@@ -20,13 +20,13 @@ from failback.analytics.observe.canary.ledger import Ledger, Names
 Row = dict[str, Any]
 CANARY: Final = "E5"
 _AFTERWARDS_SECONDS: Final = 60.0
-"""How long after a master answered again a standstill is still of its return."""
+"""A standstill that begins within this after a master answered again is of its return."""
 _ANSWERED: Final = ("FOUND", "NO_NEW_MSG")
 _COPY: Final = ("broker", "ptopic", "qid", "qoff", "omid")
 
 
 class Delivery(NamedTuple):
-    """One message that a group got."""
+    """One delivery of a message to a group."""
 
     at: float
     queue: int
@@ -35,9 +35,9 @@ class Delivery(NamedTuple):
 
 
 def again(deliveries: Iterable[Delivery], since: float, until: float) -> dict[int, int]:
-    """Return by queue how many messages came in a time that had come before. Pure.
+    """Return by queue how many messages of a span had been delivered before. Pure.
 
-    Each message counts once, however often it came.
+    Each message counts once, however often it was delivered again.
     """
     seen: set[tuple[object, ...]] = set()
     found: dict[tuple[object, ...], int] = {}
@@ -52,7 +52,7 @@ def again(deliveries: Iterable[Delivery], since: float, until: float) -> dict[in
 
 
 def standstill(times: Iterable[float], since: float, until: float) -> float | None:
-    """Return the longest time without one of ``times`` that lies in a span in part. Pure.
+    """Return the longest gap between ``times`` that overlaps a span. Pure.
 
     ``None`` where there is no time before the span, or none after its longest gap.
     """
@@ -66,10 +66,10 @@ def standstill(times: Iterable[float], since: float, until: float) -> float | No
 
 
 def sharpen(observation: Row, lake: Lake, ledger: Ledger) -> None:
-    """Put what the canary's log says into ``observation`` (of ``report.json``).
+    """Put the canary's figures into ``observation`` (of ``report.json``).
 
-    Each return gets ``recovery``; the canary's groups get counts that are exact. A return that its
-    log does not reach beyond stays as it is.
+    Each return gets ``recovery``; the canary's groups get exact counts. A return after the end of
+    its log stays as it is.
     """
     returns: Sequence[Row] = observation["returns"]
     log = _Log(lake)
@@ -112,7 +112,7 @@ class _Log:
     """The rows of a canary's members in a lake.
 
     Attributes:
-        ended: The last moment at which it is known to have gone on.
+        ended: The time of its last row.
     """
 
     def __init__(self, lake: Lake) -> None:
@@ -136,13 +136,13 @@ class _Log:
             yield Delivery(self._seconds(row["proc_no"], row["bt"]), row["qid"], copy)
 
     def sends(self, topic: str) -> Iterator[float]:
-        """When sends were acknowledged."""
+        """Yield when sends were acknowledged."""
         for row in self._rows("produce", ("proc_no", "t1", "res"), pc.field("topic") == topic):
             if row["res"].startswith("OK"):
                 yield self._seconds(row["proc_no"], row["t1"])
 
     def pulls(self, group: str, topic: str) -> Iterator[float]:
-        """When pulls were answered."""
+        """Yield when pulls were answered."""
         wanted = (pc.field("grp") == group) & (pc.field("ptopic") == topic)
         for row in self._rows("pull", ("proc_no", "t1", "res"), wanted):
             if row["res"] in _ANSWERED:
@@ -165,7 +165,7 @@ def _columns(table: str) -> list[str]:
 
 
 def _plain(table: pa.Table) -> pa.Table:
-    """Names as text, for comparisons."""
+    """Return a table with names as text, for comparisons."""
     fields = [
         field.with_type(pa.string()) if pa.types.is_dictionary(field.type) else field
         for field in table.schema

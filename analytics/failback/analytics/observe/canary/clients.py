@@ -1,7 +1,8 @@
-"""A canary on one pair: a producer, a member that stays, and one that is handed over.
+"""The clients of a canary on one pair, and when its second group changes its member.
 
-Its groups are kept a little behind what is sent: so the slave has something to serve while the
-master is away, as it has for groups with a backlog.
+The clients are a producer, a member that keeps its queues, and a member that leaves while the
+master is away. Both groups are kept a little behind the producer. So the slave has messages to
+serve while the master is away, as it has for groups with a backlog.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from dataclasses import replace
 from typing import Final
 
 from failback.analytics.observe.canary.ledger import Names
+from failback.analytics.observe.folder import Wanted
+from failback.analytics.observe.looks import ANSWERED, Look, Place
 from failback.client.consumelog.errors import ConsumeLogError
 from failback.client.consumelog.hook import LogHook
 from failback.client.consumelog.lab_id import LAB_ID_PROPERTY, format_lab_id
@@ -28,16 +31,35 @@ logger = logging.getLogger(__name__)
 
 SENDS_PER_SECOND: Final = 5.0
 BACKLOG_PER_QUEUE: Final = 100
-"""So far behind its groups are kept: for over a minute the slave has something to serve."""
+"""Messages by which both groups are kept behind: the slave can serve them for over a minute."""
 FIRST_SENDS: Final = 400
 _FIRST_SECONDS: Final = 0.02
 _BEHIND_SECONDS: Final = 0.25
 _CATCHING_UP_SECONDS: Final = 0.15
-"""Time that a message takes to handle; the queues grow with the first, shrink with the second."""
+"""Time to handle a message. The backlog grows with the first, and shrinks with the second."""
 _UNDER_WAY: Final = 64
+_LEAVE_SECONDS: Final = 10.0
+"""A member leaves when the slave has served it for so long: two commits of its own."""
+_SUSPEND_MS: Final = 1_000
 
 
-class Bird:
+def client_settings(wanted: Wanted, names: Names, instance: str) -> ClientSettings:
+    """Return the settings of a canary's clients on one pair."""
+    return ClientSettings(
+        namesrv_addrs=wanted.name_servers,
+        access=wanted.access,
+        instance_name=instance,
+        default_topic=names.topic,  # no other broker may be asked to make it
+        consume_threads=1,
+        pull_batch_size=2,
+        pull_threshold_for_queue=1,
+        pull_flow_control_delay_ms=250,
+        slave_behind_backoff_ms=250,
+        broker_suspend_max_ms=_SUSPEND_MS,
+    )
+
+
+class PairClients:
     """The clients of a canary on one pair."""
 
     def __init__(
@@ -49,7 +71,7 @@ class Bird:
         *,
         is_new: bool,
     ) -> None:
-        """``settings``: of clients that are new; ``is_new``: nothing was sent to the topic yet."""
+        """``settings``: of all its clients; ``is_new``: nothing was sent to the topic yet."""
         self.names = names
         self._settings = settings
         self._hook = hook
@@ -62,14 +84,14 @@ class Bird:
 
     @property
     def failure(self) -> Exception | None:
-        """Why it stands still: its log took no more rows."""
+        """Why the clients stopped: their log took no more rows."""
         return next(
             (each.failure for each in (self._stays, self._moves) if each and each.failure), None
         )
 
     @property
     def has_moved_out(self) -> bool:
-        """Whether the group that is handed over has no member now."""
+        """Whether the group ``moves`` has no member now."""
         return self._moves is None
 
     async def start(self) -> None:
@@ -83,13 +105,13 @@ class Bird:
         await self.move_in()
 
     async def move_out(self) -> None:
-        """End the member that is handed over, in order: it commits where it can."""
+        """Shut the member of the group ``moves`` down: it commits where it can."""
         member, self._moves = self._moves, None
         if member is not None:
             await member.shutdown()
 
     async def move_in(self) -> None:
-        """Start a member that is new in the group that is handed over."""
+        """Start a new member in the group ``moves``."""
         self._moves = await self._member(self.names.moves)
 
     async def stop(self) -> None:
@@ -139,7 +161,7 @@ class Bird:
         except FailbackError as error:  # the log has it
             logger.debug("a canary's send failed: %s", error)
         except ConsumeLogError:
-            return  # told as the failure of the bird
+            return  # the member of a group has it as its failure
 
 
 async def _handle(messages: list[MessageExt]) -> ConsumeResult:
@@ -147,3 +169,41 @@ async def _handle(messages: list[MessageExt]) -> ConsumeResult:
     behind = whole_or_0(last.properties.get(MAX_OFFSET)) - last.queue_offset
     await asyncio.sleep(_BEHIND_SECONDS if behind <= BACKLOG_PER_QUEUE else _CATCHING_UP_SECONDS)
     return ConsumeResult.SUCCESS
+
+
+class SlaveService:
+    """Measures for how long slaves have taken the commits of one group."""
+
+    def __init__(self, key: str) -> None:
+        """``key``: of tables of offsets, ``topic@group``."""
+        self._key = key
+        self._before = 0
+        """The group's offsets at the slave when the master was there last, added up."""
+        self._since: float | None = None
+
+    def master_is_there(self, pair: str, look: Look) -> None:
+        """Begin anew: the offsets that the slave has now are copies of the master's."""
+        self._before, self._since = self._offsets(pair, look), None
+
+    def is_long(self, pair: str, look: Look) -> bool:
+        """Return whether slaves have served for long enough since the master went."""
+        if self._since is None and self._offsets(pair, look) > self._before:
+            self._since = look.ended
+        return self._since is not None and look.ended - self._since >= _LEAVE_SECONDS
+
+    def _offsets(self, pair: str, look: Look) -> int:
+        """Return the sum of the group's offsets at the slave that is furthest."""
+        found = [
+            sum((each.offsets or {}).get(self._key, {}).values())
+            for each in look.brokers
+            if each.pair == pair and each.broker_id != 0
+        ]
+        return max(found, default=0)
+
+
+def master_serves(pair: str, look: Look) -> bool:
+    """Return whether new members will ask the master: it answers, and every route has it."""
+    master = look.at(Place(pair, 0))
+    answers = master is not None and master.state == ANSWERED and master.offsets is not None
+    listings = [each for each in look.listings.values() if each is not None]
+    return answers and all(0 in each.get(pair, {}) for each in listings)
