@@ -27,7 +27,7 @@ from failback.broker.store.log.unreadable import catch_bad_pages
 from failback.client.program.command_line import CommandParser
 from failback.client.program.log_lines import begin_logging
 from failback.client.remoting.addresses import addresses_of
-from failback.common.reasons import where_and_why
+from failback.common.text import where_and_why
 from failback.protocol.errors import ConfigError, StoreError
 
 logger = logging.getLogger("failback.broker")

@@ -10,11 +10,9 @@ from typing import Final, NamedTuple
 
 from failback.client.errors import MessageInvalid
 from failback.protocol.codes import PUT_ASIDE_TOPIC, SCHEDULE_TOPIC
-from failback.protocol.message import MessageExt
+from failback.protocol.message import RETRY_PREFIX, MessageExt
 from failback.protocol.route import MessageQueue
 
-RETRY_PREFIX: Final = "%RETRY%"
-DLQ_PREFIX: Final = "%DLQ%"
 INNER_PRODUCER_GROUP: Final = "CLIENT_INNER_PRODUCER"
 
 _NAME: Final = re.compile(r"^[%|a-zA-Z0-9_-]+$")

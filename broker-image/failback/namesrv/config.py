@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from failback.common.reasons import why
-from failback.common.text import nearest, visible
+from failback.common.text import nearest, visible, why
 from failback.protocol.calls import write_properties
 from failback.protocol.errors import ConfigError
 from failback.protocol.names import check_room

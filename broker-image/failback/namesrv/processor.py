@@ -13,8 +13,8 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Final
 
-from failback.common.reasons import why
 from failback.common.replacing import rewrite_file
+from failback.common.text import why
 from failback.namesrv.config import NamesrvConfig
 from failback.namesrv.kv_config import ORDER_TOPIC_CONFIG, KVConfigManager
 from failback.namesrv.routes import UNIT_FLAG, UNIT_SUB_FLAG, Registration, RouteInfoManager

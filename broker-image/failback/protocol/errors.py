@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from failback.common.reasons import REFUSED
+from failback.common.text import REFUSED
 
 
 class FailbackError(Exception):

@@ -14,7 +14,7 @@ from failback.analytics.lake.compact import StoredCatalogue, compact_run
 from failback.analytics.lake.fsck import check_run
 from failback.analytics.lake.lake import Lake, open_lake
 from failback.analytics.lake.store import open_store
-from failback.client.consumelog.upload.ship import Shipper
+from failback.client.consumelog.upload.sealing import Shipper
 from tests.support.analytics.collector_lab import RUN, write_log
 from tests.support.common.polling import SCALE
 from tests.support.processes.child_process import failback_environment

@@ -14,7 +14,7 @@ import pytest
 
 from failback.analytics.report import make_report
 from failback.analytics.report.make_report import read_report, report
-from failback.client.consumelog.upload.ship import Shipper
+from failback.client.consumelog.upload.sealing import Shipper
 from failback.client.consumelog.writer import ConsumeLog
 from tests.support.analytics.run_builder import RunBuilder, write_manifest
 from tests.support.clients.consumelog import begin, processes_in_lake

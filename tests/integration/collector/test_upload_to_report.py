@@ -12,7 +12,7 @@ import pytest
 
 from failback.analytics.report import make_report
 from failback.analytics.report.make_report import read_report, report
-from failback.client.consumelog.upload.ship import Shipper
+from failback.client.consumelog.upload.sealing import Shipper
 from failback.client.consumelog.upload.upload import UploadShipper
 from failback.client.consumelog.writer import ConsumeLog
 from tests.support.analytics.collector_lab import CollectorLab, running_collector, uploads_of

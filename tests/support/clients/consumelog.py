@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from failback.client.consumelog.schema import TABLES
-from failback.client.consumelog.upload.ship import segment_metadata
+from failback.client.consumelog.upload.sealing import segment_metadata
 from failback.client.consumelog.writer import ConsumeLog
 
 

@@ -15,7 +15,7 @@ from failback.analytics.lake.fsck import check_run
 from failback.analytics.lake.lake import open_lake, shadowed
 from failback.analytics.lake.layout import partitions, run_files
 from failback.analytics.lake.store import Found, LakeStore, open_store
-from failback.client.consumelog.upload.ship import Shipper
+from failback.client.consumelog.upload.sealing import Shipper
 from tests.support.analytics.collector_lab import RUN, write_log
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from failback.analytics.jobs.lake import main
 from failback.analytics.lake.lake import open_lake
-from failback.client.consumelog.upload.ship import Shipper
+from failback.client.consumelog.upload.sealing import Shipper
 from tests.support.analytics.collector_lab import RUN, write_log
 
 

@@ -38,7 +38,7 @@ from failback.client.consumelog.upload.layout import (
     place_of,
 )
 from failback.client.consumelog.upload.run_days import known_day, open_run, settle
-from failback.client.consumelog.upload.ship import Shipper
+from failback.client.consumelog.upload.sealing import Shipper
 from tests.support.analytics.collector_lab import RUN, files_of, write_log
 from tests.support.analytics.older_lake import make_older
 

@@ -17,8 +17,8 @@ from failback.broker.config.config_checks import SlaveIdError
 from failback.broker.config.config_keys import NOT_OFFERED, SHOWN_ONLY
 from failback.broker.config.identity import BrokerIdentity
 from failback.broker.config.key_meanings import MEANINGS
-from failback.broker.config.local_address import address_to_bind
 from failback.broker.startup.controller import BrokerController
+from failback.client.remoting.addresses import address_to_bind
 from failback.protocol.errors import ConfigError
 from tests.support.net.ports import free_port_block
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from failback.client.consumelog.errors import ConsumeLogError
 from failback.client.consumelog.hook import LogHook
+from failback.client.consumelog.hot_format import ConsumeLogError
 from failback.client.consumelog.reader import read_hot
 from failback.client.consumelog.schema import TABLE_OF_CODE, order
 from failback.client.consumelog.writer import ConsumeLog

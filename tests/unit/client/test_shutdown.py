@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from failback.client.consumelog.errors import ConsumeLogError
 from failback.client.consumelog.hook import LogHook
+from failback.client.consumelog.hot_format import ConsumeLogError
 from failback.client.consumer.context import ConsumerState
 from failback.client.errors import NotRunning
 from failback.client.instance.instance import ClientManager

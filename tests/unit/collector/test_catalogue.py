@@ -20,7 +20,7 @@ from failback.analytics.lake.fsck import check_run
 from failback.analytics.lake.segment_ids import SegmentId
 from failback.analytics.lake.store import LakeStore, open_store
 from failback.client.consumelog.reader import missing_ranges
-from failback.client.consumelog.upload.ship import Shipper
+from failback.client.consumelog.upload.sealing import Shipper
 from failback.common.files import append_line
 from tests.support.analytics.collector_lab import write_log
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from failback.common import numbers
-from failback.common.reasons import why
+from failback.common.text import why
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from failback.analytics.lake.lake import open_lake
-from failback.client.consumelog.errors import BadHotLog, ConsumeLogError
+from failback.client.consumelog.hot_format import BadHotLog, ConsumeLogError
 from failback.client.consumelog.reader import read_hot
 from failback.client.consumelog.schema import TABLES, lake_schema
-from failback.client.consumelog.upload.ship import Shipper
+from failback.client.consumelog.upload.sealing import Shipper
 from failback.client.consumelog.writer import ConsumeLog
 from tests.support.clients.consumelog import begin, processes_in_lake
 

@@ -74,7 +74,7 @@ def test_an_end_record_carries_the_last_columns_of_its_row(
 def test_a_client_process_does_not_load_pyarrow() -> None:
     code = (
         "import sys; import failback.client.consumelog.writer;"
-        "import failback.client.consumelog.upload.ship;"
+        "import failback.client.consumelog.upload.sealing;"
         "sys.exit('pyarrow' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from failback.client.consumelog.reader import read_hot
-from failback.client.consumelog.upload.ship import Shipper
+from failback.client.consumelog.upload.sealing import Shipper
 from tests.support.clients.consumelog import processes_in_lake
 
 # A child writes as fast as it can and prints each seq *after* it was stored; so whatever the

@@ -11,7 +11,7 @@ _IMPORT = """
 import sys
 sys.path.insert(0, sys.argv[1])
 import failback.init.__main__
-from failback.common import files, numbers, reasons, replacing, text, times
+from failback.common import files, numbers, replacing, text, times
 """
 
 

@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from failback.broker.cluster.hand_back import HandBack, Members
-from failback.broker.cluster.log_news import LogNews
 from failback.broker.cluster.outer_api import BrokerOuterApi
-from failback.broker.cluster.slave_synchronize import MasterOffsets
+from failback.broker.cluster.slave_synchronize import LogNews, MasterOffsets
 from failback.broker.config.config import BrokerConfig
 from failback.broker.config.time_scale import TimeScale
 from failback.broker.metadata.groups import SubscriptionGroupManager

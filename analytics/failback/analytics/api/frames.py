@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from failback.analytics.errors import ReportInputError
-from failback.common.reasons import install
+from failback.common.text import install
 
 if TYPE_CHECKING:
     import pandas as pd

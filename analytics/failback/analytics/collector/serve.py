@@ -21,7 +21,7 @@ from failback.analytics.web.applications import Lifespan, during
 from failback.analytics.web.problems import Problem
 from failback.analytics.web.tokens import TokenFile
 from failback.analytics.web.web_server import WebServer, listen, serve_metrics
-from failback.common.reasons import why
+from failback.common.text import why
 from failback.protocol.errors import ConfigError
 
 logger = logging.getLogger(__name__)

@@ -24,7 +24,7 @@ from failback.analytics.lake.store import LakeStore, open_store
 from failback.client.consumelog.schema import RUN, SCHEMA_ID, SCHEMA_KEY, TABLES, arrow_schema
 from failback.client.consumelog.upload.segments import SEGMENT_KEY
 from failback.common.files import parsed
-from failback.common.reasons import why
+from failback.common.text import why
 
 CHUNK_ROWS: Final = 1 << 20
 _ALONE: Final = 4

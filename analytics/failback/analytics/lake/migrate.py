@@ -31,7 +31,7 @@ from failback.analytics.lake.parquet_writing import lake_writer
 from failback.analytics.lake.store import LakeStore
 from failback.client.consumelog.upload.lake_files import ROW_GROUP_ROWS, lake_rows
 from failback.client.consumelog.upload.layout import day_of, folder_of, mark_name, place_of
-from failback.common.reasons import why
+from failback.common.text import why
 
 _SAYS_NOTHING: Final = "says nothing of itself: it stays where it is"
 

@@ -26,8 +26,8 @@ from pyarrow import fs
 
 from failback.analytics.errors import ReportInputError, StoreUnusable
 from failback.common.files import open_file
-from failback.common.reasons import why
 from failback.common.replacing import place, sync_folder
+from failback.common.text import why
 
 _S3: Final = frozenset({"s3", "s3a"})
 _DENIED: Final = "ACCESS_DENIED"

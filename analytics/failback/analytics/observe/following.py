@@ -30,8 +30,8 @@ from failback.analytics.trace.run import traced_groups
 from failback.client.admin.admin import AdminClient
 from failback.client.remoting.connection import RemotingClient
 from failback.common.files import read_object
-from failback.common.reasons import where_and_why
 from failback.common.replacing import replace_file
+from failback.common.text import where_and_why
 from failback.protocol.errors import FailbackError
 from failback.protocol.message import MessageExt
 from failback.protocol.names import is_meant, without_instance

@@ -22,8 +22,7 @@ from failback.analytics.observe.observation import Observation
 from failback.analytics.observe.thinning import busy_spans
 from failback.client.admin.admin import AdminClient
 from failback.client.remoting.connection import RemotingClient, RemotingSettings
-from failback.common.reasons import where_and_why, why
-from failback.common.text import did_you_mean
+from failback.common.text import did_you_mean, where_and_why, why
 from failback.protocol.errors import ConfigError, FailbackError
 from failback.protocol.names import without_instance
 from failback.protocol.route import split_offset_key

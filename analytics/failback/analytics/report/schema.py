@@ -20,7 +20,7 @@ from failback.analytics.errors import ReportInputError
 from failback.analytics.report.blocks.kinds import LARGE
 from failback.analytics.report.outcome import outcome_of
 from failback.common.files import parsed, read_file
-from failback.common.reasons import why
+from failback.common.text import why
 
 Report = dict[str, Any]
 

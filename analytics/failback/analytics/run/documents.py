@@ -18,7 +18,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from failback.analytics.errors import ReportInputError
 from failback.analytics.lake.segment_ids import RUN_CHARS, RUN_PATTERN
 from failback.common.files import parsed, read_file
-from failback.common.reasons import why
+from failback.common.text import why
 
 T = TypeVar("T")
 

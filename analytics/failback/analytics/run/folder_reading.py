@@ -15,7 +15,7 @@ from failback.analytics.run.documents import read_closed, read_manifest, read_ru
 from failback.analytics.run.run_folder import Evidence, RunFolder
 from failback.client.consumelog.upload.layout import mark_name
 from failback.common.files import open_file, parsed, read_file
-from failback.common.reasons import why
+from failback.common.text import why
 
 
 def read_run_folder(path: Path) -> RunFolder:

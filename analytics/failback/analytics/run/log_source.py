@@ -17,13 +17,12 @@ from failback.analytics.errors import ReportInputError
 from failback.analytics.lake.lake import open_lake
 from failback.analytics.lake.segment_ids import RUN_PATTERN
 from failback.analytics.run.run_source import RunSource, of_rows
-from failback.client.consumelog.errors import BadHotLog
-from failback.client.consumelog.hot_format import SUFFIX
+from failback.client.consumelog.hot_format import SUFFIX, BadHotLog
 from failback.client.consumelog.reader import HotLog, read_hot
 from failback.client.consumelog.upload.lake_files import arrow_table, lake_rows, write_parquet
 from failback.client.consumelog.upload.layout import day_of
 from failback.client.consumelog.upload.segments import segments_of
-from failback.common.reasons import where_and_why
+from failback.common.text import where_and_why
 
 _LEVELS: Final = 2
 """How far below a folder its logs are looked for."""

@@ -37,7 +37,8 @@ from failback.analytics.run.folder_reading import read_run_folder, segments_cont
 from failback.analytics.run.run_folder import Evidence, RunFolder
 from failback.client.consumelog.upload.layout import document_name, mark_name
 from failback.common.files import parsed
-from failback.common.reasons import why
+from failback.common.text import why
+from failback.protocol.message import RETRY_PREFIX
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +174,7 @@ def _run_from_rows(lake: Lake) -> Run:
     groups = [
         Group(group, topic, len(procs))
         for (group, topic), procs in sorted(members.items())
-        if not topic.startswith("%RETRY%")
+        if not topic.startswith(RETRY_PREFIX)
     ]
     return Run(RUN_SCHEMA, lake.run, Zero(wall, mono), source=WORKLOAD, groups=groups)
 

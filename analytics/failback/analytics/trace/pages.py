@@ -23,8 +23,8 @@ import pyarrow.parquet as pq
 
 from failback.analytics.errors import ReportInputError
 from failback.common.files import open_file, read_object
-from failback.common.reasons import why
 from failback.common.replacing import replace_file
+from failback.common.text import why
 
 SOURCE_SCHEMA: Final = "failback.trace/1"
 DAMAGED: Final = "Damaged"

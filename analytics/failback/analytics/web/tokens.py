@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Final
 
 from failback.analytics.lake.segment_ids import RUN_CHARS, RUN_PATTERN
-from failback.common.reasons import why
+from failback.common.text import why
 from failback.protocol.errors import ConfigError
 
 logger = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ from failback.analytics.web.bounded_protocol import WEB_BOUNDS, Bounds
 from failback.client.remoting.http_limits import HttpBounds
 from failback.client.remoting.http_server import PROMETHEUS, Endpoint, HttpThread, Reply
 from failback.client.remoting.port_owner import describe_listen_failure
-from failback.common.reasons import why
+from failback.common.text import why
 from failback.protocol.errors import ConfigError
 
 

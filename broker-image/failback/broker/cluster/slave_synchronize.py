@@ -1,5 +1,9 @@
 """A slave's copies of its master's metadata, and which consumer offsets a guarded slave takes.
 
+The tables are copied every ten seconds. A change that the master made since the last copy is lost
+with the master, although its log tells of it. So a slave deletes at once what the log says is
+deleted, and asks its master at once about a topic that it does not know.
+
 Source: SlaveSynchronize, apache/rocketmq 4.9.8.
 """
 
@@ -13,6 +17,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from failback.broker.cluster.outer_api import BrokerOuterApi
+from failback.broker.config.time_scale import TimeScale
 from failback.broker.metadata.delay_offsets import DelayOffsets
 from failback.broker.metadata.groups import SubscriptionGroupManager
 from failback.broker.metadata.offsets.consumer_offset_manager import (
@@ -20,6 +25,7 @@ from failback.broker.metadata.offsets.consumer_offset_manager import (
     OffsetTable,
 )
 from failback.broker.metadata.topics import TopicConfigManager
+from failback.broker.store.log.deletion import Deleted, Deletion
 from failback.protocol.errors import FailbackError, ProtocolError
 
 logger = logging.getLogger(__name__)
@@ -29,6 +35,8 @@ _PAUSE_SECONDS: Final = 0.01
 FIRST_DELAY_MS: Final = 3_000
 PERIOD_MS: Final = 10_000
 """When :meth:`SlaveSynchronize.sync_all` runs, on the scheduler that also persists offsets."""
+GATHER_MS: Final = 100
+"""How long news are gathered before the master is asked."""
 
 
 class MasterOffsets:
@@ -198,3 +206,55 @@ class SlaveSynchronize:
         told = await self._current(self.outer.get_all_subscription_group(master))
         if self.groups.replace_all(told):
             logger.info("copied consumer groups from master %s", master)
+
+
+@dataclass(slots=True)
+class LogNews:
+    """Takes what dispatch finds and has the tables copied soon."""
+
+    topics: TopicConfigManager
+    groups: SubscriptionGroupManager
+    offsets: ConsumerOffsetManager
+    _: KW_ONLY
+    scale: TimeScale
+    synchronise: Callable[[], Awaitable[None]]
+    deletions: int = field(init=False, default=0)
+    """How many were heard of."""
+    _loop: asyncio.AbstractEventLoop = field(init=False, default_factory=asyncio.get_running_loop)
+    _wake: asyncio.Event = field(init=False, default_factory=asyncio.Event)
+
+    def deleted(self, deletion: Deletion) -> None:
+        """Delete the same here, soon: dispatch must not wait for a table's file, nor fail."""
+        self.deletions += 1
+        self._loop.call_soon(self._delete, deletion)
+
+    def met_queue(self, topic: str) -> None:
+        """Ask the master if this slave does not know the topic of a queue."""
+        if topic not in self.topics.table:
+            self._wake.set()
+
+    def _delete(self, deletion: Deletion) -> None:
+        kind, name, at_ms = deletion
+        logger.info("the master's log says that %s %s is deleted", kind.name.lower(), name)
+        self._wake.set()
+        try:
+            # What changed later than this has been copied with its table.
+            if kind is Deleted.TOPIC:
+                if self.topics.data_version.timestamp <= at_ms:
+                    self.topics.forget(name)
+                self.offsets.remove_topic(name, at_ms)
+            elif self.groups.data_version.timestamp <= at_ms:
+                self.groups.forget(name)
+            if kind is Deleted.GROUP_AND_OFFSETS:
+                self.offsets.remove_group(name, at_ms)
+            self.offsets.persist()
+        except OSError as error:
+            logger.error("a table could not be written: %s", error)
+
+    async def run(self) -> None:
+        """Copy the tables after news, until cancelled."""
+        while True:
+            await self._wake.wait()
+            await asyncio.sleep(self.scale.seconds(GATHER_MS))
+            self._wake.clear()
+            await self.synchronise()

@@ -28,14 +28,14 @@ from failback.broker.config.config_file import (
     to_text,
     without_effect,
 )
-from failback.broker.config.local_address import (
+from failback.broker.config.time_scale import TimeScale
+from failback.client.remoting.addresses import (
     address_to_bind,
+    addresses_of,
     first_local_address,
     is_everywhere,
 )
-from failback.broker.config.time_scale import TimeScale
-from failback.client.remoting.addresses import addresses_of
-from failback.common.reasons import why
+from failback.common.text import why
 from failback.protocol.calls import write_properties
 from failback.protocol.errors import ConfigError
 from failback.protocol.names import (

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from failback.broker.messaging.delayed import append_copy
 from failback.broker.messaging.put_aside import PutAside
 from failback.broker.metadata.groups import SubscriptionGroupManager
-from failback.broker.metadata.topics import RETRY_PREFIX, TopicConfigManager
+from failback.broker.metadata.topics import TopicConfigManager
 from failback.broker.store.log.results import MessageIllegal
 from failback.broker.store.message_store import MessageStore
 from failback.protocol.codes import SCHEDULE_TOPIC
 from failback.protocol.errors import ProtocolError
-from failback.protocol.message import MessageExt
+from failback.protocol.message import RETRY_PREFIX, MessageExt
 from failback.protocol.route import TopicConfig
 
 

@@ -17,9 +17,10 @@ from msgspec.structs import replace
 
 from failback.broker.config.config import BrokerConfig
 from failback.broker.metadata.json_config import NotStored
-from failback.broker.metadata.topics import RETRY_PREFIX, TopicConfigManager
+from failback.broker.metadata.topics import TopicConfigManager
 from failback.broker.metadata.versioned_table import VersionedTable, now_ms
 from failback.protocol.codes import SYSTEM_GROUPS
+from failback.protocol.message import RETRY_PREFIX
 from failback.protocol.names import check_group, check_room
 from failback.protocol.route import (
     DataVersion,

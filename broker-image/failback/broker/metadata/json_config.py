@@ -28,9 +28,8 @@ from typing import TypeVar
 from msgspec.structs import astuple
 
 from failback.broker.disk_errors import is_fatal
-from failback.common.reasons import where_and_why, why
 from failback.common.replacing import write_over
-from failback.common.text import visible
+from failback.common.text import visible, where_and_why, why
 from failback.protocol import fastjson
 from failback.protocol.body import Body
 from failback.protocol.errors import CorruptStore, ProtocolError, StoreError

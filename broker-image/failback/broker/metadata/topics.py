@@ -18,6 +18,7 @@ from failback.protocol.codes import (
     PUT_ASIDE_TOPIC,
     SCHEDULE_TOPIC,
 )
+from failback.protocol.message import RETRY_PREFIX
 from failback.protocol.names import check_room, check_topic
 from failback.protocol.route import (
     DataVersion,
@@ -35,8 +36,6 @@ OFFSET_MOVED_TOPIC: Final = "OFFSET_MOVED_EVENT"
 TRANS_HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 TRANS_OP_HALF_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 TRANS_CHECK_MAX_TIME_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
-RETRY_PREFIX: Final = "%RETRY%"
-DLQ_PREFIX: Final = "%DLQ%"
 
 MOST_LISTED_QUEUES: Final = 16_384
 """How many queues of a topic an answer lists: a topic may claim to have 2^31 of them, and to list

@@ -18,12 +18,11 @@ from pathlib import Path
 from typing import Final
 
 from failback.broker.cluster.hand_back import HandBack, Members
-from failback.broker.cluster.log_news import LogNews
 from failback.broker.cluster.outer_api import BrokerOuterApi, RegisterResult
 from failback.broker.cluster.registration import FIRST_DELAY_MS, Registration
 from failback.broker.cluster.slave_synchronize import FIRST_DELAY_MS as SYNC_FIRST_DELAY_MS
 from failback.broker.cluster.slave_synchronize import PERIOD_MS as SYNC_PERIOD_MS
-from failback.broker.cluster.slave_synchronize import SlaveSynchronize
+from failback.broker.cluster.slave_synchronize import LogNews, SlaveSynchronize
 from failback.broker.config.config import BrokerConfig
 from failback.broker.config.identity import BrokerIdentity
 from failback.broker.filters.consumer_filters import PERSIST_PERIOD_MS as FILTERS_MS
@@ -57,7 +56,7 @@ from failback.broker.store.message_store import MessageStore
 from failback.client.remoting.connection import RemotingClient, RemotingSettings
 from failback.client.remoting.http_server import HttpServer
 from failback.client.remoting.port_owner import bind_error
-from failback.common.reasons import where_and_why, why
+from failback.common.text import where_and_why, why
 
 logger = logging.getLogger(__name__)
 

@@ -49,7 +49,7 @@ from failback.broker.store.writing.appending import Appender
 from failback.broker.store.writing.deletions import Deletions
 from failback.broker.store.writing.dispatch import Dispatcher, delay_table
 from failback.broker.store.writing.late_work import LateWork
-from failback.common.reasons import where_and_why
+from failback.common.text import where_and_why
 from failback.protocol.errors import StoreError
 
 logger = logging.getLogger(__name__)

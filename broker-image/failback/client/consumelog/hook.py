@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from failback.client.consumelog.errors import ConsumeLogError
+from failback.client.consumelog.hot_format import ConsumeLogError
 from failback.client.consumelog.lab_id import LAB_ID_PROPERTY, parse_lab_id
 from failback.client.model import Message
 from failback.protocol.message import KEYS, ORIGIN_MESSAGE_ID, UNIQ_KEY, MessageExt

@@ -15,6 +15,7 @@ the kernel; only the death of the host can lose them, within the second between 
 """
 
 import struct
+from pathlib import Path
 from typing import Final
 
 FORMAT: Final = "failback.hotlog/1"
@@ -28,3 +29,17 @@ WORD: Final = struct.Struct("<I")
 def file_name(proc: bytes, index: int) -> str:
     """``<proc hex>-<index>.fblog``: sorts by process, then by age."""
     return f"{proc.hex()}-{index:08d}{SUFFIX}"
+
+
+class ConsumeLogError(Exception):
+    """The log cannot take more rows. A consumer must stop: it may not handle unlogged messages."""
+
+    exit_code = 74  # EX_IOERR: what the workload exits with
+
+    def __init__(self, what: str, path: Path) -> None:
+        self.path = path
+        super().__init__(f"consume log {path}: {what}")
+
+
+class BadHotLog(ConsumeLogError):
+    """A hot log whose head cannot be read: not ours, or damaged before its first row."""

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from failback.client.consumelog import hot_format
-from failback.client.consumelog.errors import BadHotLog
+from failback.client.consumelog.hot_format import BadHotLog
 from failback.common.files import open_file, read_file
 
 _HEAD_BYTES: Final = 4096

@@ -22,7 +22,7 @@ from typing import Any, Final, Self
 import msgspec
 
 from failback.client.consumelog import hot_format
-from failback.client.consumelog.errors import ConsumeLogError
+from failback.client.consumelog.hot_format import ConsumeLogError
 from failback.client.consumelog.schema import ASSIGN_END_COLUMNS, DELIVER_END_COLUMNS, TABLES
 
 _SYNC_SECONDS: Final = 1.0

@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
-from failback.client.consumelog.errors import ConsumeLogError
+from failback.client.consumelog.hot_format import ConsumeLogError
 from failback.client.consumer.context import ConsumerContext
 from failback.client.consumer.offset_store import OffsetStore
 from failback.client.consumer.process_queue import ProcessQueue

@@ -30,8 +30,9 @@ from failback.client.consumer.offset_store import NO_ENTRY, OffsetStore, StoredO
 from failback.client.consumer.process_queue import ProcessQueue
 from failback.client.consumer.strategies import AllocationImpossible, Strategy, java_string_order
 from failback.client.errors import BrokerUnknown, ClientError
-from failback.client.model import RETRY_PREFIX, ConsumeFrom, FoundBroker
+from failback.client.model import ConsumeFrom, FoundBroker
 from failback.client.remoting.api import CALL_ERRORS
+from failback.protocol.message import RETRY_PREFIX
 from failback.protocol.route import MessageQueue
 
 logger = logging.getLogger(__name__)

@@ -1,9 +1,11 @@
-"""Lists of addresses as people write them: ``host:port;host:port``. Pure."""
+"""Addresses: lists of ``host:port;host:port`` as people write them, and those of this machine."""
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import re
+import socket
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +15,7 @@ _WIDE: Final = {"；": ";", "，": ",", "：": ":", "。": ".", "\u3000": " ", "
 """What an input method or a web page puts in the place of the plain characters."""
 _HOST: Final = re.compile(r"[A-Za-z0-9._\-]+|\[?[0-9A-Fa-f:.]+(%[A-Za-z0-9._\-]+)?\]?", re.ASCII)
 _EXAMPLE: Final = "127.0.0.1:9876"
+EVERYWHERE = "0.0.0.0"
 
 
 def addresses_of(
@@ -79,3 +82,37 @@ def _is_ipv6(host: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def first_local_address() -> str:
+    """Return the address a packet to elsewhere would leave from; loopback without a network."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # TEST-NET-1: routed, never sent to
+        except OSError:
+            return "127.0.0.1"
+        return str(probe.getsockname()[0])
+
+
+def is_everywhere(address: str) -> bool:
+    """Tell whether an address stands for all of a machine: nobody can be reached by it."""
+    return address.strip("[]") in (EVERYWHERE, "::")
+
+
+def address_to_bind(announced: str) -> str:
+    """Return where to listen for whoever is told ``announced``: there, or on all addresses.
+
+    What is announced is often the address of something in front: a host of containers, a router.
+    """
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(announced, 0, type=socket.SOCK_DGRAM)[0]
+    except (OSError, UnicodeError):  # no name, or one that nobody knows; the identity refuses it
+        return announced
+    with socket.socket(family, kind) as probe:
+        try:
+            probe.bind(address)
+        except OSError as error:
+            if error.errno != errno.EADDRNOTAVAIL:
+                return announced
+            return "::" if family == socket.AF_INET6 else EVERYWHERE
+    return announced

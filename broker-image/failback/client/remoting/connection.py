@@ -31,7 +31,7 @@ from typing import Final, TypeVar, cast
 
 from failback.client.remoting.guarded.access import ClusterAccess
 from failback.client.remoting.guarded.signing import REFUSALS, refusal
-from failback.common.reasons import why
+from failback.common.text import why
 from failback.protocol.calls import Call
 from failback.protocol.codes import FLAG_ONEWAY, ResponseCode
 from failback.protocol.command import RemotingCommand

@@ -9,7 +9,7 @@ from ipaddress import IPv6Address, ip_address
 from pathlib import Path
 from typing import Final
 
-from failback.common.reasons import why
+from failback.common.text import why
 from failback.protocol.errors import ConfigError
 
 _LISTENING: Final = "0A"  # TCP_LISTEN, include/net/tcp_states.h

@@ -23,14 +23,7 @@ from failback.client.errors import (
     SendCallTimeout,
     SendFailed,
 )
-from failback.client.model import (
-    RETRY_PREFIX,
-    FoundBroker,
-    Message,
-    SendResult,
-    SendStatus,
-    check_message,
-)
+from failback.client.model import FoundBroker, Message, SendResult, SendStatus, check_message
 from failback.client.remoting.api import CALL_ERRORS, ClientApi
 from failback.client.remoting.settings import ClientSettings
 from failback.client.sending.publish import LatencyFaults, PublishInfo, SendCounter
@@ -44,6 +37,7 @@ from failback.protocol.errors import (
 )
 from failback.protocol.headers import SendMessageRequestHeader, SendMessageResponseHeader
 from failback.protocol.message import (
+    RETRY_PREFIX,
     UNIQ_KEY,
     BatchElement,
     UniqKeyGenerator,

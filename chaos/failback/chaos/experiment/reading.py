@@ -14,8 +14,7 @@ from ruamel.yaml.error import YAMLError
 from ruamel.yaml.nodes import MappingNode, SequenceNode
 
 from failback.chaos.experiment.model import API_VERSION, KIND, Model
-from failback.common.reasons import why
-from failback.common.text import near_or_all, nearest
+from failback.common.text import near_or_all, nearest, why
 from failback.protocol.errors import ConfigError, ConfigErrors, raise_all
 
 _M = TypeVar("_M", bound=Model)

@@ -8,7 +8,7 @@ from failback.chaos.experiment import spec
 from failback.chaos.experiment.expectation_checks import MetricProblem, any_metric
 from failback.chaos.experiment.spec import ChaosExperiment
 from failback.chaos.faults.catalogue import KINDS
-from failback.common.reasons import why
+from failback.common.text import why
 from failback.protocol.errors import ConfigError
 
 

@@ -25,8 +25,7 @@ from failback.chaos.recorder.proof_matcher import ProofMatcher
 from failback.chaos.recorder.sampler import Sampler
 from failback.chaos.recorder.witness import GAP_SECONDS, Event, RouteWatch, Watcher, WireWatch
 from failback.chaos.run_folder.run_folder import RunFolder
-from failback.client.consumelog.errors import ConsumeLogError
-from failback.client.consumelog.hot_format import SEGMENT_SECONDS
+from failback.client.consumelog.hot_format import SEGMENT_SECONDS, ConsumeLogError
 from failback.client.consumelog.writer import ConsumeLog
 from failback.protocol.errors import FailbackError
 

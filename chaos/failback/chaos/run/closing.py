@@ -22,7 +22,7 @@ from failback.chaos.session import RECORDER_PROC_NO, Session
 from failback.chaos.workload.process import CONSUMER, WorkloadProcess
 from failback.client.consumelog.reader import missing_ranges
 from failback.client.consumelog.schema import TABLES
-from failback.client.consumelog.upload.ship import Shipper, segment_metadata
+from failback.client.consumelog.upload.sealing import Shipper, segment_metadata
 
 logger = logging.getLogger(__name__)
 

@@ -30,6 +30,7 @@ from failback.chaos.workload.process import WorkloadProcess
 from failback.chaos.workload.supervisor import Supervisor
 from failback.protocol import calls
 from failback.protocol.errors import BrokerError, FailbackError
+from failback.protocol.message import DLQ_PREFIX
 from failback.protocol.route import SubscriptionGroupConfig, TopicConfig
 
 logger = logging.getLogger(__name__)
@@ -208,7 +209,7 @@ def _skip_old_messages(session: Session, master: Member, connection: WireConnect
             for queue, (_, highest) in connection.topic_stats(name).items():
                 session.start_offsets[master.broker_name, name, queue] = highest
                 committed = offsets.get(f"{name}@{group}", {}).get(queue, 0)
-                if committed < highest and not name.startswith("%DLQ%"):
+                if committed < highest and not name.startswith(DLQ_PREFIX):
                     connection.commit_offset(group, name, queue, highest)
 
 

@@ -20,9 +20,8 @@ from failback.chaos.cluster import processes
 from failback.chaos.errors import GuardRefused, NotHealed, RunFolderError
 from failback.chaos.run_folder.undo_ledger import read_ledger
 from failback.common.files import append_line, check_regular, read_object
-from failback.common.reasons import why
 from failback.common.replacing import replace_file
-from failback.common.text import typed
+from failback.common.text import typed, why
 from failback.init.processes import process_space
 from failback.protocol.errors import ConfigError
 

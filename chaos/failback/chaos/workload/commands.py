@@ -26,7 +26,7 @@ from failback.chaos.workload.plan import (
     check_switches,
     read_plan,
 )
-from failback.client.consumelog.errors import ConsumeLogError
+from failback.client.consumelog.hot_format import ConsumeLogError
 from failback.client.consumelog.upload.collector_client import CollectorClient
 from failback.client.program.command_line import CommandParser, positive
 from failback.client.remoting.guarded.cluster import HELP, Cluster, Given, find_cluster

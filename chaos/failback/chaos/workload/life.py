@@ -15,7 +15,7 @@ from failback.chaos.cluster import processes
 from failback.chaos.errors import ChaosError
 from failback.chaos.workload.control import ControlServer, Operation
 from failback.chaos.workload.plan import ProcessPlan
-from failback.client.consumelog.errors import ConsumeLogError
+from failback.client.consumelog.hot_format import ConsumeLogError
 from failback.client.consumelog.upload.beside import ShipperBeside
 from failback.client.consumelog.writer import ConsumeLog
 from failback.client.program.log_lines import begin_logging

@@ -18,8 +18,8 @@ from typing import Any, Final
 
 from failback.chaos.workload.life import last_words, living, open_log
 from failback.chaos.workload.plan import Draft, MessageMaker, ProducerPlan, TopicPlan, due_times
-from failback.client.consumelog.errors import ConsumeLogError
 from failback.client.consumelog.hook import LogHook
+from failback.client.consumelog.hot_format import ConsumeLogError
 from failback.client.consumelog.lab_id import LAB_ID_PROPERTY
 from failback.client.model import Message
 from failback.client.producer.producer import Producer

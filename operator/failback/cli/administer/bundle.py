@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from failback.cli.administer.redaction import cleaned
 from failback.cli.shared.checks import check_folder
-from failback.common.reasons import why
+from failback.common.text import why
 from failback.protocol.errors import ConfigError
 
 MOST_BYTES: Final = 1 << 20

@@ -20,7 +20,7 @@ from failback.cli.shared.checks import check_folder
 from failback.cli.shared.errors import EXTRAS
 from failback.client.remoting.guarded.cluster import Cluster
 from failback.common import numbers
-from failback.common.reasons import install
+from failback.common.text import install
 from failback.protocol.errors import ConfigError, FailbackError
 
 OK: Final = "ok"

@@ -22,8 +22,7 @@ from failback.cli.shared.errors import INCONCLUSIVE, fail, guarded
 from failback.cli.shared.options import JsonOption, TraceTopicOption
 from failback.cli.shared.output import console, note, print_json, say
 from failback.cli.shared.verdicts import row_of, say_answers
-from failback.common.reasons import where_and_why
-from failback.common.text import typed
+from failback.common.text import typed, where_and_why
 from failback.protocol.errors import ConfigError
 
 if TYPE_CHECKING:

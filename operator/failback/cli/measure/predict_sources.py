@@ -24,7 +24,7 @@ from failback.analytics.run.documents import checked_run
 from failback.cli.shared.bundled import EXPERIMENTS, bundled
 from failback.cli.shared.run_folders import run_folders
 from failback.common.files import read_object
-from failback.common.reasons import why
+from failback.common.text import why
 from failback.protocol.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 import typer
 
-from failback.common.reasons import install, where_and_why
-from failback.common.text import visible
+from failback.common.text import install, visible, where_and_why
 from failback.protocol.errors import (
     BrokerError,
     ConfigError,

@@ -10,7 +10,7 @@ import typer
 
 from failback.cli.shared.commands import UsageError
 from failback.cli.shared.errors import INCONCLUSIVE, PASS, USER_ERROR, fail
-from failback.common.reasons import where_and_why
+from failback.common.text import where_and_why
 
 
 def run_app(app: typer.Typer, name: str, argv: Sequence[str]) -> int:

@@ -31,7 +31,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from failback.common.reasons import why
+from failback.common.text import why
 from failback.operator.local.process import Identity, end_stranger
 from failback.operator.local.root import Root, RootInUse, read_json, write_json
 from failback.protocol.errors import FailbackError

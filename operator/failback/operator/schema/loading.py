@@ -16,8 +16,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
-from failback.common.reasons import why
-from failback.common.text import did_you_mean
+from failback.common.text import did_you_mean, why
 from failback.operator.engines.catalogue import unknown_key_hint
 from failback.operator.schema.decoding import (
     API_VERSION,

@@ -14,8 +14,7 @@ from failback.analytics.dashboard.views.stories import story
 from failback.analytics.errors import ReportInputError
 from failback.analytics.report.compare import compare_reports
 from failback.common.files import read_object
-from failback.common.reasons import why
-from failback.common.text import typed
+from failback.common.text import typed, why
 
 Json = dict[str, Any]
 

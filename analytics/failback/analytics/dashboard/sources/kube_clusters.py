@@ -24,7 +24,7 @@ from failback.analytics.dashboard.sources.clusters import (
     PairRef,
     key_of,
 )
-from failback.common.reasons import install
+from failback.common.text import install
 from failback.kube.errors import ApiError
 from failback.kube.resources import GROUP, VERSION
 from failback.protocol.errors import ConfigError

@@ -22,8 +22,7 @@ from failback.analytics.report.schema import name_as_now
 from failback.analytics.run.documents import OBSERVED, checked_run
 from failback.analytics.run.run_lock import is_held
 from failback.common.files import open_file, read_object
-from failback.common.reasons import where_and_why, why
-from failback.common.text import typed
+from failback.common.text import typed, where_and_why, why
 
 logger = logging.getLogger(__name__)
 

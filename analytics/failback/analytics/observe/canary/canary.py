@@ -25,13 +25,13 @@ from failback.analytics.observe.events import Finder
 from failback.analytics.observe.folder import Folder, Wanted
 from failback.analytics.observe.looks import Look
 from failback.client.admin.admin import AdminClient
-from failback.client.consumelog.errors import ConsumeLogError
 from failback.client.consumelog.hook import LogHook
+from failback.client.consumelog.hot_format import ConsumeLogError
 from failback.client.consumelog.lab_id import lane_of
 from failback.client.consumelog.upload.beside import ShipperBeside
 from failback.client.consumelog.writer import ConsumeLog
 from failback.client.remoting.connection import RemotingClient
-from failback.common.reasons import where_and_why, why
+from failback.common.text import where_and_why, why
 from failback.protocol.errors import BrokerError, FailbackError
 from failback.protocol.route import SubscriptionGroupConfig, TopicConfig
 

@@ -16,8 +16,8 @@ from typing import Final
 from failback.analytics.observe.canary.ledger import Names
 from failback.analytics.observe.folder import Wanted
 from failback.analytics.observe.looks import ANSWERED, Look, Place
-from failback.client.consumelog.errors import ConsumeLogError
 from failback.client.consumelog.hook import LogHook
+from failback.client.consumelog.hot_format import ConsumeLogError
 from failback.client.consumelog.lab_id import LAB_ID_PROPERTY, format_lab_id
 from failback.client.consumer.consumer import PushConsumer
 from failback.client.model import ConsumeFrom, ConsumeResult, Message

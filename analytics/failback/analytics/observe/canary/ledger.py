@@ -19,8 +19,8 @@ from failback.analytics.errors import ReportInputError
 from failback.analytics.live.facts import CANARY
 from failback.analytics.run.documents import in_words
 from failback.common.files import read_object
-from failback.common.reasons import why
 from failback.common.replacing import replace_file
+from failback.common.text import why
 from failback.protocol.errors import ConfigError
 from failback.protocol.message import RETRY_PREFIX
 

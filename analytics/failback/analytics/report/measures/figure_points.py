@@ -19,6 +19,7 @@ from failback.analytics.report.measures.numbers import NS
 from failback.analytics.report.measures.point_rows import Point
 from failback.analytics.report.measures.points import table_of
 from failback.analytics.run.history import GroupQueue
+from failback.protocol.message import RETRY_PREFIX
 
 MAX_QUEUES: Final = 200
 MAX_EVENTS: Final = 200
@@ -52,7 +53,7 @@ def _owners(figures: Figures) -> Iterator[Point]:
     taken: dict[tuple[int, str, str], set[GroupQueue]] = defaultdict(set)
     for a in figures.analysis.history.assignments:
         shown = figures.warmup_end_ns <= a.t < figures.until_ns
-        if shown and not a.key.ptopic.startswith("%RETRY%"):
+        if shown and not a.key.ptopic.startswith(RETRY_PREFIX):
             taken[a.t // NS, a.key.grp, a.client_id or f"process {a.inc}"].add(a.key)
     for (second, group, client), queues in sorted(taken.items())[:MAX_EVENTS]:
         number = "1 queue" if len(queues) == 1 else f"{len(queues)} queues"

@@ -13,6 +13,7 @@ from failback.analytics.analysis.counting.partials.phases import PHASES
 from failback.analytics.report.measures.lookups import Figures
 from failback.analytics.report.measures.numbers import Row, millis, quantile
 from failback.analytics.run.history import FaultStep
+from failback.protocol.message import RETRY_PREFIX
 
 EFFECT_KINDS: Final = frozenset(
     {"KILL", "TERM", "PAUSE", "CLIENT_KILL", "CLIENT_TERM", "RESTORE_FILE", "NONE"}
@@ -130,7 +131,7 @@ def _delays(ends: Mapping[tuple[Any, ...], int], since: int) -> list[int]:
     Retry queues are left out where there are others: they are mostly empty, and the broker holds a
     pull that finds nothing for up to 20 s, which would pass for an outage.
     """
-    work = {key: end for key, end in ends.items() if not key[2].startswith("%RETRY%")}
+    work = {key: end for key, end in ends.items() if not key[2].startswith(RETRY_PREFIX)}
     return sorted(end - since for end in (work or ends).values())
 
 

@@ -17,16 +17,15 @@ from failback.broker.ha.service import HaService
 from failback.broker.messaging.send_rules import SendRefused, check_topic_name
 from failback.broker.metadata.groups import RetryQueues, SubscriptionGroupManager
 from failback.broker.metadata.offsets.consumer_offset_manager import ConsumerOffsetManager
-from failback.broker.metadata.topics import RETRY_PREFIX, TopicConfigManager, system_topic_names
+from failback.broker.metadata.topics import TopicConfigManager, system_topic_names
 from failback.broker.processors.registry import handles
 from failback.broker.remoting.connection import BrokerConnection
 from failback.broker.remoting.server import Answer
 from failback.broker.store.log.deletion import Deleted
 from failback.broker.store.log.results import MessageIllegal
 from failback.broker.store.message_store import MessageStore
-from failback.common.reasons import why
 from failback.common.replacing import rewrite_file
-from failback.common.text import visible
+from failback.common.text import visible, why
 from failback.protocol.codes import (
     PERM_INHERIT,
     PERM_READ,
@@ -41,6 +40,7 @@ from failback.protocol.headers import (
     DeleteSubscriptionGroupRequestHeader,
     DeleteTopicRequestHeader,
 )
+from failback.protocol.message import RETRY_PREFIX
 from failback.protocol.names import MOST_QUEUES, check_number, check_setting
 from failback.protocol.properties import properties_of
 from failback.protocol.route import (

@@ -14,7 +14,7 @@ from failback.broker.messaging.delayed import append_copy, waiting_place
 from failback.broker.messaging.put_aside import PutAside
 from failback.broker.messaging.send_rules import SendRefused
 from failback.broker.metadata.groups import SubscriptionGroupManager
-from failback.broker.metadata.topics import DLQ_PREFIX, TopicConfigManager
+from failback.broker.metadata.topics import TopicConfigManager
 from failback.broker.monitoring.statistics import BrokerStatistics
 from failback.broker.processors.registry import handles
 from failback.broker.remoting.server import Answer, RemotingServer
@@ -26,6 +26,7 @@ from failback.protocol.errors import StoreError
 from failback.protocol.headers import ConsumerSendMsgBackRequestHeader
 from failback.protocol.message import (
     DELAY,
+    DLQ_PREFIX,
     ORIGIN_MESSAGE_ID,
     RETRY_TOPIC,
     WAIT,

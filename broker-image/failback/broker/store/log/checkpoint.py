@@ -18,7 +18,7 @@ from typing import Final
 
 from failback.broker.disk_errors import is_fatal
 from failback.broker.store.log.files import Files
-from failback.common.reasons import why
+from failback.common.text import why
 
 logger = logging.getLogger(__name__)
 

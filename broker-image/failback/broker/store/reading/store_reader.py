@@ -20,7 +20,7 @@ from failback.broker.store.queues.queue_table import QueueTable
 from failback.broker.store.reading.filtered_reading import PropertyFilter
 from failback.broker.store.reading.reading import get_messages, offset_by_time, store_time_at
 from failback.broker.store.writing.dispatch import Dispatcher
-from failback.common.reasons import where_and_why, why
+from failback.common.text import where_and_why, why
 
 logger = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from failback.broker.store.log.commit_log import CommitLog
 from failback.broker.store.queues.entry_writer import EntryWriter
 from failback.broker.store.upkeep.expiry import Expiry
 from failback.broker.store.upkeep.reserve import Reserve
-from failback.common.reasons import where_and_why
+from failback.common.text import where_and_why
 
 logger = logging.getLogger(__name__)
 

@@ -27,7 +27,7 @@ from failback.broker.store.log.files import Files
 from failback.broker.store.log.syncing import ToSync, sync_files
 from failback.broker.store.queues.consume_queue import ConsumeQueue
 from failback.broker.store.queues.queue_table import QueueTable
-from failback.common.reasons import where_and_why
+from failback.common.text import where_and_why
 from failback.protocol.errors import StoreError
 
 logger = logging.getLogger(__name__)

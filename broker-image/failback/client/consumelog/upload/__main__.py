@@ -13,7 +13,7 @@ from pathlib import Path
 
 from failback.client.consumelog.upload.collector_client import TOKEN_VARIABLE, CollectorClient
 from failback.client.consumelog.upload.run_days import settle
-from failback.client.consumelog.upload.ship import Shipper
+from failback.client.consumelog.upload.sealing import Shipper
 from failback.client.consumelog.upload.upload import UploadShipper
 from failback.client.program.command_line import CommandParser, positive
 from failback.client.program.log_lines import begin_logging

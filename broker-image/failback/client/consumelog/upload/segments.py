@@ -1,4 +1,4 @@
-"""What a finished hot file becomes: one segment of rows per table. Pure.
+"""The segments of a finished hot file: the rows of one table each. ``lake_files`` packs them. Pure.
 
 A segment is called ``<run>/<proc hex>/<index, 8 digits>/<table>``. Sealing a file again gives the
 same segments, so a name always stands for the same rows. Each says in its metadata how many hot

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from failback.client.consumelog import hot_format
-from failback.client.consumelog.errors import BadHotLog
+from failback.client.consumelog.hot_format import BadHotLog
 from failback.client.consumelog.reader import HotLog, read_head, read_hot
 from failback.client.consumelog.upload.collector_client import (
     Answer,

@@ -14,7 +14,7 @@ from typing import Final
 
 from failback.client.remoting.guarded.signing import AccessKey, sign
 from failback.client.remoting.guarded.tls import Tls
-from failback.common.reasons import why
+from failback.common.text import why
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import ConfigError
 

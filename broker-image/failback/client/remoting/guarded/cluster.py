@@ -16,8 +16,7 @@ from typing import Any, Final, NamedTuple
 from failback.client.remoting.addresses import addresses_of
 from failback.client.remoting.guarded.access import ClusterAccess, KeyFile
 from failback.client.remoting.guarded.tls import Tls, TlsFiles
-from failback.common.reasons import why
-from failback.common.text import did_you_mean
+from failback.common.text import did_you_mean, why
 from failback.protocol.errors import ConfigError
 
 CONFIG_VARIABLE: Final = "FAILBACK_CONFIG"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from failback.common.reasons import why
+from failback.common.text import why
 from failback.protocol.errors import ConfigError
 
 logger = logging.getLogger(__name__)

@@ -22,7 +22,7 @@ from failback.analytics.analysis.engines.spark.pods import (
     submitted,
 )
 from failback.analytics.lake.store import LakeStore
-from failback.common.reasons import install
+from failback.common.text import install
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -19,6 +19,7 @@ from failback.analytics.report.page.figure_types import (
     StaircaseData,
     TimelineData,
 )
+from failback.protocol.message import RETRY_PREFIX
 
 MAX_STAIRCASES: Final = 16
 MAX_HEAT_QUEUES: Final = 30
@@ -144,7 +145,7 @@ def staircases(report: Report, points: Sequence[Point]) -> list[StaircaseData]:
             again=duplicates.get(key),
         )
         for key in ordered
-        if not key.topic.startswith("%RETRY%") or duplicates.get(key)
+        if not key.topic.startswith(RETRY_PREFIX) or duplicates.get(key)
     ][:MAX_STAIRCASES]
 
 

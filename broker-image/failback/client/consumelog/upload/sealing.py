@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from failback.client.consumelog import hot_format
-from failback.client.consumelog.errors import BadHotLog
+from failback.client.consumelog.hot_format import BadHotLog
 from failback.client.consumelog.reader import read_hot
 from failback.client.consumelog.schema import TABLES
 from failback.client.consumelog.upload.lake_files import arrow_table, lake_rows, write_parquet
