@@ -6,7 +6,6 @@ A test compares every page with what its function returns.
 from __future__ import annotations
 
 import dataclasses
-import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -31,10 +30,8 @@ from failback.broker.config.config_file import to_text
 from failback.broker.config.key_meanings import MEANINGS as KEYS
 from failback.operator.engines.catalogue import class_of
 from failback.operator.schema.field_reference import reference
-from failback.operator.schema.former_rules import former_rules
 
 DOCS: Final = Path(__file__).resolve().parent.parent / "docs"
-FORMER_SPELLINGS: Final = "charts/failback/files/former-spellings.json"
 _CHANGES: Final = {
     "live": "live",
     "roll": "restart",
@@ -232,8 +229,6 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
 def main() -> int:
     for name, render in PAGES.items():
         (DOCS / name).write_text(render(), encoding="utf-8")
-    rules = json.dumps(former_rules(), indent=1, ensure_ascii=False)
-    (DOCS.parent / FORMER_SPELLINGS).write_text(f"{rules}\n", encoding="utf-8")
     return 0
 
 

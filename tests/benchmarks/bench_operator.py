@@ -176,7 +176,7 @@ class Bench:
                 _say("a key that needs a restart: writes out", sending.gap(), "s", "<= 5")
                 time.sleep(STABLE_MASTER_SECONDS + 5)
                 begun = time.monotonic()
-                where = {"clusterRef": {"name": "orders"}, "pair": 0, "targetMember": 1}
+                where = {"clusterRef": {"name": "orders"}, "pair": "orders-0", "targetMember": 1}
                 namespace.api.create(resource("RoleSwitch", "planned", **where))
                 is_complete = _in_phase("Complete")
                 namespace.api.wait("RoleSwitch", "planned", is_complete, seconds=240)
@@ -197,7 +197,7 @@ class Bench:
             cluster.annotate(hold_member="orders-0-0")
             namespace.api.wait_gone("Pod", "orders-0-0-0", seconds=120)
             begun = time.monotonic()
-            where = {"clusterRef": {"name": "orders"}, "pair": 0, "targetMember": 1}
+            where = {"clusterRef": {"name": "orders"}, "pair": "orders-0", "targetMember": 1}
             namespace.api.create(resource("RoleSwitch", "lost", mode="Forced", **where))
             begins = _in_phase("Running", "Complete")
             namespace.api.wait("RoleSwitch", "lost", begins, seconds=120)

@@ -113,7 +113,7 @@ def test_two_masters_and_the_operation_that_waits_for_one_are_told(lab: Lab) -> 
 def test_a_forced_switch_that_waits_is_told(lab: Lab) -> None:
     api = lab.pair.api
     api.patch("BrokerCluster", "orders", {"spec": {"failover": {"mode": "Manual"}}})
-    where = {"clusterRef": {"name": "orders"}, "pair": 0, "targetMember": SLAVE}
+    where = {"clusterRef": {"name": "orders"}, "pair": "orders-0", "targetMember": SLAVE}
     api.create(resource("RoleSwitch", "early", mode="Forced", **where))
     lab.fires("FailbackForcedSwitchWaits")
     assert "OldMasterDown" in lab.pair.wait_event("RoleSwitchBlocked", "early")
@@ -179,7 +179,7 @@ def test_an_experiment_that_could_not_be_healed_is_told(lab: Lab, node: NodeProc
         "id": "f1",
         "fault": "pause",
         "at": 10,
-        "target": {"pair": "orders-0", "role": "slave"},
+        "target": {"pair": "orders-0", "role": "Slave"},
         "with": {"durationSeconds": 500},
     }
     manifest = json.loads(experiment_text([fault], lab.pair.namespace))

@@ -339,7 +339,7 @@ def test_an_image_that_cannot_be_pulled_is_named_with_its_pod(
 ) -> None:
     with operator(namespace):
         image = "failback/broker:does-not-exist"
-        engine = {"type": "failback", "image": image}
+        engine = {"type": "Failback", "image": image}
         create(namespace, NAME_SERVER, {**CLUSTER, "spec": {**CLUSTER["spec"], "engine": engine}})
         first = "orders-0-0-0: "
         message = told(namespace, "orders", "Ready", "ImagePullError", first, seconds=120)

@@ -72,7 +72,7 @@ def _a_member_is_restarted(cluster: LivedCluster) -> None:
 async def _a_lost_master_is_replaced(cluster: LivedCluster) -> None:
     cluster.annotate(hold_member="orders-0-0")
     cluster.api.wait_gone("Pod", "orders-0-0-0", seconds=120)
-    where = {"clusterRef": {"name": "orders"}, "pair": 0, "targetMember": 1}
+    where = {"clusterRef": {"name": "orders"}, "pair": "orders-0", "targetMember": 1}
     cluster.api.create(resource("RoleSwitch", "lost", mode="Forced", **where))
 
     await until_says(cluster, "orders-0-1", brokerRole="ASYNC_MASTER", brokerPermission="6")

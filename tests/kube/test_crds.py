@@ -130,7 +130,7 @@ def test_unknown_fields_are_refused_by_kubectl_and_free_ones_are_kept(
     experiment = document(
         "ChaosExperiment",
         arms=[{"name": "a", "workload": {"any": {"depth": [1]}}, "clientSwitches": {"x": 1.5}}],
-        expect=[{"metric": "totals.dup", "op": "between", "value": [1, 2.5]}],
+        expect=[{"metric": "totals.dup", "op": "Between", "value": [1, 2.5]}],
     )
     stored = namespace.api.create(experiment)["spec"]
     assert stored["arms"][0]["workload"] == {"any": {"depth": [1]}}

@@ -66,7 +66,7 @@ def set_up_cluster(namespace: Namespace) -> None:
             "spec": {
                 "nameServerRef": {"name": "main"},
                 "slavesPerPair": 0,
-                "engine": {"type": "apache", "version": "4.9.7", "javaOptions": FRUGAL},
+                "engine": {"type": "Apache", "version": "4.9.7", "javaOptions": FRUGAL},
                 "networking": {"listenPort": port},
                 "config": config,
             },
@@ -169,7 +169,7 @@ def test_a_whole_run_of_a_kill_is_proved(
         "id": "f1",
         "fault": "kill",
         "at": 5,
-        "target": {"pair": "demo-0", "role": "master"},
+        "target": {"pair": "demo-0", "role": "Master"},
         "with": {"downSeconds": 15},
     }
     file = tmp_path / "experiment.yaml"

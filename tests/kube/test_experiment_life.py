@@ -130,7 +130,7 @@ async def test_an_abort_takes_back_the_fault_and_the_arm(
             "id": "f1",
             "fault": "pause",
             "at": 10,
-            "target": {"pair": "demo-0", "role": "master"},
+            "target": {"pair": "demo-0", "role": "Master"},
             "with": {"durationSeconds": 500},
         },
         arms=[{"name": "narrow", "brokerConfig": {KEY: LAID_OVER}}],
@@ -181,7 +181,7 @@ def test_each_guard_refuses_in_its_own_words_and_no_job_is_made(
     lived_in: Namespace, node: NodeProcess
 ) -> None:
     api, name = lived_in.api, lived_in.name
-    kill = {"id": "f1", "fault": "kill", "at": 10, "target": {"pair": "demo-0", "role": "master"}}
+    kill = {"id": "f1", "fault": "kill", "at": 10, "target": {"pair": "demo-0", "role": "Master"}}
     for job in api.list("Job"):
         api.wait_gone("Job", job["metadata"]["name"])
     unlabel = {"metadata": {"labels": {"failback.dev/chaos-allowed": None}}}

@@ -189,7 +189,7 @@ def test_a_whole_run_of_a_kill_is_proved_and_leaves_its_summary(
         "id": "f1",
         "fault": "kill",
         "at": 10,
-        "target": {"pair": "demo-0", "role": "master"},
+        "target": {"pair": "demo-0", "role": "Master"},
         "with": {"downSeconds": 30},
     }
     file = tmp_path / "experiment.yaml"

@@ -50,13 +50,13 @@ def resources() -> list[Object]:
     return [
         resource("NameServer", "main", replicas=1, config=SCALE),
         resource("BrokerCluster", "demo", **servers, slaveReadEnable=True, config=SCALE),
-        resource("BrokerCluster", "bin", **servers, storage={"type": "ephemeral"}, config=SCALE),
+        resource("BrokerCluster", "bin", **servers, storage={"type": "Ephemeral"}, config=SCALE),
         resource(
             "BrokerCluster",
             "old",
             **servers,
             slavesPerPair=0,
-            engine={"type": "apache", "version": "4.9.8"},
+            engine={"type": "Apache", "version": "4.9.8"},
         ),
         resource("Topic", "paid", **owner, deletionPolicy="Delete"),
         resource("SubscriptionGroup", "billing", **owner, deletionPolicy="Delete"),
@@ -88,7 +88,7 @@ KILL = {
     "id": "f1",
     "fault": "kill",
     "at": 10,
-    "target": {"pair": "demo-0", "role": "master"},
+    "target": {"pair": "demo-0", "role": "Master"},
     "with": {"downSeconds": 30},
 }
 
@@ -144,7 +144,7 @@ def test_rights_of_optional_kinds_come_with_them_and_each_is_needed(
         running.wait_until_ready()
         api.create(resource("NameServer", "main", replicas=1, metrics=monitored))
         inputs = {"claimName": "mine", "runs": ["old/base-000"]}
-        spark = {"engine": "spark", "spark": {"mode": "sparkApplication"}}
+        spark = {"engine": "Spark", "spark": {"mode": "SparkApplication"}}
         api.create(CLAIM)
         api.create(resource("ReconsumptionReport", "lab", inputs=inputs, **spark))
         wait_until(lambda: names_of(api, "podmonitors"), "a PodMonitor", 60)
@@ -194,7 +194,7 @@ def _live(namespace: Namespace) -> None:
             "RoleSwitch",
             "there",
             clusterRef={"name": "demo"},
-            pair=0,
+            pair="demo-0",
             targetMember=1,
             ttlSecondsAfterFinished=60,
         )

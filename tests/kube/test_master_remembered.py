@@ -73,7 +73,7 @@ def pair(control_plane: ControlPlane, node: NodeProcess) -> Iterator[RememberedP
             apply(found)
             found.create_topic(TOPIC)
             switch = resource(
-                "RoleSwitch", "swap", clusterRef={"name": "orders"}, pair=0, targetMember=1
+                "RoleSwitch", "swap", clusterRef={"name": "orders"}, pair="orders-0", targetMember=1
             )
             found.api.create(switch)
             found.api.wait("RoleSwitch", "swap", is_complete, seconds=300)

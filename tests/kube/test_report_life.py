@@ -132,7 +132,7 @@ def test_spark_and_the_process_itself_count_and_judge_the_same(
                 engine,
                 inputs={"claimName": CLAIM, "runs": ["old/base-000"]},
                 engine=engine,
-                spark={"mode": "job", "master": "local[*]"},
+                spark={"mode": "Job", "master": "local[*]"},
                 thresholds={"maxDuplicateRatio": "0.001"},
                 artifactUri=f"file:///runs/{engine}",
             )

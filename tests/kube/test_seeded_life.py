@@ -178,7 +178,12 @@ class SeededLife:
     def _ask_for_switch(self, mode: str, target: int) -> str:
         self._switches += 1
         name = f"switch-{self._switches}"
-        spec = {"clusterRef": {"name": "orders"}, "pair": 0, "targetMember": target, "mode": mode}
+        spec = {
+            "clusterRef": {"name": "orders"},
+            "pair": "orders-0",
+            "targetMember": target,
+            "mode": mode,
+        }
         self._pair.api.create(resource("RoleSwitch", name, **spec))
         return f"{mode} switch to member {target}"
 

@@ -72,7 +72,7 @@ async def test_by_guarded_rules_the_master_takes_what_its_slave_knows(
 ) -> None:
     with operator(namespace, **QUICK):
         pair = QuickPair(namespace)
-        pair.create(engine={"type": "failback", "rules": "guarded"})
+        pair.create(engine={"type": "Failback", "rules": "guarded"})
         pair.create_topic(TOPIC, GROUP)
         await consume_a_part(pair, node)
 

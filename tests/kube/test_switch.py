@@ -71,7 +71,12 @@ def master_of(pair: QuickPair) -> int:
 def ask_for_switch(pair: QuickPair, name: str, target: int, **spec: Any) -> None:
     """Apply a RoleSwitch as a user does."""
     switch = resource(
-        "RoleSwitch", name, clusterRef={"name": "orders"}, pair=0, targetMember=target, **spec
+        "RoleSwitch",
+        name,
+        clusterRef={"name": "orders"},
+        pair="orders-0",
+        targetMember=target,
+        **spec,
     )
     pair.namespace.kubectl("apply", "-f", "-", stdin=json.dumps(switch))
 

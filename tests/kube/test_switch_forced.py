@@ -73,7 +73,12 @@ async def until_end(pair: QuickPair, member: int, end: int) -> None:
 
 async def force(pair: QuickPair) -> Object:
     """Ask for the switch, send as soon as anybody takes messages, return the switch at its end."""
-    spec = {"clusterRef": {"name": "orders"}, "pair": 0, "targetMember": 1, "mode": "Forced"}
+    spec = {
+        "clusterRef": {"name": "orders"},
+        "pair": "orders-0",
+        "targetMember": 1,
+        "mode": "Forced",
+    }
     pair.api.create(resource("RoleSwitch", SWITCH, **spec))
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(send(pair, LATER, MORE))

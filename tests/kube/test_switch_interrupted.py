@@ -126,7 +126,7 @@ async def interrupted(lab: Lab, step: str, what: str) -> None:
     }
     interruption = lab.proxy.after_write = AtStep(pair, step, blow[what])
     with MastersWatch(pair.namespace.name, ["orders-0"]) as watch:
-        spec = {"clusterRef": {"name": "orders"}, "pair": 0, "targetMember": new}
+        spec = {"clusterRef": {"name": "orders"}, "pair": "orders-0", "targetMember": new}
         pair.api.create(resource("RoleSwitch", name, **spec))
         switched = await asyncio.to_thread(end_of, pair, name, step, what)
         cluster = await asyncio.to_thread(pair.wait_settled)

@@ -6,7 +6,6 @@ nothing else. First the operator alone refuses, then the API server by the chart
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Iterator
@@ -20,7 +19,6 @@ from tests.support.common.polling import wait_until
 from tests.support.kube_lab.api import Api, ApiError, Object
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.operator.chart import CHART
-from tests.support.operator.enumerations import RENAMED, document
 from tests.support.operator.operator_process import chart_rules, condition_of, operator
 from tests.support.operator.resources import resource
 
@@ -191,7 +189,7 @@ def test_one_poisoned_resource_of_each_kind_stops_no_other(namespace: Namespace)
         cluster("bad", pairs=2, config=long, podTemplate=deep(5000)),
         resource("Topic", "bad", clusterRef={"name": "bad"}),
         resource("SubscriptionGroup", "bad", clusterRef={"name": "bad"}),
-        resource("RoleSwitch", "bad", clusterRef={"name": "bad"}, pair=0, targetMember=1),
+        resource("RoleSwitch", "bad", clusterRef={"name": "bad"}, pair="bad-0", targetMember=1),
         experiment("bad", arms=[{"name": "a", "workload": deep(3000)}]),
         report("bad"),
     ]
@@ -217,7 +215,7 @@ def test_one_poisoned_resource_of_each_kind_stops_no_other(namespace: Namespace)
             cluster("good"),
             resource("Topic", "good", **CLUSTER),
             resource("SubscriptionGroup", "good", **CLUSTER),
-            resource("RoleSwitch", "good", **CLUSTER, pair=0, targetMember=1),
+            resource("RoleSwitch", "good", **CLUSTER, pair="good-0", targetMember=1),
             experiment("good"),
             report("good"),
         ]
@@ -257,17 +255,6 @@ def refusal(api: Api, made: Object) -> str:
     return ""
 
 
-def applied(namespace: Namespace, words: list[tuple[str, str, str]]) -> str:
-    """Return what kubectl says of objects with these words, which are not kept."""
-    items = [document(*each) for each in words]
-    items.append(resource("RoleSwitch", "by-number", **CLUSTER, pair=0, targetMember=1))
-    for number, each in enumerate(items[:-1]):
-        each["metadata"]["name"] = f"word-{number}"
-    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
-    done = namespace.kubectl("create", "--dry-run=server", "-f", "-", stdin=text)
-    return str(done.out + done.err)
-
-
 def config_map(name: str, **labels: str) -> Object:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": labels}}
 
@@ -305,13 +292,6 @@ def test_the_api_server_refuses_it_by_the_charts_policies(namespace: Namespace) 
         ]
         del fine[1]["spec"]["podTemplate"]["securityContext"]["seccompProfile"]
         assert [refusal(author, each) for each in fine] == [""] * len(fine)
-        former = applied(namespace, [(kind, path, old) for kind, path, old, _ in RENAMED])
-        for _, path, _, new in RENAMED:
-            assert f"{path}: write" in former
-            assert f"{new} (was" in former
-        assert "spec.pair: write the broker name" in former
-        present = applied(namespace, [(kind, path, new) for kind, path, _, new in RENAMED])
-        assert present.count("Warning") == 1, "of the switch that names its pair by number"
         author.patch("BrokerCluster", "earlier", {"metadata": {"finalizers": None}})
 
         wait_until(lambda: refusal(acting, config_map("x")), "the operator's policy", 60)

@@ -80,7 +80,7 @@ async def test_a_stranger_under_the_name_of_a_pair_is_told_of_and_left_alone(
             two_masters_are_told(pair, {pair.address(0), address})
             pair.api.patch("BrokerCluster", "orders", {"spec": {"slaveReadEnable": True}})
             operation_is_blocked(pair)
-            spec = {"clusterRef": {"name": "orders"}, "pair": 0, "targetMember": 1}
+            spec = {"clusterRef": {"name": "orders"}, "pair": "orders-0", "targetMember": 1}
             pair.api.create(resource("RoleSwitch", "swap", **spec))
             pair.api.wait("RoleSwitch", "swap", waits_for_a_single_master, seconds=60)
             await asyncio.sleep(7)  # a pass of every resource lies within

@@ -22,8 +22,8 @@ from tests.support.chaos.chaos_lab import (
 )
 
 RIGHT = "right"
-GROUP = {"group": "group-orders", "mode": "all"}
-MASTER = {"pair": "pair-0", "role": "master"}
+GROUP = {"group": "group-orders", "mode": "All"}
+MASTER = {"pair": "pair-0", "role": "Master"}
 RESTART: dict[str, Any] = {
     "id": "restart",
     "fault": "kill-consumer",
@@ -58,7 +58,7 @@ FAULTS: dict[str, list[dict[str, Any]]] = {
             "fault": "replace-offset-file",
             "at": 15,
             "target": MASTER,
-            "with": {"after": "gone:f1", "content": "older", "ageSeconds": 60},
+            "with": {"after": "gone:f1", "content": "Older", "ageSeconds": 60},
         },
     ],
 }

@@ -33,7 +33,7 @@ FILE = {
     "fault": "replace-offset-file",
     "at": 2,
     "target": BROKER,
-    "with": {"content": "delete", "downSeconds": 10},
+    "with": {"content": "Delete", "downSeconds": 10},
 }
 HANDLER = {
     "id": "f1",

@@ -11,7 +11,7 @@ import pytest
 from failback.chaos.errors import TargetError
 from tests.support.chaos.chaos_lab import LocalCluster, duplicates, experiment, lost, rows
 
-MASTER = {"pair": "pair-0", "role": "master"}
+MASTER = {"pair": "pair-0", "role": "Master"}
 
 
 def evidence(run_dir: Path, phase: str) -> dict[str, dict[str, Any]]:

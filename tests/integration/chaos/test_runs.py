@@ -26,7 +26,7 @@ from tests.support.chaos.chaos_lab import (
 )
 
 DEMO = Path(__file__).parents[3] / "operator/failback/cli/data/experiment.yaml"
-MASTER = {"pair": "pair-0", "role": "master"}
+MASTER = {"pair": "pair-0", "role": "Master"}
 FULL_PROOF = {
     "K1": True,
     "K2": True,

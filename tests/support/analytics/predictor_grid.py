@@ -38,7 +38,7 @@ KILL: Final = {
     "fault": "kill",
     "at": 6,
     "jitterSeconds": 5,
-    "target": {"pair": PAIR, "role": "master"},
+    "target": {"pair": PAIR, "role": "Master"},
     "with": {"downSeconds": 60},
 }
 ENDS: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -88,7 +88,7 @@ class Setting:
             "slaveReadEnable": True,
             "nameServerRef": {"name": "ns"},
             "config": {**scale, "flushConsumerOffsetInterval": str(self.flush_ms)},
-            "engine": {"type": "failback", "rules": self.rules},
+            "engine": {"type": "Failback", "rules": self.rules},
         }
         return as_file(
             resource("NameServer", "ns", replicas=1, config=scale),
@@ -100,7 +100,7 @@ class Setting:
         faults: list[dict[str, Any]] = [dict(KILL)]
         for number, (fault, end) in enumerate(ENDS.items()):
             if end:
-                target = {"group": group_of(fault, tag), "mode": "all"}
+                target = {"group": group_of(fault, tag), "mode": "All"}
                 name = f"f{number + 1}"
                 faults.append({"id": name, "fault": "kill-consumer", "target": target, **end})
         spec = {

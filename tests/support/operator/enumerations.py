@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from typing import Any, Final
 
-from failback.operator.schema.former_rules import enumerations
-from failback.protocol.words.formerly import former_of
+from failback.operator.schema.crds import schema_of
+from failback.operator.schema.decoding import KINDS
 from tests.support.operator.resources import resource
 
 LEAST: Final[dict[str, dict[str, Any]]] = {
@@ -35,22 +36,33 @@ BESIDE: Final[dict[str, dict[str, Any]]] = {
 WITH: Final[dict[tuple[str, str], dict[str, Any]]] = {
     ("type", "apache"): {"version": "4.9.7"},
     ("brokerAddress", "external"): {"externalTemplate": "{pair}-{ordinal}.example.org"},
-    **{
-        ("mode", word): {"value": 1}
-        for word in (
-            "fixed",
-            "fixedpercent",
-            "fixed-percent",
-            "randommaxpercent",
-            "random-max-percent",
-        )
-    },
+    **{("mode", word): {"value": 1} for word in ("fixed", "fixedpercent", "randommaxpercent")},
 }
 """What a word needs beside it."""
+_DRAIN: Final = ("BrokerCluster", "spec.updateStrategy.drainMaster", ["Auto"])
+"""A union: its schema says nothing of words."""
+_OF_KUBERNETES: Final = ("tolerations", "topologySpreadConstraints", "securityContext", "affinity")
+"""Parts of a pod, whose words are not ours."""
+
+
+def enumerations() -> Iterator[tuple[str, str, list[Any]]]:
+    """Yield kind, path and words of every enumeration of a spec; ``[]`` = each entry of a list."""
+    for kind in KINDS:
+        yield from _below(kind, schema_of(kind)["properties"]["spec"], "spec")
+    yield _DRAIN
+
+
+def _below(kind: str, node: dict[str, Any], path: str) -> Iterator[tuple[str, str, list[Any]]]:
+    if "enum" in node and node.get("type") == "string":
+        yield kind, path, node["enum"]
+    for name, field in node.get("properties", {}).items():
+        if name not in _OF_KUBERNETES:
+            yield from _below(kind, field, f"{path}.{name}")
+    if "items" in node:
+        yield from _below(kind, node["items"], f"{path}[]")
+
+
 ALL: Final = list(enumerations())
-RENAMED: Final = [
-    (kind, path, old, new) for kind, path, words in ALL for old, new in former_of(words).items()
-]
 
 
 def document(kind: str, path: str, value: Any) -> dict[str, Any]:

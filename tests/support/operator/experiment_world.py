@@ -38,7 +38,7 @@ def experiment(metadata: Mapping[str, Any] | None = None, **spec: Any) -> ChaosE
                         "id": "f1",
                         "fault": "kill",
                         "at": 30,
-                        "target": {"pair": "orders-0", "role": "master"},
+                        "target": {"pair": "orders-0", "role": "Master"},
                         "with": {"downSeconds": 12},
                     }
                 ],

@@ -18,7 +18,7 @@ BASES: Final[dict[str, Spec]] = {
     "BrokerCluster": {"nameServerRef": {"name": "main"}},
     "Topic": {"clusterRef": {"name": "orders"}},
     "SubscriptionGroup": {"clusterRef": {"name": "orders"}},
-    "RoleSwitch": {"clusterRef": {"name": "orders"}, "pair": 0, "targetMember": 1},
+    "RoleSwitch": {"clusterRef": {"name": "orders"}, "pair": "orders-0", "targetMember": 1},
     "OffsetSnapshot": {"clusterRef": {"name": "orders"}},
     "ChaosExperiment": {
         "clusterRef": {"name": "orders"},
@@ -77,7 +77,7 @@ def _cluster(rules: str, old: Mapping[str, Any] | None = None, **changes: Any) -
 
 
 _FAULT: Final = {"id": "f1", "fault": "kill", "target": {"pair": "orders-0"}}
-_APACHE: Final = {"type": "apache", "version": "4.9.7"}
+_APACHE: Final = {"type": "Apache", "version": "4.9.7"}
 
 _row("NameServer", "")
 _row("NameServer", "", {"replicas": 3, "config": {"serverWorkerThreads": "8"}}, old={})
@@ -98,7 +98,7 @@ _row("NameServer", "NS2", {"config": {"a-b": "1"}})
 _row("NameServer", "NS2", {"config": {"orderMessageEnable": "true\nlistenPort=1"}})
 _row("NameServer", "schema", {"replicas": 0})
 _row("NameServer", "schema", {"replicas": "2"})
-_row("NameServer", "EN1", {"engine": {"type": "apache"}})
+_row("NameServer", "EN1", {"engine": {"type": "Apache"}})
 _row("NameServer", "", {"engine": _APACHE})
 _row("NameServer", "PT1", {"podTemplate": {"env": [{"name": "POD_IP", "value": "x"}]}})
 _SECRET: Final = {"secretKeyRef": {"name": "db", "key": "password"}}
@@ -124,7 +124,7 @@ _cluster("BC3", old={"clusterName": "a"}, clusterName="b")
 _cluster("BC3", old={"clusterName": "a"})
 _cluster("", old={"clusterName": "a"}, clusterName="a")
 _cluster("BC3", old={"brokerNamePrefix": "a"}, brokerNamePrefix="b")
-_cluster("BC4", old={}, storage={"type": "ephemeral"})
+_cluster("BC4", old={}, storage={"type": "Ephemeral"})
 _cluster("BC4", old={}, storage={"storageClassName": "fast"})
 _cluster("BC4", old={"storage": {"storageClassName": "slow"}}, storage={"storageClassName": "fast"})
 _cluster("BC5", old={"storage": {"size": "20Gi"}}, storage={"size": "10Gi"})
@@ -169,9 +169,9 @@ _cluster("schema", pairOverrides=[{"index": 64}])
 _MANY: Final = {f"key{number}": "x" * 1000 for number in range(128)}
 _cluster("", config=_MANY, pairOverrides=[{"index": index, "config": _MANY} for index in range(3)])
 _cluster("BC15", pairOverrides=[{"index": index, "config": _MANY} for index in range(5)])
-_cluster("BC12", networking={"brokerAddress": "external"})
+_cluster("BC12", networking={"brokerAddress": "External"})
 _cluster("BC12", networking={"externalTemplate": "{pair}-{ordinal}.example.org"})
-_OUTSIDE: Final = {"brokerAddress": "external", "externalTemplate": "{pair}-{ordinal}.example.org"}
+_OUTSIDE: Final = {"brokerAddress": "External", "externalTemplate": "{pair}-{ordinal}.example.org"}
 _ALL_WORDS: Final = "{cluster}.{pair}-{ordinal}.{namespace}.example.org"
 _cluster("", networking=_OUTSIDE)
 _cluster("", pairs=2, networking={**_OUTSIDE, "externalTemplate": _ALL_WORDS})
@@ -199,7 +199,7 @@ _cluster("schema", external={**_PORTS, "firstNodePort": 60001})
 _cluster("BC17", external={"type": "Template"})
 _cluster("", external={"type": "Template", "template": "{pair}-{ordinal}.example.org"})
 _cluster("BC16", external={"type": "Template", "template": "mq.example.org"})
-_cluster("BC18", external={"type": "LoadBalancer"}, networking={"brokerAddress": "podIP"})
+_cluster("BC18", external={"type": "LoadBalancer"}, networking={"brokerAddress": "PodIP"})
 _cluster("BC18", external={"type": "LoadBalancer"}, networking=_OUTSIDE)
 _cluster("BC19", old={"external": _PORTS}, external={**_PORTS, "firstNodePort": 31911})
 _cluster("BC19", old={"external": _PORTS})
@@ -209,7 +209,7 @@ _cluster("", old={}, external={"type": "LoadBalancer"})
 _cluster("BC13", lifecycle={"terminationGracePeriodSeconds": 30, "drainSeconds": 25})
 _cluster("", lifecycle={"terminationGracePeriodSeconds": 30, "drainSeconds": 20})
 _cluster("BC14", storage={"size": "3Gi"})
-_cluster("", storage={"type": "ephemeral", "size": "1Gi"})
+_cluster("", storage={"type": "Ephemeral", "size": "1Gi"})
 _cluster("BC14", pairOverrides=[{"index": 0, "storageSize": "100Mi"}])
 _cluster("schema", storage={"size": "much"})
 _cluster("schema", storage={"size": 21474836480})
@@ -217,7 +217,7 @@ _cluster("", resources={"requests": {"cpu": 2, "memory": "1.5Gi"}})
 _cluster("schema", resources={"requests": {"cpu": 0.5}})
 _cluster("schema", resources={"requests": {"cpu": "half"}})
 _cluster("EN1", engine={"javaOptions": "-Xmx1g"})
-_cluster("EN1", engine={"type": "apache", "version": "4.8.0"})
+_cluster("EN1", engine={"type": "Apache", "version": "4.8.0"})
 _cluster("EN1", engine={**_APACHE, "rules": "guarded"})
 _cluster("", engine={**_APACHE, "rules": "compat", "javaOptions": "-Xmx1g"})
 _cluster("", engine={"rules": "guarded"})
@@ -288,10 +288,9 @@ _row("RoleSwitch", "ON1", {"targetMember": 2}, old={})
 _row("RoleSwitch", "ON1", {"ttlSecondsAfterFinished": 60}, old={})
 _row("RoleSwitch", "NM1", name="a.b")
 _row("RoleSwitch", "schema", {"pair": None})
-_row("RoleSwitch", "", {"pair": "orders-0"}, old={})
 _row("RoleSwitch", "ON1", {"pair": "orders-1"}, old={})
 _row("RoleSwitch", "ON1", {"pair": "orders-0", "mode": "Forced"}, old={})
-for _pair in (-1, 64, True, 1.5, "orders", "orders-", "0", "orders-0\n", "a b-0", "o" * 65 + "-0"):
+for _pair in (0, 64, True, 1.5, "orders", "orders-", "0", "orders-0\n", "a b-0", "o" * 65 + "-0"):
     _row("RoleSwitch", "schema", {"pair": _pair})
 _row("RoleSwitch", "schema", {"offsetPolicy": "Copy"})
 
@@ -316,10 +315,10 @@ _row(_CHAOS, "CX1", {"expect": [{"metric": "m", "op": "==", "value": 1}]},
 _row(_CHAOS, "", {"arms": [{"name": "a", "workload": {"producers": 2}}], "abort": True},
      old={"arms": [{"name": "a", "workload": {"producers": 2}}]})  # fmt: skip
 _row(_CHAOS, "CX2", {"faults": [{**_FAULT, "target": {"pair": "a", "pairSelector": "b"}}]})
-_row(_CHAOS, "CX2", {"faults": [{**_FAULT, "target": {"pair": "a", "mode": "fixed"}}]})
-_row(_CHAOS, "", {"faults": [{**_FAULT, "target": {"pair": "a", "mode": "fixed", "value": 2}}]})
+_row(_CHAOS, "CX2", {"faults": [{**_FAULT, "target": {"pair": "a", "mode": "Fixed"}}]})
+_row(_CHAOS, "", {"faults": [{**_FAULT, "target": {"pair": "a", "mode": "Fixed", "value": 2}}]})
 _row(_CHAOS, "CX2", {"arms": [{"name": "a", "faults": [
-    {**_FAULT, "target": {"group": "g", "mode": "fixed-percent"}}]}]})  # fmt: skip
+    {**_FAULT, "target": {"group": "g", "mode": "FixedPercent"}}]}]})  # fmt: skip
 _row(_CHAOS, "CX3", {"faults": [_FAULT, _FAULT]})
 _row(_CHAOS, "CX4", name="x" * 64)
 _row(_CHAOS, "CX5", {"timeScale": "1.5"})
@@ -410,21 +409,16 @@ for _many in (
 ):
     _row(_REPORT, "KN3", {"experimentRef": {"name": "x"}, **_many})
 _row(_REPORT, "")
-_row(_REPORT, "", {}, old={"engine": "auto"})
-_row(_REPORT, "ON1", {"engine": "local"}, old={})
+_row(_REPORT, "", {}, old={"engine": "Auto"})
+_row(_REPORT, "ON1", {"engine": "Local"}, old={})
 _WORDS: Final = {
-    "engine": "local",
-    "spark": {"mode": "job"},
-    "definitions": {"key": "messageId", "window": "15m"},
-}
-_NEW: Final = {
     "engine": "Local",
     "spark": {"mode": "Job"},
     "definitions": {"key": "MessageID", "window": "15m"},
 }
-_row(_REPORT, "", _NEW, old=_WORDS)
-_row(_REPORT, "ON1", {**_NEW, "definitions": {"key": "MessageID", "window": "16m"}}, old=_WORDS)
-_row(_REPORT, "ON1", {**_NEW, "spark": {"mode": "SparkApplication"}}, old=_WORDS)
+_row(_REPORT, "", _WORDS, old=_WORDS)
+_row(_REPORT, "ON1", {**_WORDS, "definitions": {"key": "MessageID", "window": "16m"}}, old=_WORDS)
+_row(_REPORT, "ON1", {**_WORDS, "spark": {"mode": "SparkApplication"}}, old=_WORDS)
 _row(_REPORT, "RR1", {"experimentRef": None})
 _row(_REPORT, "RR1", {"inputs": {"claimName": "runs"}})
 _row(_REPORT, "", {"experimentRef": None, "inputs": {"uri": "s3a://b/p", "runs": ["a/b"]}})

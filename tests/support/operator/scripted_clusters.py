@@ -100,7 +100,7 @@ def _add_by_hand(namespace: Namespace, cluster: str) -> None:
 
 def _switch(namespace: Namespace, cluster: str) -> None:
     asyncio.run(_by_hand(master_address(namespace, cluster)))
-    spec = {"clusterRef": {"name": cluster}, "pair": 0, "targetMember": 1}
+    spec = {"clusterRef": {"name": cluster}, "pair": f"{cluster}-0", "targetMember": 1}
     # An operator that is killed again and again has nothing to begin on for long.
     namespace.api.create(resource("RoleSwitch", f"{cluster}-swap", **spec, timeoutSeconds=7200))
 

@@ -42,7 +42,12 @@ class SwitchWorld(World):
                 "uid": f"uid-{name}",
                 "creationTimestamp": to_time(self.now),
             },
-            "spec": {"clusterRef": {"name": "orders"}, "pair": 0, "targetMember": 1, **spec},
+            "spec": {
+                "clusterRef": {"name": "orders"},
+                "pair": "orders-0",
+                "targetMember": 1,
+                **spec,
+            },
             "status": {},
         }
 

@@ -170,7 +170,7 @@ def set_in(document: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
             {
                 "id": "f2",
                 "fault": "unsubscribe",
-                "target": {"group": "billing", "mode": "one"},
+                "target": {"group": "billing", "mode": "One"},
             },
             "spec.faults[1].target.mode: unsubscribe takes All only (got One)",
         ),
@@ -261,7 +261,7 @@ def test_an_unknown_arm_is_named() -> None:
     [
         (FaultTarget(), "nobody"),
         (FaultTarget(pair="pair-0"), "master of pair-0"),
-        (FaultTarget.model_validate({"pairSelector": "any", "role": "slave"}), "slave of any"),
+        (FaultTarget.model_validate({"pairSelector": "any", "role": "Slave"}), "slave of any"),
         (FaultTarget(group="billing"), "group billing"),
         (FaultTarget(pair="pair-0", group="billing"), "master of pair-0 and group billing"),
     ],
@@ -280,9 +280,9 @@ OK = {"metric": "totals.lost", "op": "==", "value": 0}
         ({"group": "biling"}, 'spec.expect[0].group: unknown "biling", did you mean "billing"'),
         ({"value": None}, "spec.expect[0].value: must be a number for ==, got None"),
         ({"value": [1, 2]}, "spec.expect[0].value: must be a number for =="),
-        ({"op": "between"}, "spec.expect[0].value: must be two numbers [LOW, HIGH] for Between"),
-        ({"op": "between", "value": [2, 1]}, "spec.expect[0].value: 2 is above 1"),
-        ({"op": "within-bound"}, "spec.expect[0].value: must be left out"),
+        ({"op": "Between"}, "spec.expect[0].value: must be two numbers [LOW, HIGH] for Between"),
+        ({"op": "Between", "value": [2, 1]}, "spec.expect[0].value: 2 is above 1"),
+        ({"op": "WithinBound"}, "spec.expect[0].value: must be left out"),
     ],
 )
 def test_an_expectation_that_nothing_can_meet_is_refused(wish: dict[str, Any], told: str) -> None:

@@ -166,9 +166,9 @@ def test_with_node_ports_each_member_has_a_port_of_its_own() -> None:
     [
         ({}, "orders-0-1-0.orders-brokers.shop.svc.cluster.local:10911"),
         ({"listenPort": 30911}, "orders-0-1-0.orders-brokers.shop.svc.cluster.local:30911"),
-        ({"brokerAddress": "podIP"}, "10.0.0.7:10911"),
+        ({"brokerAddress": "PodIP"}, "10.0.0.7:10911"),
         (
-            {"brokerAddress": "external", "externalTemplate": "{cluster}-{pair}-{ordinal}.x"},
+            {"brokerAddress": "External", "externalTemplate": "{cluster}-{pair}-{ordinal}.x"},
             "orders-0-1.x:10911",
         ),
     ],

@@ -147,7 +147,7 @@ def run_folder(folder: Path, duplicates: int | None) -> str:
     arm = experiment.arm("handover")
     run = {
         "arm": "handover",
-        "engine": "failback",
+        "engine": "Failback",
         "time_scale": 1.0,
         "system": {"flush_interval_ms": 5000, "rules": "compat"},
         "topology": {"pairs": [{"members": [{}, {}]}]},

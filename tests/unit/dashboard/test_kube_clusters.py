@@ -62,8 +62,8 @@ def test_a_status_names_members_with_their_pods_and_metrics() -> None:
 
 
 def test_brokers_that_have_no_metrics_or_no_known_name_are_not_asked_for_any() -> None:
-    apache = cluster_of(member(0), engine={"type": "apache", "version": "4.9.8"})
-    outside = cluster_of(member(0), networking={"brokerAddress": "external"})
+    apache = cluster_of(member(0), engine={"type": "Apache", "version": "4.9.8"})
+    outside = cluster_of(member(0), networking={"brokerAddress": "External"})
     assert [each.members[0].http for each in (apache, outside)] == ["", ""]
     assert apache.engine == "apache 4.9.8"
 

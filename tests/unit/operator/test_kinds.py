@@ -82,18 +82,22 @@ def test_every_parameter_of_the_fault_catalogue_has_a_field() -> None:
     [
         (
             "RoleSwitch",
-            {"clusterRef": {"name": "a"}, "pair": 0, "targetMembr": 1},
+            {"clusterRef": {"name": "a"}, "pair": "a-0", "targetMembr": 1},
             'spec.targetMembr: unknown field, did you mean "targetMember"?',
         ),
         (
             "RoleSwitch",
-            {"clusterRef": {"name": "a"}, "pair": 64, "targetMember": 1},
-            "spec.pair: must be at most 63, got 64",
+            {"clusterRef": {"name": "a"}, "pair": 0, "targetMember": 1},
+            "spec.pair: must be the broker name of a pair, such as orders-1, got 0",
         ),
-        ("RoleSwitch", {"clusterRef": {"name": "a"}, "pair": 0}, "spec.targetMember: is required"),
         (
             "RoleSwitch",
-            {"clusterRef": {"name": "a"}, "pair": 0, "targetMember": 1, "offsetPolicy": "Max"},
+            {"clusterRef": {"name": "a"}, "pair": "a-0"},
+            "spec.targetMember: is required",
+        ),
+        (
+            "RoleSwitch",
+            {"clusterRef": {"name": "a"}, "pair": "a-0", "targetMember": 1, "offsetPolicy": "Max"},
             'spec.offsetPolicy: must be "CopyMax", "WaitSync" or "None", got "Max"',
         ),
         (

@@ -76,7 +76,7 @@ POD = "spec.template.spec"
         ),
         (
             {
-                "antiAffinity": {"mode": "required"},
+                "antiAffinity": {"mode": "Required"},
                 "podTemplate": {
                     "affinity": {
                         "podAntiAffinity": {
@@ -90,7 +90,7 @@ POD = "spec.template.spec"
             f"{POD}.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution",
         ),
         (
-            {"antiAffinity": {"mode": "required"}},
+            {"antiAffinity": {"mode": "Required"}},
             f"{POD}.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution",
         ),
         (
@@ -111,7 +111,7 @@ def test_a_field_without_effect_is_refused_by_path(spec: dict[str, Any], path: s
 
 
 def test_two_apache_name_servers_would_share_a_port() -> None:
-    items = resources(ns={"replicas": 2, "engine": {"type": "apache", "version": "4.9.7"}})
+    items = resources(ns={"replicas": 2, "engine": {"type": "Apache", "version": "4.9.7"}})
     assert refusal(items) == (
         "local: StatefulSet/main-ns: spec.replicas above 1 with engine apache is not supported by"
         " the local runtime"
@@ -122,7 +122,7 @@ def test_two_apache_name_servers_would_share_a_port() -> None:
     ("spec", "sentence"),
     [
         (
-            {"networking": {"brokerAddress": "external", "externalTemplate": "{pair}-{ordinal}"}},
+            {"networking": {"brokerAddress": "External", "externalTemplate": "{pair}-{ordinal}"}},
             "local: BrokerCluster/demo: spec.networking.brokerAddress: external is not supported by"
             " the local runtime",
         ),

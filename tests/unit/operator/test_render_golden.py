@@ -71,8 +71,8 @@ def test_a_guarded_pair_knows_its_members() -> None:
     guarded = {"rules": "guarded"}
     assert line in conf_of(engine=guarded)
     assert line in conf_of(config={"failbackGuardReturnedOffsets": "true"})
-    assert line in conf_of(engine=guarded, networking={"brokerAddress": "podIP"})
-    address = {"brokerAddress": "external", "externalTemplate": "b{ordinal}.shop.example"}
+    assert line in conf_of(engine=guarded, networking={"brokerAddress": "PodIP"})
+    address = {"brokerAddress": "External", "externalTemplate": "b{ordinal}.shop.example"}
     announced = "failbackMembers=b0.shop.example:10911;b1.shop.example:10911\n"
     assert announced in conf_of(engine=guarded, networking=address)
     for other in (

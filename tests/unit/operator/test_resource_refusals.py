@@ -96,7 +96,7 @@ def refusal(tmp_path: Path, text: str) -> str:
             "10: BrokerCluster/demo: spec.masterRole: SYNC_MASTER needs a slave",
         ),
         (
-            "engine: {type: apache}",
+            "engine: {type: Apache}",
             "10: BrokerCluster/demo: spec.engine.type: apache needs version 4.9.x or 5.x.y;"
             " javaOptions is for apache, rules for failback",
         ),

@@ -5,16 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeGuard
+from typing import Any, Final, TypeGuard
 
 from failback.kube.errors import ApiError
 from failback.operator.planning.observed.observed import Key, Object
-from failback.operator.planning.plan.added_warnings import (
-    LOOK_FAILED,
-    warning_events,
-    with_former_words,
-    with_warning,
-)
 from failback.operator.planning.plan.encoding import (
     condition,
     find_condition,
@@ -26,6 +20,9 @@ from failback.operator.planning.plan.encoding import (
 from failback.operator.planning.plan.stalled import with_stalled
 from failback.operator.planning.plan.types import Action, Apply, Event, Evict, Plan, SetConfig
 from failback.protocol.errors import FailbackError
+
+_LOOK_FAILED: Final = "LookFailed: "
+"""How the warning of a look at the peers that failed begins."""
 
 
 class NameTaken(FailbackError):
@@ -87,14 +84,41 @@ def with_outcome(
     """
     now = time.time()
     wanted = _with_failure(resource, plan, outcome)
-    wanted = with_warning(resource, wanted, LOOK_FAILED, blind, now=now)
-    wanted = with_former_words(resource, wanted, now=now)
+    wanted = _with_failed_look(resource, wanted, blind, now=now)
     return with_stalled(
         resource.get("status", {}),
         wanted,
         now=now,
         generation=resource["metadata"].get("generation", 1),
     )
+
+
+def _with_failed_look(
+    resource: Object, wanted: Mapping[str, Any], text: str, *, now: float
+) -> dict[str, Any]:
+    """Return the wanted status with the warning ``LookFailed`` behind the warnings that it has.
+
+    Args:
+        text: Why the look at the peers failed; empty: it did not, and the warning goes.
+    """
+    found = dict(wanted)
+    said = find_condition(found, "Warning")
+    parts = said["message"].split("; ") if said and said["status"] == "True" else []
+    kept = [part for part in parts if not part.startswith(_LOOK_FAILED)]
+    if not text and kept == parts:
+        return found
+    warnings = [*kept, f"{_LOOK_FAILED}{text}"] if text else kept
+    made = condition(
+        resource.get("status") or {},
+        "Warning",
+        bool(warnings),
+        warnings[0].partition(":")[0] if warnings else "None",
+        "; ".join(warnings),
+        now=now,
+        generation=resource["metadata"].get("generation", 1),
+    )
+    found["conditions"] = merge_conditions(found, [made])
+    return found
 
 
 def after_exception(resource: Object, failure: str, *, poison: bool = False) -> dict[str, Any]:
@@ -182,7 +206,7 @@ def ready_false(
 
 def failure_events(have: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[Event, ...]:
     """Return the events of refusals that this pass saw first: one per message."""
-    found = [*warning_events(have, wanted)]
+    found = [*_failed_look_events(have, wanted)]
     for kind, reason, event in (
         ("Ready", "ApplyFailed", "ApplyFailed"),
         ("ConfigApplied", "RejectedKey", "ConfigRejected"),
@@ -193,3 +217,16 @@ def failure_events(have: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[
         if before is None or (before["reason"], before["message"]) != (reason, now["message"]):
             found.append(Event(event, now["message"], warning=True))
     return tuple(found)
+
+
+def _failed_look_events(have: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[Event]:
+    """Return the events of looks that failed and whose warning was not there before."""
+    before, after = (
+        str((find_condition(status, "Warning") or {}).get("message")).split("; ")
+        for status in (have, wanted)
+    )
+    return [
+        Event("LookFailed", part.removeprefix(_LOOK_FAILED), warning=True)
+        for part in after
+        if part.startswith(_LOOK_FAILED) and part not in before
+    ]

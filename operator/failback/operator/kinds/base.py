@@ -29,7 +29,6 @@ from failback.operator.kinds.pod_parts import (
     Toleration,
     TopologySpread,
 )
-from failback.protocol.words.formerly import Formerly
 
 API_VERSION: Final = "failback.dev/v1alpha1"
 FINALIZER: Final = "failback.dev/finalizer"
@@ -157,10 +156,8 @@ RESOURCE_NAME: Final = (
     rf"|{SUBDOMAIN}/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)$"
 )
 """What a container may ask for."""
-Spread = Annotated[
-    Literal["Preferred", "Required", "None"], Formerly("preferred", "required", "none")
-]
-EngineType = Annotated[Literal["Failback", "Apache"], Formerly("failback", "apache")]
+Spread = Literal["Preferred", "Required", "None"]
+EngineType = Literal["Failback", "Apache"]
 
 
 class Model(BaseModel):

@@ -6,7 +6,7 @@ process of a pair; its ordinal is its identity for ever, its role is configurati
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Final, Literal, TypeVar
+from typing import ClassVar, Final, Literal, TypeVar
 
 from pydantic import Field
 
@@ -32,7 +32,6 @@ from failback.operator.kinds.base import (
 )
 from failback.operator.kinds.broker_cluster_status import BrokerClusterStatus
 from failback.operator.kinds.external import PORTS_OF_MEMBER, PORTS_OF_PAIR, TEMPLATE, External
-from failback.protocol.words.formerly import Formerly
 
 _ROCKETMQ_NAME = r"^[A-Za-z0-9_][A-Za-z0-9_-]{0,63}$"
 
@@ -59,9 +58,7 @@ class Sync(Model):
 class Storage(Model):
     """The volume of each member."""
 
-    type: Annotated[Literal["Persistent", "Ephemeral"], Formerly("persistent", "ephemeral")] = (
-        "Persistent"
-    )
+    type: Literal["Persistent", "Ephemeral"] = "Persistent"
     """Persistent: a volume claim per member. Ephemeral: gone with the pod. Immutable."""
     size: Size = "20Gi"
     """At least 4Gi when Persistent: one commit log file of 1 GiB is pre-allocated ahead. Grows
@@ -75,7 +72,7 @@ class Storage(Model):
 class AntiAffinity(Model):
     """Which brokers may share a node."""
 
-    scope: Annotated[Literal["Pair", "Cluster"], Formerly("pair", "cluster")] = "Pair"
+    scope: Literal["Pair", "Cluster"] = "Pair"
     """Pair: members of one pair keep apart. Cluster: all brokers do."""
     mode: Spread = "Preferred"
     """Preferred: if possible. Required: else the pod stays pending. None: anywhere."""
@@ -122,7 +119,7 @@ class UpdateStrategy(Model):
     """How long a replaced member must be ready before the next goes."""
     pair_timeout_seconds: int = Field(default=600, ge=60, le=7200)
     """How long one pair may take before OperationTimedOut is reported."""
-    drain_master: bool | Annotated[Literal["Auto"], Formerly("auto")] = Field(
+    drain_master: bool | Literal["Auto"] = Field(
         default="Auto", json_schema_extra={"x-kubernetes-preserve-unknown-fields": True}
     )
     """Whether a master stops taking messages before it is replaced. Auto: where another open pair
@@ -154,9 +151,7 @@ class Lifecycle(Model):
 class Networking(Model):
     """Under which address brokers announce themselves."""
 
-    broker_address: Annotated[
-        Literal["DNS", "PodIP", "External"], Formerly("dns", "podIP", "external")
-    ] = "DNS"
+    broker_address: Literal["DNS", "PodIP", "External"] = "DNS"
     """DNS: the member's stable name. PodIP: changes with every pod. External: the template;
     spec.external does the same and more."""
     external_template: str | None = Field(

@@ -6,7 +6,7 @@ whether two faults hit one victim at once, is for the harness to say, which read
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -26,7 +26,6 @@ from failback.operator.kinds.base import (
 )
 from failback.operator.kinds.permits import EXPERIMENT_ACCOUNT
 from failback.operator.kinds.workload import Workload
-from failback.protocol.words.formerly import Formerly, PairName
 
 _NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 _PLAIN = r"^[^\x00-\x1f\x7f]*$"
@@ -37,23 +36,15 @@ class FaultTarget(Model):
     """The target of a fault: brokers, chosen by pair and role, or the members of a consumer
     group."""
 
-    pair: Annotated[str, PairName()] | None = Field(default=None, max_length=128, pattern=_PLAIN)
+    pair: str | None = Field(default=None, max_length=128, pattern=_PLAIN)
     """Broker name of the pair, such as demo-0."""
-    pair_selector: Annotated[str, PairName()] | None = Field(
-        default=None, max_length=253, pattern=_PLAIN
-    )
+    pair_selector: str | None = Field(default=None, max_length=253, pattern=_PLAIN)
     """Chooses pairs by a shell pattern over their broker names, such as demo-*."""
     group: str | None = Field(default=None, max_length=120, pattern=_PLAIN)
     """Consumer group whose members are hit."""
-    role: Annotated[Literal["Master", "Slave"], Formerly("master", "slave")] | None = None
+    role: Literal["Master", "Slave"] | None = None
     """Role of the broker at the moment of the fault."""
-    mode: (
-        Annotated[
-            Literal["One", "All", "Fixed", "FixedPercent", "RandomMaxPercent"],
-            Formerly("one", "all", "fixed", "fixed-percent", "random-max-percent"),
-        ]
-        | None
-    ) = None
+    mode: Literal["One", "All", "Fixed", "FixedPercent", "RandomMaxPercent"] | None = None
     """How many of the matching brokers or members are hit. One and All need no value; Fixed takes
     value of them, FixedPercent and RandomMaxPercent take value as per cent."""
     value: float | None = Field(default=None, ge=0, le=10**6)
@@ -98,22 +89,16 @@ class FaultParameters(Model):
     """Time between the broker's return and the start of new consumers."""
     gap_seconds: float | None = Field(default=None, ge=0, le=86400)
     """Time between the broker's return and its next kill."""
-    second: Annotated[Literal["Same", "Slave"], Formerly("same", "slave")] | None = None
+    second: Literal["Same", "Slave"] | None = None
     """Which broker the next kill hits: the same one, or the pair's other one."""
     times: int | None = Field(default=None, ge=1, le=16)
     """How many kills."""
-    content: (
-        Annotated[
-            Literal["Older", "Delete", "Empty", "Truncate"],
-            Formerly("older", "delete", "empty", "truncate"),
-        ]
-        | None
-    ) = None
+    content: Literal["Older", "Delete", "Empty", "Truncate"] | None = None
     """What is done to the offset file of the killed broker: an older copy of it, deleted, empty or
     cut off."""
     age_seconds: float | None = Field(default=None, ge=0, le=86400)
     """How old the offsets of an Older file are."""
-    bak: Annotated[Literal["Same", "Keep"], Formerly("same", "keep")] | None = None
+    bak: Literal["Same", "Keep"] | None = None
     """Whether the backup of the offset file is treated the same way, or kept."""
     delay_ms: float | None = Field(default=None, ge=0, le=86400000)
     """Time by which every handler call is made slower."""
@@ -174,10 +159,7 @@ class Expectation(Model):
     """Only this consumer group."""
     arm: str | None = Field(default=None, max_length=40, pattern=_PLAIN)
     """Only this arm."""
-    op: Annotated[
-        Literal["<=", ">=", "==", ">", "<", "Between", "WithinBound"],
-        Formerly("between", "within-bound"),
-    ]
+    op: Literal["<=", ">=", "==", ">", "<", "Between", "WithinBound"]
     """Comparison; WithinBound takes the predicted bound as its value."""
     value: int | float | list[float] | None = Field(
         default=None, json_schema_extra={"x-kubernetes-preserve-unknown-fields": True}
@@ -296,7 +278,7 @@ class ChaosExperimentSpec(Model):
     """Limits that a run must keep for the verdict Pass."""
     guard: Guard = Field(default_factory=Guard)
     """Safety checks before any fault is injected."""
-    on_not_honest: Annotated[Literal["Stop", "Continue"], Formerly("stop", "continue")] = "Stop"
+    on_not_honest: Literal["Stop", "Continue"] = "Stop"
     """Whether the experiment stops or goes on when a fault could not be proved."""
     recover_timeout_seconds: float = Field(default=300.0, gt=0, le=86400)
     """How long recovery may take."""
@@ -308,7 +290,7 @@ class ChaosExperimentSpec(Model):
     """How long one run may take. Unset: twice the sum of its phases."""
     abort: bool = False
     """Set to true to stop and heal. It cannot be set back to false."""
-    backend: Annotated[Literal["Native"], Formerly("native")] = "Native"
+    backend: Literal["Native"] = "Native"
     """What injects the faults. Native, the only one, is failback itself."""
     job: JobSettings = Field(default_factory=JobSettings)
     """The Job that runs the experiment."""
@@ -353,8 +335,6 @@ class RunResult(Status):
     """Pass, Fail or Inconclusive."""
     report_uri: str | None = Field(default=None, max_length=1024)
     """Where the run folder or its report is."""
-    report_uri_of_01: str | None = Field(default=None, alias="reportURI", max_length=1024)
-    """The same under the name that it had in 0.1; it goes in 0.3."""
     run: str | None = Field(default=None, max_length=512)
     """Name of the run folder on the run volume."""
     run_sha256: str | None = Field(default=None, max_length=64)

@@ -19,7 +19,6 @@ from failback.operator.kinds.base import (
     Word,
 )
 from failback.operator.kinds.permits import REPORT_ACCOUNT
-from failback.protocol.words.formerly import Formerly
 
 _MASTER = r"^(local\[([1-9][0-9]*|\*)\]|k8s://[!-~]+)$"
 _URI = r"^(s3a|hdfs|file)://[!-,.-~][!-~]*$"
@@ -55,7 +54,7 @@ class SparkExecutor(Model):
 class Spark(Model):
     """How Spark runs. Only for engine Spark."""
 
-    mode: Annotated[Literal["Job", "SparkApplication"], Formerly("job", "sparkApplication")] = "Job"
+    mode: Literal["Job", "SparkApplication"] = "Job"
     """Job: a Job with the driver in its pod. SparkApplication: an object for the Spark operator."""
     master: str = Field(default="local[*]", max_length=253, pattern=_MASTER)
     """local[N], local[*] or k8s://ADDRESS, one that the chart allows."""
@@ -75,9 +74,7 @@ class Spark(Model):
 class Definitions(Model):
     """How two deliveries are recognised as the same message."""
 
-    key: Annotated[
-        Literal["LID", "MessageID", "BusinessKey"], Formerly("lid", "messageId", "businessKey")
-    ] = "LID"
+    key: Literal["LID", "MessageID", "BusinessKey"] = "LID"
     """LID: the identity that the workload writes. MessageID: RocketMQ's. BusinessKey: KEYS."""
     window: str | None = Field(default=None, max_length=32, pattern=r"^[0-9]+(ms|s|m|h)$")
     """The greatest distance in time between two deliveries that count as a duplicate, such as 15m.
@@ -113,9 +110,7 @@ class ReconsumptionReportSpec(Model):
     """The ChaosExperiment of this namespace. Exactly one of this and inputs."""
     inputs: ReportInputs | None = None
     """Run folders that no experiment of this namespace made."""
-    engine: Annotated[Literal["Auto", "Spark", "Local"], Formerly("auto", "spark", "local")] = (
-        "Auto"
-    )
+    engine: Literal["Auto", "Spark", "Local"] = "Auto"
     """Engine that counts: Local in one process, Spark, or Auto, which chooses by the size of the
     input. Results are equal."""
     spark: Spark = Field(default_factory=Spark)

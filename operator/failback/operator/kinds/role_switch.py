@@ -10,18 +10,12 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from failback.operator.kinds.base import CommonStatus, Model, Named, Resource, Status
 from failback.operator.kinds.broker_cluster import BrokerCluster
-from failback.protocol.words.formerly import PairName
 
 _BROKER_NAME: Final = r"^[A-Za-z0-9_-]{1,64}-[0-9]{1,2}$"
-MAX_PAIR: Final = 63
 
 
 def _check_pair(value: object) -> object:
-    if isinstance(value, int) and not isinstance(value, bool):
-        if not 0 <= value <= MAX_PAIR:
-            limit = "at least 0" if value < 0 else f"at most {MAX_PAIR}"
-            raise ValueError(f"must be {limit}, got {value}")
-    elif not isinstance(value, str) or not re.match(_BROKER_NAME, value) or value.endswith("\n"):
+    if not isinstance(value, str) or not re.match(_BROKER_NAME, value) or value.endswith("\n"):
         text = json.dumps(value, default=str)
         raise ValueError(f"must be the broker name of a pair, such as orders-1, got {text}")
     return value
@@ -33,19 +27,9 @@ class RoleSwitchSpec(Model):
     cluster_ref: Named
     """The BrokerCluster of this namespace."""
     pair_: Annotated[
-        str | int,
-        PairName(),
+        str,
         BeforeValidator(_check_pair),
-        WithJsonSchema(
-            {
-                "anyOf": [{"type": "integer"}, {"type": "string"}],
-                "pattern": _BROKER_NAME,
-                "maxLength": 67,
-                "minimum": 0,
-                "maximum": MAX_PAIR,
-                "x-kubernetes-int-or-string": True,
-            }
-        ),
+        WithJsonSchema({"type": "string", "pattern": _BROKER_NAME, "maxLength": 67}),
     ] = Field(alias="pair")
     """Broker name of the pair, as the status shows it: orders-1 is the second of the cluster
     orders."""
@@ -70,12 +54,12 @@ class RoleSwitchSpec(Model):
     @property
     def pair(self) -> int:
         """Index of the pair, if the name is one of the cluster's."""
-        return int(str(self.pair_).rpartition("-")[2])
+        return int(self.pair_.rpartition("-")[2])
 
     def names_pair_of(self, cluster: BrokerCluster) -> bool:
         """Tell whether the cluster has the pair."""
         known = self.pair < cluster.spec.pairs
-        return known and self.pair_ in (self.pair, cluster.broker_name(self.pair))
+        return known and self.pair_ == cluster.broker_name(self.pair)
 
 
 class RoleSwitchStep(Status):

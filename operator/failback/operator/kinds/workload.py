@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from failback.operator.kinds.base import Model
-from failback.protocol.words.formerly import Formerly
 
 _NAME = r"^[%|a-zA-Z0-9_-]+$"
 
@@ -75,7 +74,7 @@ class WorkloadGroup(Model):
     """The topic that it consumes, one of workload.topics."""
     members: int = Field(default=1, ge=1, le=64)
     """How many consumers it has."""
-    model: Annotated[Literal["Push"], Formerly("push")] = "Push"
+    model: Literal["Push"] = "Push"
     """Kind of consumer; Push is the only one."""
     message_model: Literal["CLUSTERING", "BROADCASTING"] = "CLUSTERING"
     """Whether members share the messages or each gets all."""
@@ -85,7 +84,7 @@ class WorkloadGroup(Model):
     """Handlers that run at once in one member."""
     pull_threshold_for_queue: int = Field(default=1000, ge=1, le=65535)
     """Messages that a member caches per queue."""
-    consume_from: Annotated[Literal["Last", "First"], Formerly("LAST", "FIRST")] = "First"
+    consume_from: Literal["Last", "First"] = "First"
     """Where a group that has no offsets yet begins: at the last or the first message."""
     max_reconsume_times: int = Field(default=-1, ge=-1, le=16)
     """Retries of a message; -1 leaves it to the broker."""
@@ -96,7 +95,7 @@ class WorkloadGroup(Model):
 class LogOptions(Model):
     """The consume log."""
 
-    mode: Annotated[Literal["Full"], Formerly("full")] = "Full"
+    mode: Literal["Full"] = "Full"
     """Full: one row per delivery."""
     segment_bytes: int = Field(default=4 * 1024 * 1024, ge=65536, le=1 << 30)
     """Size at which a file is sealed."""
@@ -131,9 +130,9 @@ class Workload(Model):
         },
     )
     """The consumer groups that read."""
-    clients: Annotated[Literal["Python"], Formerly("python")] = "Python"
+    clients: Literal["Python"] = "Python"
     """Which client library runs the workload."""
-    processes: Annotated[Literal["Separate"], Formerly("separate")] = "Separate"
+    processes: Literal["Separate"] = "Separate"
     """Separate: each member is a process of its own."""
     log: LogOptions = Field(default_factory=LogOptions)
     """The consume log."""

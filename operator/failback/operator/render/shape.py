@@ -81,8 +81,9 @@ def live_values(
 
 
 def _engine(engine: Engine, over: Mapping[str, Any]) -> Engine:
+    """Return the engine with what lies over it, whose type is a program's name, as ``apache``."""
     fields = engine.model_dump(by_alias=True, exclude_none=True)
-    if over.get("type", engine.program) != engine.program:
-        kept = engine.model_dump(by_alias=True, include=set(_OF_ANY_ENGINE))
-        return Engine.model_validate({**kept, **over})
-    return Engine.model_validate({**fields, **over})
+    program = over.get("type", engine.program)
+    if program != engine.program:
+        fields = engine.model_dump(by_alias=True, include=set(_OF_ANY_ENGINE))
+    return Engine.model_validate({**fields, **over, "type": program.capitalize()})

@@ -13,11 +13,7 @@ from typing import Final
 
 from failback.operator.kinds.base import Model
 from failback.operator.kinds.chaos_experiment import ChaosExperimentSpec
-from failback.operator.kinds.reconsumption_report import (
-    Definitions,
-    ReconsumptionReportSpec,
-    Spark,
-)
+from failback.operator.kinds.reconsumption_report import ReconsumptionReportSpec
 from failback.operator.kinds.role_switch import RoleSwitchSpec
 from failback.operator.schema import rule_texts
 from failback.operator.schema.pod_rules import literal, pod_rules
@@ -53,25 +49,11 @@ def _begins(field: str, prefixes: Iterable[str]) -> str:
     return "".join(f" || self.{field}.startsWith('{prefix}')" for prefix in prefixes)
 
 
-def _is(field: str, word: str) -> str:
-    """Return the test for a word of an enumeration, which 0.1 wrote in small letters."""
-    return f"{field} in ['{word}','{word.lower()}']"
-
-
 def _unchanged(field: str) -> str:
     return (
         f"has(self.{field}) == has(oldSelf.{field})"
         f" && (!has(self.{field}) || self.{field} == oldSelf.{field})"
     )
-
-
-def _respelled(field: str) -> str:
-    return f"self.{field}.lowerAscii() == oldSelf.{field}.lowerAscii()"
-
-
-def _same_fields(model: type[Model], prefix: str, *, but: str) -> str:
-    fields = [info.alias or name for name, info in model.model_fields.items()]
-    return " && ".join(f"({_unchanged(prefix + field)})" for field in fields if field != but)
 
 
 def _config_rules(kind: str, path: str) -> tuple[Rule, ...]:
@@ -96,7 +78,7 @@ def _properties() -> str:
 
 def _engine_rule(kind: str) -> Rule:
     text = (
-        f"{_is('self.type', 'Failback')} ? !has(self.javaOptions)"
+        "self.type == 'Failback' ? !has(self.javaOptions)"
         " : (!has(self.rules) || self.rules == 'compat') && has(self.version)"
         f" && self.version.matches({literal(rule_texts.APACHE_VERSION)})"
     )
@@ -201,16 +183,14 @@ _BROKER_CLUSTER: Final = (
         "BC4",
         "BrokerCluster",
         "spec.storage",
-        f"({_is('self.type', 'Ephemeral')}) == ({_is('oldSelf.type', 'Ephemeral')})"
-        f" && {_unchanged('storageClassName')}",
+        f"self.type == oldSelf.type && {_unchanged('storageClassName')}",
         rule_texts.STORAGE_FIXED,
     ),
     Rule(
         "BC5",
         "BrokerCluster",
         "spec.storage",
-        f"{_is('self.type', 'Ephemeral')}"
-        " || quantity(self.size).compareTo(quantity(oldSelf.size)) >= 0",
+        "self.type == 'Ephemeral' || quantity(self.size).compareTo(quantity(oldSelf.size)) >= 0",
         rule_texts.NO_SHRINKING,
     ),
     Rule(
@@ -250,7 +230,7 @@ _BROKER_CLUSTER: Final = (
         "BC12",
         "BrokerCluster",
         "spec.networking",
-        f"({_is('self.brokerAddress', 'External')}) == has(self.externalTemplate)",
+        "(self.brokerAddress == 'External') == has(self.externalTemplate)",
         rule_texts.EXTERNAL_TEMPLATE,
     ),
     Rule(
@@ -271,7 +251,7 @@ _BROKER_CLUSTER: Final = (
         "BC14",
         "BrokerCluster",
         "spec",
-        f"{_is('self.storage.type', 'Ephemeral')} || ("
+        "self.storage.type == 'Ephemeral' || ("
         f"quantity(self.storage.size).compareTo(quantity('{rule_texts.SMALLEST_STORE}')) >= 0"
         " && (!has(self.pairOverrides) || self.pairOverrides.all(p, !has(p.storageSize)"
         f" || quantity(p.storageSize).compareTo(quantity('{rule_texts.SMALLEST_STORE}')) >= 0)))",
@@ -291,7 +271,7 @@ _BROKER_CLUSTER: Final = (
         "BC18",
         "BrokerCluster",
         "spec",
-        f"!has(self.external) || {_is('self.networking.brokerAddress', 'DNS')}",
+        "!has(self.external) || self.networking.brokerAddress == 'DNS'",
         rule_texts.EXTERNAL_TWICE,
     ),
     Rule(
@@ -414,28 +394,12 @@ _OFFSET_SNAPSHOT: Final = (
         rule_texts.CLUSTER_REF_FIXED,
     ),
 )
-_RESPELLED: Final = {
-    "engine": _respelled("engine"),
-    "onNotHonest": _respelled("onNotHonest"),
-    "backend": _respelled("backend"),
-    "spark": f"{_same_fields(Spark, 'spark.', but='mode')} && {_respelled('spark.mode')}",
-    "definitions": (
-        f"{_same_fields(Definitions, 'definitions.', but='key')} && {_respelled('definitions.key')}"
-    ),
-    "pair": (
-        "self.pair == oldSelf.pair || (type(oldSelf.pair) == int && type(self.pair) == string"
-        " && self.pair.endsWith('-' + string(oldSelf.pair)))"
-    ),
-}
-"""Fields of what never changes that may still be written as this release does."""
 
 
 def _same_spec(model: type[Model], *, but: str = "") -> str:
-    """Return the test that nothing of a spec changed but the spelling of its words."""
+    """Return the test that no field of a spec changed, ``but`` excepted."""
     fields = [info.alias or name for name, info in model.model_fields.items()]
-    return " && ".join(
-        f"({_RESPELLED.get(field) or _unchanged(field)})" for field in fields if field != but
-    )
+    return " && ".join(f"({_unchanged(field)})" for field in fields if field != but)
 
 
 _ROLE_SWITCH: Final = (
@@ -451,8 +415,7 @@ def _only_abort_changes() -> str:
 def _target_rules() -> tuple[Rule, ...]:
     text = (
         "!(has(self.pair) && has(self.pairSelector))"
-        " && (!has(self.mode) || !(self.mode in ['Fixed','fixed','FixedPercent','fixed-percent',"
-        "'RandomMaxPercent','random-max-percent'])"
+        " && (!has(self.mode) || !(self.mode in ['Fixed','FixedPercent','RandomMaxPercent'])"
         " || has(self.value))"
     )
     return tuple(

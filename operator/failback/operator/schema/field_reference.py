@@ -13,7 +13,6 @@ from failback.kube.resources import GROUP, VERSION
 from failback.operator.schema.cel import rules_of
 from failback.operator.schema.crds import DEFINITIONS, plural_of, schema_of
 from failback.operator.schema.decoding import KINDS
-from failback.protocol.words.formerly import present_words
 
 _HEAD: Final = f"""\
 # Fields of `{GROUP}/{VERSION}`
@@ -88,7 +87,7 @@ def _rules(kind: str) -> Iterator[str]:
 
 def _type(field: dict[str, Any]) -> str:
     if "enum" in field:
-        return ", ".join(f"`{value}`" for value in present_words(field["enum"]))
+        return ", ".join(f"`{value}`" for value in field["enum"])
     if "x-kubernetes-int-or-string" in field:
         return "integer or string"
     kind = str(field.get("type", "any"))

@@ -32,7 +32,6 @@ from failback.operator.schema.decoding import (
     path_text,
 )
 from failback.protocol.errors import ConfigError, raise_all
-from failback.protocol.words.formerly import former_words
 
 OTHER_KINDS: Final = ("RoleSwitch", "OffsetSnapshot", "ChaosExperiment", "ReconsumptionReport")
 ANNOTATIONS: Final = frozenset(
@@ -131,10 +130,7 @@ def load_resources(paths: Sequence[Path | str], *, namespace: str | None = None)
     return Resources(
         items=tuple(resource for _, resource in ours),
         others=tuple(others),
-        warnings=(
-            *(told for each in (*(one for one, _ in ours), *others) for told in _former(each)),
-            *(warning for _, resource in ours for warning in warnings_of(resource)),
-        ),
+        warnings=tuple(warning for _, resource in ours for warning in warnings_of(resource)),
     )
 
 
@@ -200,11 +196,6 @@ def warnings_of(resource: Resource) -> Iterator[str]:
                 yield f"{resource.label}: {path}: {hint}"
     if spec.slave_read_enable and spec.slaves_per_pair == 0:
         yield f"{resource.label}: spec.slaveReadEnable: there is no slave to read from"
-
-
-def _former(document: Document) -> Iterator[str]:
-    for each in former_words(KINDS[document.data["kind"]], document.data):
-        yield f"{document.label}: {each}"
 
 
 class _TooManyParts(Exception):

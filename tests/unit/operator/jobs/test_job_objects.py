@@ -101,7 +101,7 @@ def test_a_run_has_time_to_heal_and_is_never_repeated() -> None:
         heal_job(experiment(), CONTEXT),
         report_job(
             report(
-                definitions={"key": "messageId", "window": "15m", "ignoreRetryTopics": True},
+                definitions={"key": "MessageID", "window": "15m", "ignoreRetryTopics": True},
                 thresholds={"maxDuplicateRatio": "0.01", "maxLost": 0, "maxOutOfOrder": 0},
                 artifactUri="file:///runs/pages",
             ),
@@ -192,13 +192,13 @@ def test_resources_of_executors_are_said_in_sparks_words(
     assert f"spark.kubernetes.executor.request.cores={requests['cpu']}" in words
     assert "spark.kubernetes.executor.limit.cores=4" in words
     assert f"spark.executor.memory={memory}" in words
-    application = report(engine="spark", spark={**spark, "mode": "sparkApplication"})
+    application = report(engine="spark", spark={**spark, "mode": "SparkApplication"})
     found = spark_application(application, ["/runs/a"], "runs", CONTEXT)["spec"]["executor"]
     assert (str(found["cores"]), found["memory"]) == (cores, memory)
 
 
 def test_a_spark_application_names_main_file_runs_and_executors() -> None:
-    wanted = report(engine="spark", spark={"mode": "sparkApplication"})
+    wanted = report(engine="spark", spark={"mode": "SparkApplication"})
     found = spark_application(wanted, ["/runs/a"], "failback-runs", CONTEXT)
     spec = found["spec"]
     assert spec["mainApplicationFile"] == "local:///opt/failback/bin/spark_main.py"
@@ -208,7 +208,7 @@ def test_a_spark_application_names_main_file_runs_and_executors() -> None:
 
 
 def test_pods_of_a_spark_application_are_as_strict_as_those_of_a_report() -> None:
-    wanted = report(engine="spark", spark={"mode": "sparkApplication"})
+    wanted = report(engine="spark", spark={"mode": "SparkApplication"})
     spec = spark_application(wanted, ["/runs/a"], "failback-runs", CONTEXT)["spec"]
     pod = pod_of(report_job(report(), ["/runs/a"], "failback-runs", CONTEXT))
     template = YAML(typ="safe").load(TEMPLATE)["spec"]

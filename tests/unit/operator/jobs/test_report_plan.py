@@ -282,7 +282,7 @@ def test_a_job_that_failed_with_figures_is_complete() -> None:
 
 
 def test_the_spark_operator_is_needed_where_it_is_asked_for() -> None:
-    wanted = report(engine="spark", spark={"mode": "sparkApplication"})
+    wanted = report(engine="spark", spark={"mode": "SparkApplication"})
     plan = plan_report(wanted, {}, SEEN, CONTEXT, NOW)
     assert condition(plan, "Complete")[1] == "SparkOperatorMissing"
     assert jobs(plan) == []
@@ -296,7 +296,7 @@ def test_the_spark_operator_is_needed_where_it_is_asked_for() -> None:
 
 
 def test_definitions_are_passed_on_to_the_job() -> None:
-    definitions = {"key": "messageId", "window": "15m", "ignoreRetryTopics": True}
+    definitions = {"key": "MessageID", "window": "15m", "ignoreRetryTopics": True}
     (job,) = jobs(plan_report(report(definitions=definitions), {}, SEEN, CONTEXT, NOW))
     words = job["spec"]["template"]["spec"]["containers"][0]["args"]
     assert words[3:8] == ["--key", "messageId", "--window", "15m", "--ignore-retry-topics"]

@@ -18,7 +18,7 @@ from tests.support.operator.planning_run import CONTEXT, Run, changes, steady
 from tests.support.operator.planning_world import World
 
 NEWER = dataclasses.replace(CONTEXT, version="0.2.0")
-APACHE = {"type": "apache", "version": "4.9.7"}
+APACHE = {"type": "Apache", "version": "4.9.7"}
 
 
 def releases(world: World) -> set[tuple[str, str, str]]:
@@ -42,7 +42,7 @@ def upgraded(world: World, **spec: Any) -> World:
     return world
 
 
-@pytest.mark.parametrize("engine", [{"type": "failback"}, APACHE, {"version": "0.0.9"}])
+@pytest.mark.parametrize("engine", [{"type": "Failback"}, APACHE, {"version": "0.0.9"}])
 def test_a_newer_operator_changes_the_status_and_nothing_else(engine: dict[str, Any]) -> None:
     world = steady(engine=engine)
     objects, before = dict(world.objects), releases(world)
@@ -62,7 +62,7 @@ def test_what_is_added_later_is_of_the_release_that_stands() -> None:
     [
         ({}, {"version": "0.2.0"}, "failback/broker:0.2.0"),
         ({"version": "0.0.9"}, {"version": "0.1.5"}, "failback/broker:0.1.5"),
-        (APACHE, {"type": "apache", "version": "4.9.8"}, "apache/rocketmq:4.9.8"),
+        (APACHE, {"type": "Apache", "version": "4.9.8"}, "apache/rocketmq:4.9.8"),
     ],
 )
 def test_another_version_comes_with_the_defaults_of_the_newer_release(
@@ -77,12 +77,12 @@ def test_another_version_comes_with_the_defaults_of_the_newer_release(
 
 
 def test_an_engine_without_a_version_is_of_the_release_that_stands() -> None:
-    world = upgraded(steady(engine=APACHE), engine={"type": "failback"})
+    world = upgraded(steady(engine=APACHE), engine={"type": "Failback"})
     assert releases(world) == {("0.1.0", "failback/broker:0.1.0", "failback/broker:0.1.0")}
 
 
 def test_an_arm_and_a_store_that_cannot_go_back_leave_the_release_alone() -> None:
-    arm = {"name": "other", "engine": "apache"}
+    arm = {"name": "other", "engine": "Apache"}
     world = steady()
     world.experiments = [
         {
@@ -97,7 +97,7 @@ def test_an_arm_and_a_store_that_cannot_go_back_leave_the_release_alone() -> Non
     upgraded(world)
     assert releases(world) == {("0.1.0", "failback/broker:0.1.0", "failback/broker:0.1.0")}
 
-    held = steady(engine={"type": "apache", "version": "5.3.3"})
+    held = steady(engine={"type": "Apache", "version": "5.3.3"})
     before = releases(held)
     upgraded(held, engine=APACHE)
     assert releases(held) == before

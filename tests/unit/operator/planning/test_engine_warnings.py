@@ -10,7 +10,7 @@ from failback.operator.planning.plan.encoding import find_condition
 from tests.support.operator.planning_run import Run, steady
 from tests.support.operator.planning_world import World
 
-NEW = {"type": "apache", "version": "5.3.3"}
+NEW = {"type": "Apache", "version": "5.3.3"}
 AUTO = {"config": {"autoCreateTopicEnable": "true"}}
 
 
@@ -24,10 +24,10 @@ def warned(world: World) -> tuple[str, str]:
     ("wanted", "message"),
     [
         (
-            {"type": "apache", "version": "4.9.8"},
+            {"type": "Apache", "version": "4.9.8"},
             "apache 4.9.8 does not read a store that apache 5.3.3 wrote",
         ),
-        ({"type": "failback"}, "failback 0.1.0 does not read a store that apache 5.3.3 wrote"),
+        ({"type": "Failback"}, "failback 0.1.0 does not read a store that apache 5.3.3 wrote"),
     ],
 )
 def test_a_store_of_5_x_does_not_go_back_and_that_is_told_once(
@@ -51,9 +51,9 @@ def test_a_store_of_5_x_does_not_go_back_and_that_is_told_once(
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        ({"type": "apache", "version": "4.9.7"}, NEW),
-        ({"type": "apache", "version": "4.9.7"}, {"type": "failback"}),
-        ({"type": "failback"}, {"type": "apache", "version": "4.9.7"}),
+        ({"type": "Apache", "version": "4.9.7"}, NEW),
+        ({"type": "Apache", "version": "4.9.7"}, {"type": "Failback"}),
+        ({"type": "Failback"}, {"type": "Apache", "version": "4.9.7"}),
     ],
 )
 def test_other_changes_of_the_engine_roll_and_are_no_warning(

@@ -326,12 +326,12 @@ def _runs_apache(case: Case, version: str) -> Case:
 @pytest.mark.parametrize(
     ("running", "wanted", "false"),
     [
-        ("4.9.7", {"type": "failback"}, False),
-        ("4.9.7", {"type": "apache", "version": "4.9.8"}, False),
-        ("4.9.8", {"type": "apache", "version": "5.3.3"}, False),
-        ("5.3.3", {"type": "apache", "version": "5.3.4"}, False),
-        ("5.3.3", {"type": "apache", "version": "4.9.8"}, True),
-        ("5.3.3", {"type": "failback"}, True),
+        ("4.9.7", {"type": "Failback"}, False),
+        ("4.9.7", {"type": "Apache", "version": "4.9.8"}, False),
+        ("4.9.8", {"type": "Apache", "version": "5.3.3"}, False),
+        ("5.3.3", {"type": "Apache", "version": "5.3.4"}, False),
+        ("5.3.3", {"type": "Apache", "version": "4.9.8"}, True),
+        ("5.3.3", {"type": "Failback"}, True),
     ],
 )
 def test_store_compatible(running: str, wanted: dict[str, Any], false: bool) -> None:

@@ -118,7 +118,7 @@ def _experiment(**status: Any) -> dict[str, Any]:
     arm = {
         "name": "slow",
         "brokerConfig": {"flushConsumerOffsetInterval": "60000"},
-        "engine": "apache",
+        "engine": "Apache",
     }
     return {"metadata": {"name": "x"}, "spec": {"arms": [arm]}, "status": status}
 
@@ -137,7 +137,7 @@ def test_the_arm_of_a_running_experiment_lies_over_the_spec() -> None:
 
 
 def test_an_arm_of_the_engine_that_runs_anyway_keeps_its_version() -> None:
-    world = steady(engine={"type": "apache", "version": "4.9.4"})
+    world = steady(engine={"type": "Apache", "version": "4.9.4"})
     world.experiments = [_experiment(phase="SteadyState", activeArm="slow")]
     objects = render_cluster(world.cluster, NAME_SERVERS, CONTEXT, shape(world))
     sets = [each for each in objects if each["kind"] == "StatefulSet"]
@@ -146,8 +146,8 @@ def test_an_arm_of_the_engine_that_runs_anyway_keeps_its_version() -> None:
 
 
 def test_a_store_of_5_x_keeps_its_engine() -> None:
-    world = steady(engine={"type": "apache", "version": "5.3.3"})
-    world.edit(engine={"type": "failback"})
+    world = steady(engine={"type": "Apache", "version": "5.3.3"})
+    world.edit(engine={"type": "Failback"})
     found = shape(world)
     assert found.engine["version"] == "5.3.3"
     objects = render_cluster(world.cluster, NAME_SERVERS, CONTEXT, found)

@@ -343,8 +343,8 @@ def test_a_spec_that_breaks_a_rule_is_not_carried_out() -> None:
 @pytest.mark.parametrize(
     ("engine", "told"),
     [
-        ({"type": "failback"}, "only engine apache 5.x knows them"),
-        ({"type": "apache", "version": "5.3.3"}, "not sent to brokers of 5.x yet"),
+        ({"type": "Failback"}, "only engine apache 5.x knows them"),
+        ({"type": "Apache", "version": "5.3.3"}, "not sent to brokers of 5.x yet"),
     ],
 )
 def test_attributes_without_effect_are_not_silent(engine: dict[str, str], told: str) -> None:

@@ -14,8 +14,6 @@ _MAX_REASON: Final = 240
 _WORST_FIRST: Final = ("Fail", "Inconclusive", "Pass")
 _BAD_INPUT, _GUARD_REFUSED = 2, 4
 NOT_PROVED: Final = "FAULT_NOT_PROVED"
-_NOT_PROVED: Final = (NOT_PROVED, "FAULT_NOT_HONEST")
-"""The reason, and how version 0.1 calls it."""
 _OF_SUMMARY: Final = ("reportUri", "run", "runSha256")
 
 
@@ -58,15 +56,9 @@ def result_of(
     if summary is None:
         return found | {"verdict": "Inconclusive", "reasons": [why[:_MAX_REASON]]}
     found["verdict"] = summary["verdict"]
-    names = {
-        "reportUri": "reportUri",
-        "reportURI": "reportUri",
-        "run": "run",
-        "runSha256": "runSha256",
-    }
-    found |= {ours: str(summary[its]) for ours, its in names.items() if summary.get(its)}
+    found |= {name: str(summary[name]) for name in _OF_SUMMARY if summary.get(name)}
     reasons = [str(each)[:_MAX_REASON] for each in summary["reasons"]]
-    if not any(each.startswith(_NOT_PROVED) for each in reasons):
+    if not any(each.startswith(NOT_PROVED) for each in reasons):
         doubtful = [str(fault["id"]) for fault in summary["faults"] if not fault["proved"]]
         reasons[:0] = [f"{NOT_PROVED}: {', '.join(doubtful)}"] if doubtful else []
     reasons = reasons[:MAX_REASONS]
@@ -122,7 +114,7 @@ def injected_of(runs: Sequence[Mapping[str, Any]], newest: Mapping[str, Any] | N
         return Injected(False, reason, f"{_name(runs[-1])}: {said}", ends=not newest["faults"])
     for run in runs:
         for said in run.get("reasons") or ():
-            if said.startswith(_NOT_PROVED):
+            if said.startswith(NOT_PROVED):
                 return Injected(False, "NotProved", f"{_name(run)}: {said}")
     for run in runs:
         if not run.get("run"):  # it left no record

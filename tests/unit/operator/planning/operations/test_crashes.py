@@ -16,7 +16,7 @@ from tests.support.operator.planning_run import EVERY_WRITE, Run, steady
 from tests.support.operator.planning_world import World
 
 TOPIC = {"topicName": "ORDER_PAID", "perm": 6}
-IMAGE = {"type": "failback", "image": "failback/broker:another"}
+IMAGE = {"type": "Failback", "image": "failback/broker:another"}
 
 
 def _roll(world: World) -> None:

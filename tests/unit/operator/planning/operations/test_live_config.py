@@ -180,7 +180,7 @@ def test_enabling_waits_for_equal_metadata_and_says_so() -> None:
 
 
 def test_an_engine_that_loses_topics_needs_a_word_of_consent() -> None:
-    world = steady(engine={"type": "apache", "version": "5.3.3"})
+    world = steady(engine={"type": "Apache", "version": "5.3.3"})
     world.edit(slaveReadEnable=True)
     Run(world).for_passes(10)
     assert done(world) == []

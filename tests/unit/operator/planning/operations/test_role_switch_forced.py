@@ -174,8 +174,8 @@ def test_an_old_master_that_is_ahead_does_not_attach() -> None:
     ("spec", "told"),
     [
         ({"targetMember": 0}, "member 0 is already master of pair 0"),
-        ({"targetMember": 3}, "pair 0 has no member 3"),
-        ({"pair": 5}, "cluster orders has no pair 5"),
+        ({"targetMember": 3}, "pair orders-0 has no member 3"),
+        ({"pair": "orders-5"}, "cluster orders has no pair orders-5"),
         ({"mode": "Forced"}, "mode Forced needs failover.mode Manual on the cluster"),
     ],
 )

@@ -130,7 +130,7 @@ def test_restart_member_of_nobody_does_nothing() -> None:
 def test_a_bad_image_stops_at_the_first_member_and_its_correction_replaces_that_first() -> None:
     world = steady(pairs=2)
     world.broken_images = {"bad"}
-    world.edit(engine={"type": "failback", "image": "bad"})
+    world.edit(engine={"type": "Failback", "image": "bad"})
     run = Run(world)
     run.until(lambda: run.at_step("Roll/WaitReady"))
     run.until(lambda: bool(told(world, "OperationTimedOut")))
@@ -138,7 +138,7 @@ def test_a_bad_image_stops_at_the_first_member_and_its_correction_replaces_that_
     assert evicted(world) == ["orders-0-1-0"]
     timed_out = [e for e in world.events if e.reason == "OperationTimedOut"]
     assert timed_out == [Event("OperationTimedOut", "Roll at WaitReady", warning=True)]
-    world.edit(engine={"type": "failback", "image": "good"})
+    world.edit(engine={"type": "Failback", "image": "good"})
     run.until_steady()
     assert evicted(world) == [
         "orders-0-1-0",
@@ -151,10 +151,10 @@ def test_a_bad_image_stops_at_the_first_member_and_its_correction_replaces_that_
 
 
 def test_a_cluster_born_with_a_bad_image_is_cured_by_a_good_one() -> None:
-    world = World(pairs=2, engine={"type": "failback", "image": "bad"})
+    world = World(pairs=2, engine={"type": "Failback", "image": "bad"})
     world.broken_images = {"bad"}
     Run(world).for_passes(20)
-    world.edit(engine={"type": "failback", "image": "good"})
+    world.edit(engine={"type": "Failback", "image": "good"})
     Run(world).until_steady()
     assert len(evicted(world)) == 4
     assert all(pod.up for pod in world.pods.values())

@@ -244,7 +244,7 @@ def test_the_only_copy_is_never_wiped() -> None:
 
 
 def test_an_ephemeral_member_is_wiped_by_deleting_its_pod() -> None:
-    world = steady(storage={"type": "ephemeral"})
+    world = steady(storage={"type": "Ephemeral"})
     pod = world.running(0, 1)
     world.annotate(force_resync_member=pod.uid)
     Run(world).until_steady()
