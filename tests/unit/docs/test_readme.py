@@ -1,4 +1,4 @@
-"""README.md is short, links everywhere, and says the same in Chinese."""
+"""README.md links into the repository, and has the same figures in Chinese."""
 
 from __future__ import annotations
 
@@ -13,16 +13,9 @@ ROW = re.compile(r"^\|.*\|$", re.MULTILINE)
 NUMBER = re.compile(r"\d[\d,.]*\d|\d")
 
 
-def test_it_is_a_screen_and_a_half() -> None:
-    assert len(ENGLISH.split()) <= 800
-    assert ENGLISH.count("\n") <= 130
-    assert all(len(line) <= 180 for line in ENGLISH.splitlines())
-
-
 def test_it_names_no_place_that_is_not_in_the_repository() -> None:
     for text in (ENGLISH, CHINESE):
         assert "http" not in text
-        assert "missed" not in text
 
 
 def test_both_languages_have_the_same_links_sections_commands_and_figures() -> None:

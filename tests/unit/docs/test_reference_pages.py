@@ -1,4 +1,4 @@
-"""The generated pages are what the code says, and nothing in the code is without words."""
+"""The generated pages are what the code says, and have all causes, groups and keys."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from tools.reference_pages import DOCS, PAGES, broker_keys
 
 from failback.analytics.analysis.causes.labels import CAUSE_WORDS, CAUSES, REPORT_GROUPS
-from failback.analytics.analysis.causes.meanings import GROUPS, MEANINGS, Meaning
+from failback.analytics.analysis.causes.meanings import GROUPS, MEANINGS
 from failback.broker.config.key_meanings import MEANINGS as KEYS
 
 
@@ -19,19 +19,8 @@ def test_a_page_is_what_the_code_says(page: str) -> None:
 def test_every_cause_and_group_has_its_words() -> None:
     assert set(MEANINGS) == set(CAUSES) >= set(CAUSE_WORDS)
     assert tuple(GROUPS) == REPORT_GROUPS
+    assert all(1 <= number <= 27 for meaning in MEANINGS.values() for number in meaning.modes)
 
 
-@pytest.mark.parametrize("cause", MEANINGS)
-def test_a_cause_is_told_in_short_sentences(cause: str) -> None:
-    meaning: Meaning = MEANINGS[cause]
-    for text in (meaning.happened, meaning.fix):
-        assert text.endswith(".")
-        assert all(len(sentence.split()) <= 30 for sentence in text.split(". "))
-    assert all(1 <= number <= 27 for number in meaning.modes)
-
-
-def test_every_key_of_broker_conf_has_one_sentence() -> None:
+def test_every_key_of_broker_conf_has_its_words() -> None:
     assert set(KEYS) == set(broker_keys())
-    for key, text in KEYS.items():
-        assert text.endswith("."), key
-        assert len(text.split()) <= 25, key

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from ruamel.yaml import YAML
 
@@ -11,7 +9,6 @@ from failback.operator.schema.decoding import decode
 from tests.support.docs.yaml_examples import (
     EXAMPLE_FILES,
     KUSTOMIZATIONS,
-    ROOT,
     blocks_of_pages,
     documents_of,
 )
@@ -19,23 +16,18 @@ from tests.support.docs.yaml_examples import (
 JOINED = "".join(file.read_text() for file in EXAMPLE_FILES)
 
 
-def name_of(file: Path) -> str:
-    return str(file.relative_to(ROOT))
+def test_a_file_begins_a_document_and_leaves_the_namespace_to_the_command() -> None:
+    for file in EXAMPLE_FILES:
+        assert file.read_text().startswith("---\n"), file
+        metadata = [each["metadata"] for each in documents_of(file.read_text())]
+        assert metadata, file
+        assert [each["name"] for each in metadata if "namespace" in each] == [], file
 
 
-@pytest.mark.parametrize("file", EXAMPLE_FILES, ids=name_of)
-def test_a_file_begins_a_document_and_leaves_the_namespace_to_the_command(file: Path) -> None:
-    assert file.read_text().startswith("---\n")
-    named = [each["metadata"]["name"] for each in documents_of(file.read_text())]
-    placed = [each for each in documents_of(file.read_text()) if "namespace" in each["metadata"]]
-    assert named
-    assert placed == []
-
-
-@pytest.mark.parametrize("file", KUSTOMIZATIONS, ids=name_of)
-def test_a_kustomization_begins_a_document_too(file: Path) -> None:
-    assert file.read_text().startswith("---\n")
-    assert "namespace" not in documents_of(file.read_text())[0]
+def test_a_kustomization_begins_a_document_too() -> None:
+    for file in KUSTOMIZATIONS:
+        assert file.read_text().startswith("---\n"), file
+        assert "namespace" not in documents_of(file.read_text())[0], file
 
 
 def test_joining_the_files_loses_no_document() -> None:
