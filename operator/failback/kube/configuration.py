@@ -16,7 +16,7 @@ _ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 TOKEN_FILE: Final = _ACCOUNT / "token"
 _config: Any = config  # has no types
 _UNREADABLE: Final = (ConfigException, OSError, ValueError, yaml.YAMLError)
-"""What a file raises that is missing, is no YAML, or lacks what is looked for."""
+"""Errors of a file that is missing, is no YAML, or lacks a part."""
 
 
 def configuration_of(kubeconfig: str | None = None, context: str | None = None) -> Any:

@@ -41,7 +41,7 @@ class ApiError(FailbackError):
 
     @property
     def is_field_conflict(self) -> bool:
-        """Another manager owns fields of ours."""
+        """Another field manager owns fields of this one."""
         return self.code == 409 and any(
             cause.get("reason") == "FieldManagerConflict" for cause in self.causes
         )

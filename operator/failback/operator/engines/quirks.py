@@ -1,6 +1,6 @@
 """Facts about engine versions, kept as data in ``quirks.yaml``. Pure.
 
-No code asks for a version: it asks for the fact, and the table says since when it holds.
+No code compares versions: it asks for a fact, and the table has the versions of each fact.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ OLDER_FIRST: Final = ("v4", "v5")
 
 @dataclass(frozen=True, slots=True)
 class EngineVersion:
-    """An engine at one version, as people say it: ``apache 4.9.7``."""
+    """An engine at one version, in words: ``apache 4.9.7``."""
 
     engine: str
     version: str
@@ -40,7 +40,7 @@ class EngineVersion:
 
 
 def read_rows(name: str) -> list[dict[str, Any]]:
-    """Return the rows of a table that lies beside this module."""
+    """Return the rows of a table beside this module."""
     text = resources.files("failback.operator.engines").joinpath(name).read_text(encoding="utf-8")
     rows: list[dict[str, Any]] = YAML(typ="safe", pure=True).load(text)
     return rows

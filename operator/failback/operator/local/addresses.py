@@ -162,7 +162,7 @@ def _registry() -> Iterator[dict[str, str]]:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         try:
             table = read_json(file) or {}
-        except ValueError:  # half a file is no table; the probes below still protect us
+        except ValueError:  # a torn file is no table; the ports are probed below anyway
             table = {}
         yield table
         write_json(file, table)

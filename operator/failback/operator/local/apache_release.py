@@ -54,7 +54,7 @@ def find_apache(version: str, log: Callable[[str], None] = lambda line: None) ->
     ``~/.cache/failback/apache-VERSION`` is used.
 
     Args:
-        log: Told when something is fetched, which takes minutes.
+        log: Called before a download, which takes minutes.
 
     Raises:
         ConfigError: Says the one thing to install or change.
@@ -115,7 +115,7 @@ def nearest_versions(version: str) -> list[str]:
 
 
 def _refuse_unknown(version: str) -> None:
-    """Refuse what was never published; what is newer than all that is known may have been."""
+    """Refuse a version that was never published; one newer than all known ones may exist."""
     if version not in PUBLISHED and _numbers(version) < _numbers(PUBLISHED[-1]):
         raise ConfigError(FIELD, _unpublished(version))
 
@@ -126,7 +126,7 @@ def _unpublished(version: str) -> str:
 
 
 def _is_whole(folder: Path, version: str) -> bool:
-    """Tell whether everything is there: ``lib`` gets its name when it is filled, as the last."""
+    """Whether the folder is complete: ``lib`` is filled under another name and renamed last."""
     return (folder / "lib" / f"rocketmq-broker-{version}.jar").is_file()
 
 

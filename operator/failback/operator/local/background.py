@@ -23,7 +23,7 @@ from failback.protocol.errors import FailbackError
 _POLL_SECONDS: Final = 0.1
 _STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 READY_SECONDS: Final = 1500.0
-"""Longer than the startup probes of name servers, masters and slaves wait together."""
+"""More than the startup probes of name servers, masters and slaves take one after another."""
 
 
 class StartFailed(FailbackError):
@@ -80,12 +80,12 @@ def start_in_background(root: Root, items: Sequence[Resource]) -> int:
     return process.pid
 
 
-# Kept so that a background runtime that ends while we live is not left a zombie.
+# Kept, so that a background runtime that ends before this process is reaped.
 _children: list[subprocess.Popen[bytes]] = []
 
 
 def stop_background(root: Root, pid: int) -> None:
-    """End a runtime that :func:`start_in_background` of this process started, however far it is.
+    """End a runtime that :func:`start_in_background` of this process started, also while it starts.
 
     One that has not taken its lock yet dies of the signal; a later one stops its pods first.
     """

@@ -183,7 +183,7 @@ def bring_down(root: Root) -> list[str]:
         with root.lock():
             return list(end_leftovers(root))
     except RootInUse:
-        pass  # a runtime lives: it stops its own children, as their parent
+        pass  # a runtime lives: as their parent it stops its own children
     control = read_json(root.control_file) or {}
     reply = call(root, "down", timeout=_DOWN_SECONDS)
     runtime = Identity(control["pid"], control["ticks"])

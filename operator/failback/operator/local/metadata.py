@@ -24,7 +24,7 @@ _PAUSE_SECONDS: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class PairAddresses:
-    """Where the members of one pair are."""
+    """Addresses of the members of one pair."""
 
     name: str
     master: str

@@ -48,7 +48,7 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to do now, in order, and what the next pass waits for."""
+    """The actions of a pass, in order, and what the next pass waits for."""
 
     actions: tuple[Action, ...] = ()
     waiting_for: tuple[Key, ...] = ()

@@ -38,13 +38,13 @@ LONGEST_BACK_OFF_SECONDS: Final = 60.0
 CALM_SECONDS: Final = 600.0
 """A process that ran this long starts with the first back-off again."""
 _HOLD_POLL_SECONDS: Final = 0.2
-# Kubernetes asks once a period; we ask this often, for the same time in all.
+# Kubernetes probes once a period; this is more often, for the same time in all.
 _STARTUP_POLL_SECONDS: Final = 0.1
 _BOOT_SUCCESS: Final = b"boot success"
 
 
 class Observer(Protocol):
-    """What learns of the states of a pod. Calls must not block."""
+    """Listens to the states of a pod. Calls must not block."""
 
     def changed(self, pod: Pod) -> None:
         """State, identity or readiness is another than before."""
@@ -185,7 +185,7 @@ class Pod:
                     await self._wait_back_off(self._back_off.after(seconds), death.text)
                 self.restarts += not self._stopping
         except Exception as error:
-            # The pod's own boundary: one broken pod must not take the others along.
+            # A pod that fails in an unforeseen way must not end the others.
             logger.exception("pod %s", self.spec.name)
             self._set("Stopped", f"{type(error).__name__}: {error}")
 
@@ -308,7 +308,7 @@ class Pod:
                 return
 
     def _closed_gate(self) -> str | None:
-        """Return why a readiness gate is closed. The one we know: the broker said it booted."""
+        """Return why a readiness gate is closed. The one gate: the broker booted."""
         for gate in self.spec.gates:
             if gate != REGISTERED_GATE or not self._said_boot_success():
                 return f"readiness gate {gate}"

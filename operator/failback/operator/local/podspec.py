@@ -19,7 +19,7 @@ from failback.protocol.errors import ConfigError
 
 Object = Mapping[str, Any]
 
-# What a pod sees of our own environment; everything else comes from its template.
+# Variables that a pod inherits from the runtime; all others come from its template.
 _INHERITED: Final = (
     "PATH",
     "LANG",

@@ -1,4 +1,4 @@
-"""The runtime's folder: everything it must find again after it was killed.
+"""The runtime's folder: everything that is read again after the runtime was killed.
 
 lock            held while a runtime lives; one runtime per root
 control.json    {"socket", "pid", "ticks"} of the live runtime
@@ -8,7 +8,7 @@ status.json     status of every custom resource
 ports.json      the port block of every StatefulSet, kept for ever
 deaths.jsonl    one wait status per death of a child
 pods/POD/home   what the pod sees; claims/CLAIM outlives it; logs/POD.log its output
-claims/CLAIM/mark.json  whose log lies there: role, and epoch of the master
+claims/CLAIM/mark.json  the member of that log: its role, and epoch of the master
 """
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ class LocalRuntime:
         self._stop.set()
 
     async def wait_ready(self) -> None:
-        """Return when everything asked for stands and is ready."""
+        """Return when all resources are created and ready."""
         await self._all_ready.wait()
 
     async def _reconcile(self) -> None:
@@ -231,12 +231,12 @@ class LocalRuntime:
     # --- what happens to pods --------------------------------------------------------------------
 
     def changed(self, pod: Pod) -> None:
-        """A pod has another state: write it down, and look at the plan again."""
+        """Write the new state of a pod, and wake the planning."""
         self._record()
         self._changed.set()
 
     def died(self, pod: Pod, death: Death) -> None:
-        """Keep the wait status: only we, the parent, ever learn it."""
+        """Keep the wait status: only the parent process ever gets it."""
         record = {
             "n": len(self._deaths) + 1,
             "pod": pod.spec.name,

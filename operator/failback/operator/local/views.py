@@ -1,4 +1,4 @@
-"""What the runtime tells others: the control socket's view, state.json and status.json."""
+"""What the runtime reports: the control socket's view, state.json and status.json."""
 
 from __future__ import annotations
 

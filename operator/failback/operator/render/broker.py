@@ -72,7 +72,7 @@ def statefulset(
             "podManagementPolicy": "Parallel",
             "updateStrategy": {"type": "OnDelete"},
             "revisionHistoryLimit": 3,
-            # A member that is held or switched has no replica, and keeps its log all the same.
+            # A member that is held or switched has no replica, and still keeps its log.
             "persistentVolumeClaimRetentionPolicy": {"whenDeleted": kept, "whenScaled": "Retain"},
             "selector": {"matchLabels": member_selector(cluster, pair.index, ordinal)},
             "template": {

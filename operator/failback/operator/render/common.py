@@ -15,7 +15,7 @@ _LOCKED: Final[Object] = {
     "capabilities": {"drop": ["ALL"]},
 }
 USER: Final = 10001
-"""Of Failback's images."""
+"""User id in Failback's images."""
 _USERS: Final = {"failback": USER, "apache": 3000}  # rocketmq-docker, Dockerfile-alpine: uid 3000
 VERIFIED_RECORDS: Final = "64"
 """How many last records of a slave are compared with its master's."""
@@ -23,14 +23,14 @@ INIT: Final = ["failback-init", "--", "failback"]
 RELEASE: Final = "failback.dev/release"
 """Annotation of a StatefulSet: the release of Failback whose defaults it has."""
 ROLE_LABEL: Final = "failback.dev/role"
-"""Label of a pod: what its broker says that it is; of a claim: what its member was last."""
+"""Label of a pod: the role that its broker reports; of a claim: the last role of its member."""
 EPOCH: Final = "failback.dev/master-epoch"
 LOG_ID: Final = "failback.dev/log-id"
 LOG_END: Final = "failback.dev/log-end"
 MARKED_UID: Final = "failback.dev/claim-uid"
 """Annotations of a claim, see ``planning.state.mastership``."""
 ORDER: Final = "failback.dev/open-member"
-"""Annotation of a cluster: the claim that opens where its master cannot be told."""
+"""Annotation of a cluster: the claim whose member starts as master where the marks name none."""
 
 
 def engine_version(engine: Engine, context: Context) -> str:
@@ -57,7 +57,7 @@ def versioned(base: dict[str, str], version: str) -> dict[str, str]:
 def released(metadata: Object, context: Context) -> Object:
     """Return the metadata of a StatefulSet with the release that made it.
 
-    Not in the template: a newer operator keeps the release of what stands, and restarts nothing.
+    Not in the template: a newer operator keeps the release of existing objects, and restarts none.
     """
     return {**metadata, "annotations": {RELEASE: context.version}}
 
@@ -82,7 +82,7 @@ def metadata(owner: Resource, name: str, context: Context, marks: dict[str, str]
 
 
 LAST_WORDS: Final = "FallbackToLogsOnError"
-"""A container that ends with an error and left no message shows the last lines of its log."""
+"""A container that ends with an error and no message shows the last lines of its log."""
 
 
 def container_security() -> Object:
@@ -229,7 +229,7 @@ def placement(
 
 
 def _joined(ours: Object, theirs: Object) -> Object:
-    """Return both affinities: terms of the same list stand beside each other, ours first."""
+    """Return both affinities: lists of terms are joined, ours first."""
     found: dict[str, Any] = {**ours, **theirs}
     for key in ours.keys() & theirs.keys():
         one, other = ours[key], theirs[key]

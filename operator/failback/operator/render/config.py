@@ -70,7 +70,7 @@ def broker_properties(
         "storePathCommitLog": f"{home}/store/commitlog",
     }
     if engine.program == "failback" and announced not in (replicated, "${POD_IP}"):
-        # What is announced is an address of something in front of the pod.
+        # The announced address is that of a load balancer or node in front of the pod.
         managed["failbackBindAddress"] = "${POD_IP}"
     version = common.engine_version(engine, context)
     if quirk("haListenPort", engine.program, version) == "configurable":

@@ -14,7 +14,7 @@ Object = dict[str, Any]
 KUBERNETES_HOME: Final = "/home/rocketmq"
 KUBERNETES_RUN_DIR: Final = "/run/failback"
 POD_NAME: Final = "$(POD_NAME)"
-"""Stands for the pod's name in templates that several pods share."""
+"""Placeholder of the pod's name in templates that several pods share."""
 _IMAGES: Final[Mapping[str, str]] = {
     "failback": "failback/broker",
     "namesrv": "failback/broker",
@@ -40,8 +40,8 @@ class Context:
     The fast port is always 2 below ``remoting`` and the HA port 1 above it.
     """
     version: str
-    """Release of Failback: default engine version and image tag. Of objects that stand already it
-    is the release that made them (:mod:`failback.operator.planning.cluster.engine_release`)."""
+    """Release of Failback: default engine version and image tag. For existing objects it is the
+    release that made them (:mod:`failback.operator.planning.cluster.engine_release`)."""
     pod_monitors: bool = False
     """Whether the PodMonitor CRD is served."""
     images: Mapping[str, str] = field(default_factory=dict)

@@ -167,7 +167,7 @@ def job(owner: Resource, name: str, component: str, work: Work, context: JobCont
         "activeDeadlineSeconds": work.seconds,
         "template": template,
     }
-    if work.retries:  # an answer is an answer, also if it is no good one
+    if work.retries:  # a bad verdict is an answer too: no second try
         answers = {"containerName": CONTAINER, "operator": "In", "values": list(_ANSWERS)}
         rule = {"action": "FailJob", "onExitCodes": answers}
         spec["podFailurePolicy"] = {"rules": [rule]}

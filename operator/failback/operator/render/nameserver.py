@@ -10,8 +10,9 @@ from failback.operator.render.config import name_server_properties, restart_hash
 from failback.operator.render.context import POD_NAME, Context, Object
 
 ROUTES_SECONDS: Final = 35
-"""How long a name server must be ready before the next one goes in a roll. Its routes are in memory
-only: brokers of 4.x register every 30 s, ours as soon as it answers."""
+"""How long a name server must be ready before a roll replaces the next one.
+
+Its routes are in memory only: brokers of 4.x register every 30 s, ours as soon as it answers."""
 
 
 def statefulset_name(name_server: NameServer) -> str:

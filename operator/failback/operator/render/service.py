@@ -14,7 +14,7 @@ from failback.operator.render.context import Context, Object
 from failback.operator.render.nameserver import name_server_labels, selector, statefulset_name
 
 OUTSIDE: Final = "failback.dev/external"
-"""Label of a Service for clients outside; it goes when it is wanted no more."""
+"""Label of a Service for clients outside; the Service is deleted when the spec wants none."""
 
 
 def broker_service(cluster: BrokerCluster, context: Context) -> Object:
@@ -86,8 +86,8 @@ def _outside(
 ) -> Object:
     """Return a Service for clients outside.
 
-    A slave that is not ready yet asks its master under the announced address, so readiness is no
-    matter here.
+    A slave that is not ready yet asks its master under the announced address, so the Service
+    also leads to pods that are not ready.
 
     Args:
         ports: Name → port of the pod, and of the nodes where they are node ports.

@@ -1,8 +1,8 @@
 """Resource files: YAML with places, checked as a whole before anything is started.
 
 Every refusal is one :class:`ConfigError` that names file, line, object and field. Objects that
-no runtime process stands for (a ChaosExperiment beside its cluster) are checked as well and
-handed back as documents.
+have no process (a ChaosExperiment beside its cluster) are checked too, and handed back as
+documents.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _Path = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One YAML document: its plain data, and where each part of it stands."""
+    """One YAML document: its plain data, and the place of each part in the file."""
 
     data: dict[str, Any]
     file: Path

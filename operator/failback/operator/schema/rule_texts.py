@@ -48,7 +48,7 @@ MANAGED_NAMESRV_KEYS: Final = frozenset(
 )
 MANAGED_PREFIX: Final = "storePath"
 DLEDGER: Final = ("dledger", "dleger")
-"""What a slip in a key of Apache's DLedger, which lacks a d, makes of it; in small letters."""
+"""Apache spells some keys of DLedger without the second d; in small letters."""
 RESERVED_ENVIRONMENT: Final = frozenset(
     ("HOME", "TMPDIR", "POD_NAME", "POD_NAMESPACE", "POD_IP", "JAVA_OPT_EXT")
 )
