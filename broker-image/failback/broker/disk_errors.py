@@ -17,7 +17,7 @@ FATAL: Final = frozenset({errno.EIO, errno.EROFS})
 
 
 class SyncFailed(OSError):
-    """A sync failed, whatever the reason: fatal."""
+    """A sync failed. Every reason is fatal."""
 
 
 def is_fatal(error: OSError) -> bool:

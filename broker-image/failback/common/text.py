@@ -71,9 +71,9 @@ def _shown(character: str) -> str:
 
 
 def typed(*words: object) -> str:
-    """Return a command as a person types it: a word stays one word, whoever has chosen it.
+    """Return a command to copy into a shell; each of ``words`` stays one word.
 
-    What cannot be seen stands as an escape, so that nothing ends the line.
+    What cannot be seen is escaped, so that no word ends the line.
     """
     return shlex.join(visible(str(word)) for word in words)
 

@@ -1,4 +1,4 @@
-"""What a time that somebody typed means, and whether it can be meant. Pure."""
+"""The meaning of a typed time, and whether it is plausible. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LAST_MS: Final = 253_402_300_799_999
 def read_ms(text: str) -> int:
     """Return milliseconds since 1970 of an ISO time or of such a number.
 
-    A time without a zone is of this machine's.
+    A time without a zone is in this machine's zone.
 
     Raises:
         ValueError: It is neither; says what it must be.
@@ -40,7 +40,7 @@ def read_ms(text: str) -> int:
 
 
 def doubt(ms: int, now_ms: int, *, ahead_ms: int = AHEAD_MS) -> str:
-    """Return why a time of messages cannot be meant and what may be; empty for one that can."""
+    """Return why a time of messages is implausible and what may be meant; empty otherwise."""
     if _can_be(ms, now_ms, ahead_ms):
         return ""
     meant = _other_reading(ms, now_ms, ahead_ms)
@@ -58,7 +58,7 @@ def _can_be(ms: int, now_ms: int, ahead_ms: int) -> bool:
 
 
 def _other_reading(ms: int, now_ms: int, ahead_ms: int) -> str:
-    """Return how the number would be a time that can be meant."""
+    """Return in which unit or form the number would be a plausible time."""
     for unit, times, parts in _UNITS:
         other = ms * times // parts
         if _can_be(other, now_ms, ahead_ms):

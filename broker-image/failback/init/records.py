@@ -1,4 +1,4 @@
-"""The run directory: what an init tells those who come through exec, and what they tell it.
+"""The run directory: records of an init for commands run by exec, and their orders to it.
 
     child.json      the child that runs, with its init; written before the child becomes the command
     hold            while it exists no child is started; holds JSON: by whom, when, until when
@@ -78,7 +78,7 @@ class RunDirectory:
         return os.path.exists(self.hold_file) and not _is_over(self._read(self.hold_file) or {})
 
     def hold_record(self) -> Record | None:
-        """Return who holds; an empty record for a hold file that is no JSON of ours."""
+        """Return the record of a hold; an empty one for a hold file that is no JSON of ours."""
         return (self._read(self.hold_file) or {}) if self.held() else None
 
     def hold(self, by: str, seconds: float | None = None) -> None:

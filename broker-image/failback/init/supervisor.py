@@ -187,7 +187,7 @@ class Supervisor:
         os.kill(self._child.pid, info.si_signo)
 
     def _end_pause(self) -> None:
-        """Continue a child whose stop was to last until now: whoever stopped it may be gone."""
+        """Continue a child whose pause ends now: the process that stopped it may be gone."""
         try:
             is_over = self._records is not None and self._records.pause_is_over(self._child)
         except OSError as error:

@@ -297,7 +297,7 @@ def _answer_body(request: RemotingCommand, body: Body) -> RemotingCommand:
 def _check_registration(
     header: headers.RegisterBrokerRequestHeader, filter_servers: tuple[str, ...]
 ) -> None:
-    """Refuse a broker whose names and addresses nobody could use.
+    """Refuse a broker whose names and addresses no client could use.
 
     Raises:
         NameRefused: Says which.

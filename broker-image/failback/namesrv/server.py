@@ -221,7 +221,9 @@ class NameServer:
         return self.processor.process(command, connection)
 
     def unfinished(self, connection: _Connection, size: int) -> None:
-        """Count what has come of a request; cut who sent most where all sent too much."""
+        """Count the bytes of an incomplete request.
+
+        Above the bound of all connections together, close the one with the most bytes."""
         found = self._unfinished.note(connection, size)
         if found is not None:
             self.refusals.note(UNFINISHED, found[0].peer, found[1])

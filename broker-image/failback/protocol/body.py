@@ -75,7 +75,7 @@ def _decode(cls: type[Body]) -> Callable[[bytes | str], Any] | None:
 
 
 _LIGHT_BYTES: Final = 256 * 1024
-"""A body of less is not weighed: whatever it holds, it takes some MiB."""
+"""Smaller bodies are not weighed: decoded, they need a few MiB at most."""
 _SLACK_BYTES: Final = 16 * 1024**2
 _TIMES: Final = 16
 """A table of offsets with short names takes ten times its size."""

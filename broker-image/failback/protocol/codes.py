@@ -149,7 +149,7 @@ class ResponseCode(IntEnum):
 
 
 class LanguageCode(IntEnum):
-    """Who speaks; the ordinal is what a binary header carries."""
+    """The sender's language; a binary header has its ordinal."""
 
     JAVA = 0
     CPP = 1

@@ -124,7 +124,7 @@ class RemotingCommand(msgspec.Struct, gc=False):
         oneway: bool = False,
         ext: Mapping[str, str] | None = None,
     ) -> RemotingCommand:
-        """Make a request; who sends it sets ``opaque`` to a number unique on the connection."""
+        """Make a request; its sender sets ``opaque`` to a number unique on the connection."""
         flag = FLAG_ONEWAY if oneway else 0
         return cls(int(code), flag=flag, ext_fields=_merge(header, ext), body=body)
 

@@ -1,4 +1,4 @@
-"""Errors of every Failback package, divided by who must act.
+"""Errors of every Failback package, divided by the party that must act.
 
 They carry data and make the message from it. ``retriable`` tells a client whether the same
 call may succeed elsewhere or later.
@@ -126,7 +126,7 @@ class RemotingConnectError(RemotingError):
 
     @property
     def is_refused(self) -> bool:
-        """Is the host there, and nobody listens?"""
+        """Whether the host answered that no process listens on the port."""
         return self.why == REFUSED
 
 

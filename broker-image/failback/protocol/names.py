@@ -1,6 +1,6 @@
-"""What names that a peer brings may be: topics, groups, clients, brokers, keys, hosts. Pure.
+"""Which names a peer may send: topics, groups, clients, brokers, keys, hosts. Pure.
 
-Whoever keeps, logs or writes a name that it does not have yet asks here first. Topics and groups
+Code that keeps, logs or writes a new name checks it here first. Topics and groups
 follow the 4.9.8 client, which refuses others before it sends them. A name that is in a table
 already, from a store of older days, is served as it is.
 
@@ -69,7 +69,7 @@ def without_instance(name: str) -> str:
 
 
 def is_meant(name: str, wanted: Container[str]) -> bool:
-    """Whether a group or topic is among those that somebody named: whole, or as clients do."""
+    """Whether a group or topic is among the named ones: whole, or as clients do."""
     return name in wanted or without_instance(name) in wanted
 
 

@@ -34,7 +34,7 @@ class Properties:
     lines: dict[str, int] = field(default_factory=dict)
     """Number of the line, from 1, in which a key's setting begins."""
     remarks: list[str] = field(default_factory=list)
-    """What whoever wrote it should know: a sentence each, about keys and lines."""
+    """Warnings for the author of the file: a sentence each, about keys and lines."""
 
 
 def properties_of(data: bytes, file: Path | None = None) -> Properties:

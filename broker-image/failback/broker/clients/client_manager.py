@@ -1,4 +1,4 @@
-"""Who is connected: members of producer and consumer groups, by connection. Pure.
+"""The connected clients: members of producer and consumer groups, by connection. Pure.
 
 A connection, not a client id, is a member: a client that reconnects is a new member until its old
 connection is gone. Everything here dies with the process; after a restart the first client to
@@ -129,7 +129,7 @@ class ConsumerManager(Generic[ConnectionT]):
             self._on_change(group_name, list(group.members))
 
     def closed(self, connection: ConnectionT) -> None:
-        """Remove a closed connection from all its groups and tell those who remain."""
+        """Remove a closed connection from all its groups and notify the other members."""
         for name in [name for name, group in self.groups.items() if connection in group.members]:
             self.unregister(name, connection)
 

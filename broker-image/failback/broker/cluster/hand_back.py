@@ -29,15 +29,15 @@ class Members:
     def __init__(self, named: Callable[[], tuple[str, ...]]) -> None:
         self._named = named
         self.refused = 0
-        """How often somebody who registered was no member, or said what cannot be."""
+        """Registered brokers that are no members, and impossible answers, since the start."""
 
     @property
     def is_named(self) -> bool:
-        """Whether broker.conf says who the members are."""
+        """Whether broker.conf names the members."""
         return bool(self._named())
 
     async def known(self, addresses: Iterable[str]) -> list[str]:
-        """Return those of ``addresses`` that are members; the others are counted and told."""
+        """Return those of ``addresses`` that are members; count and log the others."""
         named = self._named()
         resolved: set[str] | None = None
         found = []
@@ -51,7 +51,7 @@ class Members:
         return found
 
     def refuse(self, address: str, why: str) -> None:
-        """Count and tell something that is not taken from a registered broker."""
+        """Count and log that an answer of a registered broker is not used."""
         self.refused += 1
         logger.warning("broker %s is not believed: %s", address, why)
 
@@ -65,7 +65,7 @@ async def _resolved(named: Iterable[str]) -> set[str]:
         try:
             answers = await loop.getaddrinfo(host.strip("[]"), None, type=socket.SOCK_STREAM)
         except OSError:
-            continue  # it is not there, so nobody has registered at its address
+            continue  # the host has no address, so no broker has registered from it
         for family, *_, place in answers:
             ip = str(place[0])
             found.add(f"[{ip}]:{port}" if family == socket.AF_INET6 else f"{ip}:{port}")
@@ -91,10 +91,10 @@ class HandBack:
     async def take_returned_offsets(self, max_offset: MaxOffset) -> int:
         """Ask every registered slave of the pair for its consumer offsets; take the larger ones.
 
-        What was consumed from a slave while the master was away is known to the slave alone.
+        Only the slave knows what was consumed from it while the master was away.
         Without a slave, or with one that does not answer, nothing changes. An offset beyond the
         end of the queue here means messages that this master has lost: the end is taken instead,
-        if the slave has them. Who registered as a slave and is no member is not asked.
+        if the slave has them. A registered slave that is no member is not asked.
 
         Returns how many offsets were raised.
         """
@@ -126,7 +126,7 @@ class HandBack:
         return self.offsets.regressions.restarted(loaded, known)
 
     async def _believed(self, slave: str, table: _Offsets, max_offset: MaxOffset) -> OffsetTable:
-        """Leave out what lies beyond the end of the slave's own queue: nobody consumed that."""
+        """Leave out offsets beyond the end of the slave's own queue: no client consumed so far."""
         kept: OffsetTable = {}
         for key, queues in table.items():
             topic, _ = split_offset_key(key)
@@ -151,10 +151,10 @@ class HandBack:
         return sorted(await self.outer.slaves_of(self.broker_name) - {self.own_address})
 
     async def _tables_of(self, slaves: list[str]) -> list[tuple[str, _Offsets]]:
-        """Return what each slave knows, less what was deleted here and it has not heard of."""
-        told = await asyncio.gather(*map(self._table_of, slaves))
+        """Return the offsets of each slave, less those deleted here without its knowledge."""
+        answers = await asyncio.gather(*map(self._table_of, slaves))
         known_to = self.offsets.deletions.known_to
-        tables = [known_to(table.offset_table, table.deletions) for table in told]
+        tables = [known_to(table.offset_table, table.deletions) for table in answers]
         return list(zip(slaves, tables, strict=True))
 
     async def _table_of(self, slave: str) -> ConsumerOffsetTable:

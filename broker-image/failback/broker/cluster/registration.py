@@ -1,4 +1,4 @@
-"""Making the broker known to the name servers, and learning who its master is.
+"""Making the broker known to the name servers, and learning the address of its master.
 
 A name server has its routes in memory. So that it knows them soon after its own restart, and not up
 to 30 s later as with 4.9.8, the broker registers with one that it lost as soon as that answers.

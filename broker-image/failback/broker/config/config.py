@@ -390,7 +390,7 @@ class BrokerConfig:
         return dict(sorted(known.items())) | self.unknown
 
     def to_file(self) -> bytes:
-        """Return the text of broker.conf: every setting, but ours only where somebody set them."""
+        """Return the text of broker.conf: every setting, but ours only where a user set them."""
         settings = self.to_properties()
         kept = {
             key: value

@@ -9,8 +9,8 @@ hold no byte belong to what a failover costs, so they are kept as they are.
 
 A file that is mounted alone can't be replaced: it is written over.
 
-What is there and is no table is refused under all rules, a file without a byte or with ``{}`` under
-the guarded ones: whoever takes it for an empty table writes that over what could still be mended.
+A file that holds no table is refused under all rules, a file without a byte or with ``{}`` under
+the guarded ones. A broker that read it as an empty table would write that over a repairable file.
 Source: MixAll.string2File and ConfigManager, apache/rocketmq 4.9.8.
 """
 
@@ -213,10 +213,10 @@ class HoldsNothing(ProtocolError):
 
 
 def table_of(body: type[Table]) -> Callable[[str], Table]:
-    """Return what reads a table's file, and refuses one that speaks of something else.
+    """Return what reads a table's file, and refuses a file without the table's fields.
 
-    fastjson takes that for an empty table, which then takes the place of what was meant. ``{}``
-    holds nothing, like a file without a byte: who writes an empty table says so.
+    fastjson reads such a file as an empty table, and the next persist loses its content. ``{}``
+    counts as empty, like a file without a byte: an empty table is written with its field.
     """
 
     def decode(text: str) -> Table:

@@ -1,7 +1,9 @@
-"""One client connection: cuts the stream into frames and hands them to the server.
+"""One client connection: its reads, its pending answers, and how much of both there may be.
 
-Everything a read brings is worked off inside ``data_received``, without a task per request. All
-records of one read become one write to the log, all answers one write to the socket.
+Each read goes to ``server.received``, which walks its frames. The connection only keeps the pieces
+of a frame that is not complete, and joins them. All requests of a read are handled inside
+``data_received``, without a task per request. All records of one read become one write to the log,
+all answers one write to the socket.
 """
 
 from __future__ import annotations
@@ -20,14 +22,14 @@ from failback.protocol.message import pack_host
 logger = logging.getLogger(__name__)
 
 HIGH_WATER_BYTES: Final = 1024 * 1024
-"""Four full pull answers: above it the peer gets no more messages until it has read."""
+"""Four full pull answers. Above it, pulls of the peer wait until it has read."""
 MAX_UNREAD_BYTES: Final = 8 * 1024 * 1024
 """Answers a peer may leave unread before its own requests are no longer read."""
 MAX_DEFERRED_PULLS: Final = 256
 
 
 class ConnectionServer(Protocol):
-    """What a connection needs of the server that accepted it."""
+    """The server as its connections use it."""
 
     def opened(self, connection: BrokerConnection, /) -> None: ...
 
@@ -78,13 +80,13 @@ class BrokerConnection(asyncio.Protocol):
         self._have = 0
         self._need = 0
         self._is_noted = False
-        """Whether the server counts what has come of a request."""
+        """Whether the server counts the bytes of an incomplete request."""
         self._read_paused = False
         self.address = ""
         """``ip:port`` of the peer."""
         self.host = ""
         self.is_counted = False
-        """Whether this is one of the connections that its address has."""
+        """Whether it is counted among the connections of its address."""
         self.tasks = 0
         """Requests of this peer whose answers take time."""
         self.born_host = b""
@@ -93,7 +95,7 @@ class BrokerConnection(asyncio.Protocol):
         """Answers that the end of this run writes at once."""
         self._out_bytes = 0
         self.deferred: deque[Any] = deque()
-        """Pulls that wait until the peer has read what it was sent."""
+        """Pulls that wait until the peer has read earlier answers."""
         self.write_paused = False
         self.closed = False
         self.last_active = 0.0
@@ -161,7 +163,7 @@ class BrokerConnection(asyncio.Protocol):
         return False
 
     def push(self, data: bytes) -> None:
-        """Send a frame at the end of the current run, after what is already due."""
+        """Send a frame at the end of the current run, after the answers that are pending."""
         if not self.closed:
             self._server.mark(self)
             self.out.append(data)
@@ -179,7 +181,7 @@ class BrokerConnection(asyncio.Protocol):
             self.flush()
 
     def flush(self) -> None:
-        """Write everything that is due, with one call."""
+        """Write all pending answers, with one call."""
         out = self.out
         self._out_bytes = 0
         if not out or self.closed:
@@ -192,11 +194,11 @@ class BrokerConnection(asyncio.Protocol):
 
     @property
     def is_large(self) -> bool:
-        """Whether so much is due that it should not wait for the end of the run."""
+        """Whether pending answers are too large to wait for the end of the run."""
         return self._out_bytes > HIGH_WATER_BYTES
 
     def unread_bytes(self) -> int:
-        """Return how much was sent that the peer has not read."""
+        """Return how many sent bytes the peer has not read."""
         return 0 if self.closed else int(self.transport.get_write_buffer_size())
 
     def pause_writing(self) -> None:
@@ -216,7 +218,7 @@ class BrokerConnection(asyncio.Protocol):
             self.transport.pause_reading()
 
     def close(self) -> None:
-        """Close once everything written has gone out."""
+        """Close once everything written has been sent."""
         if not self.closed:
             self.transport.close()
 

@@ -1,4 +1,4 @@
-"""What peers may have outstanding at a broker, each bound a key of broker.conf.
+"""Bounds on what peers may have outstanding at a broker; each is a key of broker.conf.
 
 =================  =======================================================  ====================
 bound              keys ``failbackMax...``                                  beyond it
@@ -42,7 +42,7 @@ class Busy(FailbackError):
 
 
 class PeerLimits:
-    """The bounds of one broker and what they refused."""
+    """The bounds of one broker, and counts of what they refused."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self.config = config
@@ -56,7 +56,7 @@ class PeerLimits:
         )
 
     def refuse(self, bound: str, connection: BrokerConnection, what: str) -> Busy:
-        """Count a refusal; return what the request is answered with."""
+        """Count a refusal; return the error that answers the request."""
         self.refusals.note(bound, connection.address, what)
         return Busy(what)
 
@@ -77,18 +77,20 @@ class PeerLimits:
 
     @property
     def unfinished_bytes(self) -> int:
-        """How much has come of requests that are not whole."""
+        """Bytes of incomplete requests."""
         return self._unfinished.total
 
     def check_unfinished(self, connection: BrokerConnection, size: int) -> None:
-        """Count what has come of a request; close who sent most where all sent too much."""
+        """Count the bytes of an incomplete request.
+
+        Above the bound of all connections together, close the one with the most bytes."""
         found = self._unfinished.note(connection, size)
         if found is not None:
             self.refusals.note(UNFINISHED, found[0].address, found[1])
             found[0].abort()
 
     def check_unread(self, connection: BrokerConnection, unread_bytes: int) -> None:
-        """Close a connection whose peer has left too much of what it was sent unread."""
+        """Close a connection whose peer has left too many bytes of answers unread."""
         most = self.config.failback_max_unread_bytes
         if unread_bytes > most:
             what = f"it left {unread_bytes} bytes unread, at most {most}"
@@ -96,7 +98,7 @@ class PeerLimits:
             connection.abort()
 
     def check_unread_in_all(self, connections: Iterable[BrokerConnection]) -> None:
-        """Close those that have left most unread until what is left is within the bound."""
+        """Close connections, those with most unread bytes first, down to the bound of all."""
         waiting = [(each.unread_bytes(), each) for each in connections if each.write_paused]
         total = sum(size for size, _ in waiting)
         most = self.config.failback_max_unread_bytes_in_all

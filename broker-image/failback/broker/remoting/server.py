@@ -1,10 +1,10 @@
 """The remoting server: two ports, their connections, and the run that answers requests.
 
-A *run* is what one turn of the event loop brought. Its sends are appended to the store's pending
-bytes while the frames are walked. At its end :meth:`RemotingServer.finish` makes one write to the
-log, then one write per connection, then wakes held pulls. Large runs are written to the log in
-parts as they come. The order matters: a queue entry is never visible before its record, an answer
-never goes out before its record is written.
+A *run* is all requests that one turn of the event loop read. Its sends are appended to the store's
+pending bytes while the frames are walked. At its end :meth:`RemotingServer.finish` makes one write
+to the log, then one write per connection, then wakes held pulls. Large runs are written to the log
+in parts as they come. The order matters: a queue entry is never visible before its record, an
+answer never goes out before its record is written.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ logger = logging.getLogger(__name__)
 Answer = RemotingCommand | None
 Handler = Callable[[BrokerConnection, RemotingCommand], Answer | Awaitable[Answer]]
 FastHandler = Callable[[BrokerConnection, bytes, int, int, int], bool]
-"""Takes connection, read, header start, header end, frame end; False = decode it generically."""
+"""Arguments: connection, read, header start, header end, frame end; False = decode generically."""
 
 RunHandler = Callable[[BrokerConnection, bytes, int], int]
-"""Takes connection, read, where a frame begins; returns where the first one begins that it left."""
+"""Arguments: connection, read, begin of a frame. Returns where it stopped handling frames."""
 
 LISTEN_BACKLOG: Final = 1024
 MOST_PENDING_BYTES: Final = 1024 * 1024
-"""Records that wait for the end of a run; beyond it they are written at once, and their memory is
-used again. A turn may bring 8 MiB: in memory that no cache holds, fresh from the system, a message
-of 16 KiB cost four times as much."""
+"""Bytes of records that may wait for the end of a run. More are written at once, and their memory
+is used again. A turn may read 8 MiB. In memory that is fresh from the system and in no cache, a
+message of 16 KiB cost four times as much."""
 # fastjson writes the code first: the first bytes of a header tell which decoder fits it.
 _PEEK_BYTES: Final = 12
 
 
 class RunStore(Protocol):
-    """What the server needs of the store: the end of a run writes what was appended."""
+    """The store as the server uses it: the end of a run writes the appended records."""
 
     @property
     def pending_bytes(self) -> int: ...
@@ -87,7 +87,7 @@ class RemotingServer:
         self.on_closed: Callable[[BrokerConnection], None] = _ignore
         self.on_drained: Callable[[BrokerConnection], None] = _ignore
         self.on_response: Callable[[BrokerConnection, RemotingCommand], None] = _drop
-        """Called with what a client answers to a request of the broker."""
+        """Called with a client's answer to a request of the broker."""
         self._loop = asyncio.get_running_loop()
         self._run_began = self._loop.time()
 
@@ -104,7 +104,7 @@ class RemotingServer:
         self._fast[_peek(code)] = handler
 
     def handle_run(self, code: int, handler: RunHandler) -> None:
-        """Give all that begins with such a request to ``handler``, before the one for ``code``."""
+        """Give a read that begins with such a request to ``handler`` first."""
         self._runs[_peek(code)] = handler
 
     # --- life cycle --------------------------------------------------------------------
@@ -113,7 +113,8 @@ class RemotingServer:
         """Take ``host:port``; connections are accepted from :meth:`start_serving` on.
 
         Raises:
-            ConfigError: The port is taken or the address is not ours; says who holds it.
+            ConfigError: The port is in use or the address is not ours; names the process that
+            listens there.
         """
         try:
             server = await self._loop.create_server(
@@ -136,7 +137,7 @@ class RemotingServer:
             server.close()
 
     async def close(self) -> None:
-        """Close all connections, after what is due has been written to them."""
+        """Close all connections, after their pending answers have been written."""
         self._stopping = True
         self.stop_accepting()
         for task in self._tasks:
@@ -176,7 +177,7 @@ class RemotingServer:
         self.on_drained(connection)
 
     def received(self, connection: BrokerConnection, data: bytes) -> int:
-        """Work off the whole frames of one read; return where an incomplete one begins.
+        """Handle the whole frames of one read; return where an incomplete one begins.
 
         Raises:
             ProtocolError: The peer broke the framing. Close the connection.
@@ -227,14 +228,14 @@ class RemotingServer:
             self._loop.call_soon(self.finish)
 
     def note_append(self) -> None:
-        """Note that the store holds pending records, also when no answer waits for them."""
+        """Note that the store has pending records, also when no answer waits for them."""
         self.uncommitted = True
         if not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self.finish)
 
     def commit(self) -> None:
-        """Write pending records now: what follows in this run may read them."""
+        """Write pending records now: later requests of this run may read them."""
         if not self.uncommitted:
             return
         self.uncommitted = False
@@ -249,7 +250,7 @@ class RemotingServer:
         self.after_commit()
 
     def commit_now(self) -> None:
-        """Write what was appended outside of a request; the rest of the run follows as usual.
+        """Write records appended outside of a request; the rest of the run follows as usual.
 
         Raises:
             StoreError: As :meth:`commit`.
@@ -353,7 +354,7 @@ class RemotingServer:
         return self._loop.time() - self._run_began
 
     def close_unread(self) -> None:
-        """Close who left most unread, where all together left too much."""
+        """Close the connections with most unread bytes, where all together exceed the bound."""
         self.limits.check_unread_in_all(self.connections)
 
     def close_idle(self, idle_seconds: float) -> None:

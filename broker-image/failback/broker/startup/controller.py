@@ -267,7 +267,9 @@ class BrokerController:
             await self._bind_health(host, self.config.failback_http_port)
 
     async def _bind_health(self, host: str, port: int) -> None:
-        """Open the port of health and metrics; one that nobody asked for may be taken."""
+        """Open the port of health and metrics.
+
+        A default port that is in use is skipped with a warning."""
         is_wanted = "failbackHttpPort" in self.config.given
         is_for_slaves = port == self.config.listen_port + 1
         try:

@@ -303,7 +303,7 @@ class MessageStore(StoreReader):
         return self._log.pending_tail - self._log.tail
 
     def commit_pending(self) -> None:
-        """Write the pending run, make it readable, tell who waits for messages.
+        """Write the pending run, make it readable, notify held pulls.
 
         Raises:
             WriteRefused: The disk had no room. The run is dropped; its end may be on the disk all

@@ -172,7 +172,7 @@ class AdminClient:
         """Progress of a group on all brokers of its retry topic, or of the cluster.
 
         As mqadmin does, the master is asked, or some slave while no master is registered; so
-        each entry names who answered.
+        each entry names the broker that answered.
         """
         try:
             brokers = (await self.route(RETRY_PREFIX + group)).broker_datas

@@ -9,7 +9,7 @@ from failback.protocol.errors import BrokerError, FailbackError
 
 
 async def connection_of(admin: AdminClient, addr: str, group: str) -> ConsumerConnection:
-    """Return who is connected to a broker in a group; nobody is no error."""
+    """Return the members of a group that are connected to a broker; none is no error."""
     try:
         return await admin.consumer_connection(addr, group)
     except BrokerError as error:

@@ -35,7 +35,7 @@ class StartOffset:
         offset: First offset to pull, or negative: not known, the queue waits for the next round.
         source: STORE, MAX, MIN, TIMESTAMP or MEMORY (``consumelog.schema.ASSIGN_SOURCES``).
         branch: The rule that decided, in the client's words.
-        addr, broker_id: Who answered.
+        addr, broker_id: The broker that answered.
         code: The answer's code to the offset query; 0 is success, ``None`` no answer.
     """
 

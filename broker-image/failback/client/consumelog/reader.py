@@ -22,7 +22,7 @@ Record = Sequence[Any]
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Who wrote the file, and the ``seq`` that its first record has."""
+    """The writer of the file, and the ``seq`` of its first record."""
 
     run: str
     proc: bytes
@@ -57,7 +57,7 @@ def read_hot(path: Path) -> HotLog:
 
 
 def read_head(path: Path) -> Head:
-    """Read who writes ``path``, and nothing else. Raises ``BadHotLog``."""
+    """Read the head of ``path`` only. Raises ``BadHotLog``."""
     with open_file(path) as file:
         data = file.read(_HEAD_BYTES)
     length = hot_format.FRAME.unpack_from(data)[0] if len(data) >= hot_format.FRAME.size else 0

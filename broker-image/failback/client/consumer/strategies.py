@@ -1,4 +1,4 @@
-"""Who gets which queues of a topic: the allocation strategies (pure).
+"""Which member gets which queues of a topic: the allocation strategies (pure).
 
 All members compute the same function of the same lists, so the split is agreed without talking.
 Vectors of the 4.9.8 classes are in the tests.

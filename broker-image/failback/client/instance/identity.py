@@ -1,4 +1,4 @@
-"""Who a client is: its address and its client id.
+"""The identity of a client: its address and its client id.
 
 Source: ClientConfig.buildMQClientId, RemotingUtil.getLocalAddress, apache/rocketmq 4.9.8.
 """

@@ -95,12 +95,12 @@ def first_local_address() -> str:
 
 
 def is_everywhere(address: str) -> bool:
-    """Tell whether an address stands for all of a machine: nobody can be reached by it."""
+    """Tell whether an address means all addresses of a machine; no peer can connect to it."""
     return address.strip("[]") in (EVERYWHERE, "::")
 
 
 def address_to_bind(announced: str) -> str:
-    """Return where to listen for whoever is told ``announced``: there, or on all addresses.
+    """Return where to listen when ``announced`` is announced: there, or on all addresses.
 
     What is announced is often the address of something in front: a host of containers, a router.
     """

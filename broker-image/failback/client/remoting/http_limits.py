@@ -1,4 +1,4 @@
-"""What every HTTP port of ours allows before it looks at who asks, and who may order something.
+"""Bounds of every HTTP port before a request is read, and which requests may change something.
 
 The health and metrics ports are served by ``http_server``; collector and dashboard by uvicorn, with
 the same numbers in ``analytics/web/bounded_protocol.py``.
@@ -29,9 +29,9 @@ class HttpBounds:
 def why_no_order(headers: Iterable[tuple[str, str]], *, peer: str, own: str) -> str | None:
     """Return why this request may change nothing; ``None`` if it may.
 
-    A page in a browser names its origin when it orders something, older browsers only as referrer,
-    and these ports have no page of their own: whatever names one is refused. So is a host name that
-    somebody else may have pointed here, and who asks from another machine.
+    A browser sends the origin of a page with an order, older browsers only the referrer. These
+    ports serve no pages, so a request that names an origin or referrer is refused. So are a host
+    name that a third party may have pointed here, and a request from another machine.
 
     Args:
         headers: Names in small letters, and values.

@@ -1,4 +1,4 @@
-"""What one peer, and all of them together, may have of a server: counted, and told when refused."""
+"""Bounds of one peer, and of all together: counted, and logged when one is exceeded."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Final, Generic, TypeVar
 logger = logging.getLogger(__name__)
 
 LOG_SECONDS: Final = 10.0
-"""One bound writes a line at most so often: who runs into it may do so ten thousand times."""
+"""One bound logs at most one line in this time: a peer may exceed it ten thousand times."""
 
 
 UNFINISHED: Final = "unfinished"
 LEAST_UNFINISHED_BYTES: Final = 4096
-"""Fewer of one connection are not counted: nearly every read leaves a part of the next request."""
+"""Fewer bytes of one connection are not counted: nearly every read ends inside a request."""
 
 PeerT = TypeVar("PeerT", bound=Hashable)
 
@@ -32,7 +32,7 @@ class Refusals:
         self._told: dict[str, tuple[float, int]] = {}
 
     def note(self, bound: str, peer: str, what: str) -> None:
-        """Count one refusal and say so, unless a line about ``bound`` was written just now."""
+        """Count one refusal and log it, unless a line about ``bound`` was logged just now."""
         self.counts[bound] += 1
         now = self._clock()
         told_at, told = self._told.get(bound, (-LOG_SECONDS, 0))
@@ -73,7 +73,7 @@ class ConnectionCounts:
 
 
 class Unfinished(Generic[PeerT]):
-    """The bytes of requests that have begun to come and are not whole, by connection."""
+    """The bytes of incomplete requests, by connection."""
 
     def __init__(self, most: Callable[[], int]) -> None:
         self._most = most
@@ -81,11 +81,11 @@ class Unfinished(Generic[PeerT]):
         self.total = 0
 
     def note(self, peer: PeerT, size: int) -> tuple[PeerT, str] | None:
-        """Let ``peer`` have so many bytes.
+        """Set the bytes of ``peer``.
 
         Returns:
-            Who has to be closed, and why, where all together have too many: who has most. It has
-            none any more.
+            The peer to close and the reason, where all together have too many bytes. It is the one
+            with the most, and its bytes are no longer counted.
         """
         self._set(peer, size if size >= LEAST_UNFINISHED_BYTES else 0)
         most = self._most()

@@ -1,4 +1,4 @@
-"""The error for a port that could not be opened: who holds it, and which setting to change."""
+"""The error for a port that could not be opened: the process on it, and the setting to change."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _LISTENING: Final = "0A"  # TCP_LISTEN, include/net/tcp_states.h
 def describe_listen_failure(
     host: str, port: int, error: OSError | OverflowError, option: str = ""
 ) -> str:
-    """Say why ``host:port`` could not be opened, and if it is taken, by whom.
+    """Say why ``host:port`` could not be opened, and which process uses it.
 
-    ``option`` is what chooses the port: 0 takes any that is free.
+    ``option`` is the option that sets the port; 0 means any free one.
     """
     if isinstance(error, OverflowError):
         return f"cannot listen on {host}:{port}: a port is from 0 to 65535"
@@ -46,7 +46,7 @@ def bind_error(host: str, port: int, error: OSError, *, port_key: str) -> Config
 
 
 def port_owner(host: str, port: int) -> str | None:
-    """Return ``pid 123 (command line)`` of who listens on ``port`` at ``host`` or everywhere.
+    """Return ``pid 123 (command line)`` of the listener on ``port`` at ``host`` or everywhere.
 
     ``None`` where /proc does not show it: other systems, other users' processes.
     """

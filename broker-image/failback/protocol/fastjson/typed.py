@@ -1,7 +1,7 @@
 """Reading what is known to be of a class, as leniently as fastjson does.
 
-Members are found whatever their letter case, underscores and hyphens; those that the class does
-not have are passed over without being built. What is null or missing has its default, a number
+Members match without regard to letter case, underscores and hyphens. Members that the class does
+not have are skipped without being built. What is null or missing has its default, a number
 without one is 0. Numbers may be strings, and booleans numbers or words; texts may be any value. A
 ``Literal`` is an enum of Java: its values by number, or by name in any letter case, and a name that
 there is not stands for none. Objects as keys of a table become Structs.

@@ -127,7 +127,7 @@ class ConsumerOffsetManager:
         self.regressions = OffsetRegressions()
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Store ``offset`` as the group's next queue offset, whatever was stored before.
+        """Store ``offset`` as the group's next queue offset, also below the stored one.
 
         Raises:
             NameRefused: Neither topic nor group nor queue has an offset here, and one of them

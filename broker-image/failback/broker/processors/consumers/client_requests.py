@@ -52,7 +52,7 @@ class ClientRequestProcessor:
     async def consumer_status(
         self, header: GetConsumerStatusRequestHeader, request: RemotingCommand
     ) -> Answer:
-        """Answer the offsets that each member holds in memory; who does not answer is left out."""
+        """Answer the offsets in each member's memory, without members that do not answer."""
         group = self.consumers.groups.get(header.group)
         if group is None:
             remark = f"No Any Consumer online in the consumer group: [{header.group}]"

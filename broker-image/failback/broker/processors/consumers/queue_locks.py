@@ -28,7 +28,7 @@ from failback.protocol.route import LockBatchRequestBody, LockBatchResponseBody,
 
 LOCK_LIVE_MS: Final = 60_000
 MOST_LOCKS: Final = 200_000
-"""Locks that are held at once, of all groups; more than so many queues nobody consumes in order."""
+"""Locks of all groups together; ordered consumers of a real cluster have far fewer queues."""
 
 
 @dataclass(slots=True)
@@ -50,7 +50,7 @@ class QueueLocks:
         """Lock or renew what is free, ours, or not renewed in time; return what is held now.
 
         Raises:
-            TableFull: There are :data:`MOST_LOCKS` that somebody holds.
+            TableFull: :data:`MOST_LOCKS` unexpired locks exist.
         """
         self._make_room(now_ms)
         locks = self._groups.setdefault(group, {})

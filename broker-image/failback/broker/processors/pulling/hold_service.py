@@ -94,7 +94,7 @@ class PullRequestHoldService(Generic[RequestT]):
         self._count += 1
 
     def arrived(self, topic: str, queue_id: int, max_offset: int, tags_code: int | None) -> None:
-        """Choose who is woken by a message; :meth:`wake` runs them, once its answer is out.
+        """Choose the pulls that a message wakes; :meth:`wake` runs them, once its answer is out.
 
         ``max_offset`` is the queue's new end. ``tags_code`` ``None`` passes every filter.
         """
@@ -111,7 +111,7 @@ class PullRequestHoldService(Generic[RequestT]):
         self._keep((topic, queue_id), stay)
 
     def sweep(self, now_ms: float) -> None:
-        """Choose who has something to read after all, or has waited long enough."""
+        """Choose the pulls that have messages to read, or have waited long enough."""
         for queue, held in list(self._queues.items()):
             max_offset = self._max_offset_of(*queue)
             stay = []

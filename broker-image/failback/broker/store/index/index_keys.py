@@ -59,7 +59,7 @@ A plain tuple: one is made for every key, and a named one costs 0.2 µs more.
 RecordParts = tuple[int, int, bytes, bytes]
 """Of a record: physical offset, store timestamp, the topic behind its length, the properties.
 
-Also a plain tuple; those who store or dispatch records make one for each that has keys.
+Also a plain tuple: storing and dispatching make one for each record with keys.
 """
 
 

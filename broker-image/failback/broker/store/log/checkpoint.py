@@ -67,7 +67,7 @@ class StoreCheckpoint:
                 handle.close()
 
     def _write_at_start(self, data: bytes) -> None:
-        """Write what is there: whatever the disk does later, these bytes have their place."""
+        """Write the first bytes once: they have their room on a disk that is full later."""
         handle = self._files.open(self._path)
         try:
             handle.write_at(0, data)

@@ -12,8 +12,8 @@ Records are gathered in a *pending run* and go to the disk in one write (two whe
 crosses a file's end). The tail moves last: a record whose write failed half-way is never
 readable. Single writer: the broker's event loop.
 
-Before a record gets its place, the disk has given the room for it, a piece of some MiB at a time.
-So it is a message that a full disk refuses, while there is somebody to answer, and never the run.
+Room on the disk is allocated before a record gets its place, some MiB at a time. So a full disk
+refuses a message, while its request can still be answered, and never a whole run.
 """
 
 from __future__ import annotations

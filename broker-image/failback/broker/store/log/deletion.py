@@ -1,4 +1,4 @@
-"""Deletions, as records of the log: who reads the log learns of them in their order.
+"""Deletions, as records of the log: a reader of the log meets them in their order.
 
 A topic that is deleted leaves its records behind, and one that is made anew begins at queue offset
 0 again. So that a recovery and a slave take no record of the earlier life for one of the later, the

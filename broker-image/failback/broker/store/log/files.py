@@ -5,8 +5,8 @@ directory that holds a file of any other size, or any other file. The other name
 the directory's parent. Data go in by ``pwrite``: writing through a mapping stalls when the kernel
 writes the page back. They come out through a read-only mapping of the whole file; on Linux the two
 agree. Only the slots of index files are written through a mapping: they lie all over the file, and
-no answer waits for them. A file's holes have no room on the disk: whoever must not be refused later
-takes it first (:meth:`FileHandle.allocate`).
+no answer waits for them. A file's holes have no room on the disk: a writer that must not be refused
+later allocates it first (:meth:`FileHandle.allocate`).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def disk_ratio(path: Path) -> float:
 
 
 def lock_owner(fd: int) -> str:
-    """Return who holds the record lock on the first byte of ``fd``, as a person would look for it.
+    """Return the process with the record lock on the first byte of ``fd``, as ``ps`` would show it.
 
     The kernel tells the pid, 0 for a process of another machine or pid namespace.
     """
@@ -159,7 +159,7 @@ class Files(Protocol):
         """Replace a small file, atomically and durably."""
 
     def lock(self, path: Path) -> Callable[[], None]:
-        """Take the store's lock; return what gives it back. StoreError names who holds it."""
+        """Take the store's lock; return what releases it. StoreError names its owner."""
 
     def boot_id(self) -> str:
         """Return what changes whenever the page cache may have been lost."""

@@ -168,7 +168,7 @@ class MappedFileQueue:
         """Return the bytes from ``offset`` to ``limit`` or to the end of that file.
 
         Raises:
-            OSError: They are not there: somebody cut the file.
+            OSError: They are not there: the file was cut.
         """
         file = self.find(offset)
         if file is None or limit <= offset:

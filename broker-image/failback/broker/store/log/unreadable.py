@@ -1,7 +1,8 @@
-"""Ranges of mapped files that can't be read: a bad sector, or an end that somebody cut off.
+"""Ranges of mapped files that can't be read: a bad sector, or an end that was cut off.
 
 The first touch of such a page is a signal that ends a process. The kernels replace the page by
-zeros and count it (``native/faults.c``): who has read asks whether the count has changed.
+zeros and count it (``native/faults.c``): a reader compares the count before
+and after.
 Without kernels the process ends, and ``faulthandler`` says where.
 """
 

@@ -49,7 +49,7 @@ class Reserve:
         self.is_held = True
 
     def give_up(self) -> bool:
-        """Leave the room to who needs it; return whether there was any."""
+        """Release the reserved room; return whether there was any."""
         was_held, self.is_held = self.is_held, False
         self._files.delete(self._path)
         return was_held

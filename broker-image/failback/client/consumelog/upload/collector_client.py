@@ -110,7 +110,7 @@ class CollectorClient:
         return self._ask("GET", f"/v1/runs/{quote(run)}/procs/{quote(proc)}")
 
     def open_run(self, run: str, zero_wall_ns: int) -> Answer:
-        """Say when a run began, ns since 1970; the first who says it decides."""
+        """Send the begin of a run, ns since 1970; the first sender decides."""
         body = json.dumps({"zero_wall_ns": zero_wall_ns})
         headers = {"Content-Type": "application/json"}
         return self._ask("POST", f"/v1/runs/{quote(run)}/open", body.encode(), headers)

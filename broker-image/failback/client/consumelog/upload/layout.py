@@ -24,7 +24,7 @@ MARKS: Final = "_segments"
 OPENED: Final = "opened"
 """The mark of a run whose zero is known: ``{"zero_wall_ns": int, "date": str}``."""
 GUARD: Final = "READ-ONE-TABLE-AT-A-TIME.txt"
-"""A file in the root that is no Parquet: who opens all tables as one gets an error with its name.
+"""A file in the root that is no Parquet: opening all tables as one is an error that names it.
 Its name sorts before the tables, and begins with no ``_``."""
 GUARD_TEXT: Final = """\
 The folders beside this file are tables with different columns. Open one of them:

@@ -1,7 +1,7 @@
 """The day of each run in a lake on this host, and files that waited for it.
 
 A run is open once its zero is known: it has the mark ``opened``, or its ``run.json`` says it. The
-first who opens a run decides; everybody else follows the mark.
+first process that opens a run decides; the others follow the mark.
 """
 
 from __future__ import annotations
@@ -111,7 +111,8 @@ def settle(lake: Path, *, opening: bool = False) -> None:
     """Move the files that waited into the tables, of every run that is open now.
 
     Args:
-        opening: Nobody else will say when the runs began: the first row by the wall clock does.
+        opening: No other process will open the runs: each begins with its first row by the wall
+        clock.
     """
     for folder in _listed(lake / WAITING, "run=*"):
         run = folder.name.removeprefix("run=")

@@ -5,8 +5,8 @@
 A file is finished once its lock is free: the writer rotated, or it is dead. Sealing is a pure
 function of the hot file, and the hot file is deleted last, so a shipper killed anywhere starts over
 and writes equal bytes under equal names. Rows of a run that is not open wait, see ``run_days``; the
-last pass opens a run that nobody else opened. :class:`Shipper` seals into a lake on the same host;
-``upload`` sends to a collector.
+last pass opens a run that no other process opened. :class:`Shipper` seals into a lake on the same
+host; ``upload`` sends to a collector.
 
 Run as ``python -m failback.client.consumelog.ship --hot DIR --to LAKE_FOLDER|http://COLLECTOR``.
 """

@@ -1,1 +1,1 @@
-"""Clusters that ask who comes: access keys and signatures, TLS, and what a refusal means."""
+"""Clusters with access control: access keys and signatures, TLS, and what a refusal means."""

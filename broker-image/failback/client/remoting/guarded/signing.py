@@ -44,7 +44,7 @@ _SENDS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class AccessKey:
-    """Who signs. The secrets are not shown where a key is printed."""
+    """The key that signs. Its secrets are not shown where it is printed."""
 
     access_key: str
     secret_key: str = field(repr=False)
