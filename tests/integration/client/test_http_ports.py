@@ -21,6 +21,7 @@ from failback.analytics.collector.settings import CollectorSettings
 from failback.analytics.dashboard.serve import make_app
 from failback.analytics.dashboard.settings import DashboardSettings
 from failback.analytics.exporter import server as exporter
+from failback.analytics.exporter.settings import ExporterSettings
 from failback.analytics.web import bounded_protocol
 from failback.analytics.web.tokens import TokenFile
 from failback.analytics.web.web_server import WebServer, listen, serve_metrics
@@ -91,7 +92,7 @@ async def operator(_folder: Path) -> AsyncIterator[int]:
 @asynccontextmanager
 async def exporter_port(_folder: Path) -> AsyncIterator[int]:
     stop, ready = asyncio.Event(), asyncio.get_running_loop().create_future()
-    settings = exporter.ExporterSettings(name_servers=("127.0.0.1:9",), host="127.0.0.1", port=0)
+    settings = ExporterSettings(name_servers=("127.0.0.1:9",), host="127.0.0.1", port=0)
     task = asyncio.create_task(exporter.serve(settings, stop, ready.set_result))
     try:
         yield await ready

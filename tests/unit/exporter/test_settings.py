@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from prometheus_client.core import Metric
 
-from failback.analytics.exporter.server import Exporter, ExporterSettings, offset_file
+from failback.analytics.exporter.server import Exporter
+from failback.analytics.exporter.settings import ExporterSettings, offset_file
 from failback.analytics.exporter.survey import BrokerAnswers, Survey
 from failback.protocol.errors import ConfigError
 from failback.protocol.metric_families import PERSIST_AGE

@@ -6,14 +6,24 @@ import ipaddress
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from failback.analytics.web.bounded_protocol import WEB_BOUNDS
-from failback.client.consumelog.upload.collector_client import CollectorClient
 from failback.client.remoting.addresses import addresses_of
 from failback.client.remoting.guarded.access import ClusterAccess
-from failback.client.remoting.http_limits import HttpBounds
+from failback.client.remoting.http_limits import WEB_BOUNDS, HttpBounds
+from failback.common.options import (
+    HOST,
+    METRICS_HOST,
+    METRICS_PORT,
+    PORT,
+    TLS_CERT,
+    TLS_KEY,
+    option,
+)
 from failback.protocol.errors import ConfigError
+
+if TYPE_CHECKING:
+    from failback.client.consumelog.upload.collector_client import CollectorClient
 
 _ANSWER_SECONDS: Final = 5.0
 
@@ -104,8 +114,8 @@ class Scenario:
         if unknown:
             raise ConfigError(unknown[0], "no such option")
         chosen = self.chosen(options)
-        for name, option in self.options.items():
-            option.check(name, chosen[name], chosen)
+        for name, each in self.options.items():
+            each.check(name, chosen[name], chosen)
         return list(self.command(chosen))
 
     def chosen(self, options: Mapping[str, str]) -> dict[str, str]:
@@ -123,6 +133,8 @@ class CollectorAddress:
 
     def client(self) -> CollectorClient:
         """A client of the caller's own. Raises ``ConfigError``."""
+        from failback.client.consumelog.upload.collector_client import CollectorClient
+
         return CollectorClient(
             self.url,
             token_file=self.token_file,
@@ -135,44 +147,73 @@ class CollectorAddress:
 class DashboardSettings:
     """One dashboard."""
 
-    runs: Path
-    """Folder of run folders; looked through again and again."""
+    runs: Path = option(Path("runs"), "FOLDER", "Folder that holds the run folders.")
+    """It is read again and again."""
     roots: tuple[Path, ...] = ()
     """Roots of local runtimes, besides those that demos make below ``runs``."""
     namesrv: tuple[str, ...] = ()
     """Name servers of clusters that nobody here runs."""
     access: ClusterAccess | None = None
     """Of those clusters, where they are guarded."""
-    kubeconfig: Path | None = None
-    kube_namespaces: tuple[str, ...] = ()
-    """Read BrokerClusters and NameServers of these namespaces; none: no Kubernetes."""
+    kubeconfig: Path | None = option(
+        None, "FILE", "How to reach Kubernetes (default: $KUBECONFIG, else ~/.kube/config)."
+    )
+    kube_namespaces: tuple[str, ...] = option(
+        (),
+        "NAME",
+        "Show the BrokerClusters of this namespace (default: none).",
+        name="kube-namespace",
+        read=lambda names: tuple(dict.fromkeys(filter(None, names or ()))),
+    )
+    """Their NameServers are read, too; without one Kubernetes is not asked."""
     collector: CollectorAddress | None = None
     """A collector whose runs and processes are shown."""
-    host: str = "127.0.0.1"
-    port: int = 8090
-    tokens: Path | None = None
-    """Token file; without one only loopback is served, and everyone there may do everything."""
-    proxy: str = ""
-    """Address of a proxy whose ``proxy_header`` names the user; nobody else's is believed."""
-    proxy_header: str = "X-Forwarded-User"
-    operators: frozenset[str] = frozenset()
-    """Users of the proxy who may start and abort experiments; all others only look."""
-    public_hosts: frozenset[str] = frozenset()
-    """Host names under which the page is reached, when it is not loopback."""
-    tls_cert: Path | None = None
-    tls_key: Path | None = None
-    metrics_port: int | None = None
-    """A port of its own for ``/metrics``, without a token; ``None``: there is none."""
-    metrics_host: str = "127.0.0.1"
-    poll_seconds: float = 1.0
-    requests_per_minute: int = 1200
-    """Of one client; a page with its figures is about 30."""
-    writes_per_minute: int = 20
-    """Logins, starts and aborts of one client."""
+    host: str = option("127.0.0.1", HOST)
+    port: int = option(8090, PORT)
+    tokens: Path | None = option(
+        None, "FILE", "Token file (failback collect token); needed off loopback."
+    )
+    """Without one only loopback is served, and every local user may do everything."""
+    proxy: str = option(
+        "", "ADDRESS", "IP address of an authenticating proxy to trust.", name="trust-proxy"
+    )
+    """The ``proxy_header`` of requests from other addresses is ignored."""
+    proxy_header: str = option(
+        "X-Forwarded-User", "NAME", "Header in which the proxy names the user."
+    )
+    operators: frozenset[str] = option(
+        frozenset(), "USER", "User of the proxy who may start experiments.", name="operator"
+    )
+    """They may abort experiments, too; all other users only look."""
+    public_hosts: frozenset[str] = option(
+        frozenset(),
+        "NAME",
+        "Name under which the page is reached, too.",
+        name="public-host",
+        read=lambda names: frozenset(name.lower() for name in names or ()),
+    )
+    tls_cert: Path | None = option(None, TLS_CERT)
+    tls_key: Path | None = option(None, TLS_KEY)
+    metrics_port: int | None = option(None, METRICS_PORT)
+    metrics_host: str = option("127.0.0.1", METRICS_HOST)
+    poll_seconds: float = option(
+        1.0, "SECONDS", "Time between two looks at the brokers.", least=0.2, most=60
+    )
+    requests_per_minute: int = option(
+        1200, "N", "Most requests of one address in a minute; more get 429.", least=1
+    )
+    """A page with its figures is about 30 requests."""
+    writes_per_minute: int = option(
+        20, "N", "Most logins, starts and aborts of one address in a minute.", least=1
+    )
     bounds: HttpBounds = WEB_BOUNDS
     """How many connections there may be, in all and from one address."""
-    audit: Path | None = None
-    """Who started and aborted what, one JSON line each; default: ``audit.jsonl`` in ``runs``."""
+    audit: Path | None = option(
+        None,
+        "FILE",
+        "Where it is noted who started and aborted what (default: RUNS/audit.jsonl).",
+    )
+    """One JSON line for each start and abort."""
 
     @property
     def audit_file(self) -> Path:

@@ -17,8 +17,6 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from failback.client.remoting.http_limits import HEAD_SECONDS, MAX_HEAD_BYTES, HttpBounds
 from failback.client.remoting.peer_limits import ConnectionCounts, Refusals
 
-WEB_BOUNDS: Final = HttpBounds(connections=512, per_address=128)
-"""A browser has six connections and one more for events; a proxy has those of all its users."""
 BODY_SECONDS: Final = 10.0
 """How long a body may stop coming."""
 WHOLE_SECONDS: Final = 90.0

@@ -15,8 +15,8 @@ import uvicorn
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry, generate_latest
 
-from failback.analytics.web.bounded_protocol import WEB_BOUNDS, Bounds
-from failback.client.remoting.http_limits import HttpBounds
+from failback.analytics.web.bounded_protocol import Bounds
+from failback.client.remoting.http_limits import WEB_BOUNDS, HttpBounds
 from failback.client.remoting.http_server import PROMETHEUS, Endpoint, HttpThread, Reply
 from failback.client.remoting.port_owner import describe_listen_failure
 from failback.common.text import why

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
+from failback.common.options import option
+
 MAX_HEAD_BYTES: Final = 64 * 1024
 HEAD_SECONDS: Final = 10.0
 """How long the head of a request may take to arrive."""
@@ -22,8 +24,20 @@ HEAD_SECONDS: Final = 10.0
 class HttpBounds:
     """How many connections a port has, in all and from one address."""
 
-    connections: int = 256
-    per_address: int = 64
+    connections: int = option(
+        256, "N", "Most connections at a time; further ones are closed.", least=1
+    )
+    per_address: int = option(
+        64,
+        "N",
+        "The same from one address; a proxy is one.",
+        name="connections-per-address",
+        least=1,
+    )
+
+
+WEB_BOUNDS: Final = HttpBounds(connections=512, per_address=128)
+"""A browser has six connections and one more for events; a proxy has those of all its users."""
 
 
 def why_no_order(headers: Iterable[tuple[str, str]], *, peer: str, own: str) -> str | None:

@@ -9,30 +9,24 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from failback.analytics.dashboard.settings import (
+    Choice,
+    CollectorAddress,
+    DashboardSettings,
+    Option,
+    Scenario,
+)
 from failback.cli.shared.bundled import EXPERIMENTS, bundled
 from failback.cli.shared.checks import check_folder
 from failback.cli.shared.clusters import NO_CLUSTER, ClusterOptions, cluster_options
 from failback.cli.shared.commands import SERVERS, add
 from failback.cli.shared.errors import Debug, explain, guarded
-from failback.cli.shared.options import (
-    RUNS,
-    ConnectionsOption,
-    ConnectionsPerAddressOption,
-    HostOption,
-    MetricsHostOption,
-    MetricsPortOption,
-    PortOption,
-    RootOption,
-    RunsOption,
-    TlsCertOption,
-    TlsKeyOption,
-    open_root,
-)
+from failback.cli.shared.options import RootOption, open_root
 from failback.cli.shared.output import note
+from failback.cli.shared.settings_options import Typed, settings_options
 from failback.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
-    from failback.analytics.dashboard.settings import Scenario
     from failback.chaos.experiment.spec import ChaosExperiment
 
 
@@ -51,22 +45,6 @@ def register(app: typer.Typer) -> None:
     )
 
 
-_KubeNamespaceOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--kube-namespace",
-        metavar="NAME",
-        help="Show the BrokerClusters of this namespace (default: none).",
-    ),
-]
-_KubeconfigOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--kubeconfig",
-        metavar="FILE",
-        help="How to reach Kubernetes (default: $KUBECONFIG, else ~/.kube/config).",
-    ),
-]
 _CollectorOption = Annotated[
     str, typer.Option("--collector", metavar="URL", help="Show what this collector received.")
 ]
@@ -84,142 +62,34 @@ _CollectorCaOption = Annotated[
         help="Certificates to trust for it (default: the system's).",
     ),
 ]
-_TokensOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--tokens",
-        metavar="FILE",
-        help="Token file (failback collect token); needed off loopback.",
-    ),
-]
-_TrustProxyOption = Annotated[
-    str,
-    typer.Option(
-        "--trust-proxy",
-        metavar="ADDRESS",
-        help="IP address of an authenticating proxy to trust.",
-    ),
-]
-_ProxyHeaderOption = Annotated[
-    str,
-    typer.Option(
-        "--proxy-header", metavar="NAME", help="Header in which the proxy names the user."
-    ),
-]
-_OperatorOption = Annotated[
-    list[str] | None,
-    typer.Option("--operator", metavar="USER", help="User of the proxy who may start experiments."),
-]
-_PublicHostOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--public-host", metavar="NAME", help="Name under which the page is reached, too."
-    ),
-]
-_AuditOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--audit",
-        metavar="FILE",
-        help="Where it is noted who started and aborted what (default: RUNS/audit.jsonl).",
-    ),
-]
-_PollSecondsOption = Annotated[
-    float,
-    typer.Option(
-        "--poll-seconds",
-        metavar="SECONDS",
-        min=0.2,
-        max=60,
-        help="Time between two looks at the brokers.",
-    ),
-]
-_RequestsPerMinuteOption = Annotated[
-    int,
-    typer.Option(
-        "--requests-per-minute",
-        metavar="N",
-        min=1,
-        help="Most requests of one address in a minute; more get 429.",
-    ),
-]
-_WritesPerMinuteOption = Annotated[
-    int,
-    typer.Option(
-        "--writes-per-minute",
-        metavar="N",
-        min=1,
-        help="Most logins, starts and aborts of one address in a minute.",
-    ),
-]
 
 
-@cluster_options(root=False, tls_prefix="cluster-")
 @guarded
+@cluster_options(root=False, tls_prefix="cluster-")
+@settings_options(DashboardSettings)
 def dashboard(
-    host: HostOption = "127.0.0.1",
-    port: PortOption = 8090,
-    runs: RunsOption = RUNS,
-    root: RootOption = None,
+    settings: Typed[DashboardSettings],
     cluster: ClusterOptions = NO_CLUSTER,
-    kube_namespace: _KubeNamespaceOption = None,
-    kubeconfig: _KubeconfigOption = None,
+    root: RootOption = None,
     collector: _CollectorOption = "",
     collector_token: _CollectorTokenOption = None,
     collector_ca: _CollectorCaOption = None,
-    tokens: _TokensOption = None,
-    trust_proxy: _TrustProxyOption = "",
-    proxy_header: _ProxyHeaderOption = "X-Forwarded-User",
-    operator: _OperatorOption = None,
-    public_host: _PublicHostOption = None,
-    tls_cert: TlsCertOption = None,
-    tls_key: TlsKeyOption = None,
-    audit: _AuditOption = None,
-    poll_seconds: _PollSecondsOption = 1.0,
-    requests_per_minute: _RequestsPerMinuteOption = 1200,
-    writes_per_minute: _WritesPerMinuteOption = 20,
-    metrics_port: MetricsPortOption = None,
-    metrics_host: MetricsHostOption = "127.0.0.1",
-    connections: ConnectionsOption = 512,
-    connections_per_address: ConnectionsPerAddressOption = 128,
 ) -> None:
     """Show clusters, offsets and runs on a web page; start experiments and watch them."""
     from failback.analytics.dashboard.serve import serve
-    from failback.analytics.dashboard.settings import CollectorAddress, DashboardSettings
-    from failback.client.remoting.http_limits import HttpBounds
 
     _log_little()
-    folder, local = _made(runs), open_root(root).path
+    runs, local = _made(settings.values["runs"]), open_root(root).path
     named = cluster.named()  # the local cluster is shown without it
     collector_at = CollectorAddress(collector, collector_token, collector_ca)
-    serve(
-        DashboardSettings(
-            runs=folder,
-            roots=(local,),
-            namesrv=named.name_servers,
-            access=named.access,
-            kubeconfig=kubeconfig,
-            kube_namespaces=tuple(dict.fromkeys(filter(None, kube_namespace or ()))),
-            collector=collector_at if collector else None,
-            host=host,
-            port=port,
-            tokens=tokens,
-            proxy=trust_proxy,
-            proxy_header=proxy_header,
-            operators=frozenset(operator or ()),
-            public_hosts=frozenset(name.lower() for name in public_host or ()),
-            tls_cert=tls_cert,
-            tls_key=tls_key,
-            metrics_port=metrics_port,
-            metrics_host=metrics_host,
-            bounds=HttpBounds(connections, connections_per_address),
-            poll_seconds=poll_seconds,
-            requests_per_minute=requests_per_minute,
-            writes_per_minute=writes_per_minute,
-            audit=audit,
-        ),
-        *startable(folder, local),
+    made = settings.make(
+        runs=runs,
+        roots=(local,),
+        namesrv=named.name_servers,
+        access=named.access,
+        collector=collector_at if collector else None,
     )
+    serve(made, *startable(runs, local))
 
 
 def _log_little() -> None:
@@ -268,7 +138,6 @@ def startable(runs: Path, root: Path) -> tuple[list[Scenario], Callable[[Path], 
 
 def demo_scenario(runs: Path) -> Scenario:
     """The demo: brings its own cluster for each arm."""
-    from failback.analytics.dashboard.settings import Choice, Option, Scenario
 
     def command(options: Mapping[str, str]) -> Sequence[str]:
         words = _failback("demo", "--runs", str(runs), "--no-spark")
@@ -324,7 +193,6 @@ def bundled_scenarios(runs: Path, root: Path) -> list[Scenario]:
 
 
 def _bundled_scenario(name: str, file: str, runs: Path, root: Path) -> Scenario:
-    from failback.analytics.dashboard.settings import Option, Scenario
     from failback.chaos.faults.experiments import load_experiment
 
     experiment = load_experiment(bundled(file))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
@@ -12,6 +11,7 @@ from typing import Annotated, Any, Final, TypeVar
 import typer
 
 from failback.cli.shared.options import open_root
+from failback.cli.shared.settings_options import keyword, with_options
 from failback.client.remoting.guarded.cluster import (
     HELP,
     Cluster,
@@ -23,7 +23,6 @@ from failback.client.remoting.guarded.cluster import (
 from failback.protocol.errors import ConfigError
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
-_PARAMETER: Final = "cluster"
 LocalRootOption = Annotated[
     Path | None,
     typer.Option(
@@ -88,25 +87,12 @@ def cluster_options(
     """
 
     def declare(command: _Command) -> _Command:
-        signature = inspect.signature(command, eval_str=True)
-        options = _parameters(root, tls_prefix, short)
-        parameters: list[inspect.Parameter] = []
-        for each in signature.parameters.values():
-            named = each.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-            parameters += options if each.name == _PARAMETER else [named]
-
-        @functools.wraps(command)
-        def run(**values: Any) -> Any:
-            said = {name: values.pop(_variable(name, tls_prefix)) for name in HELP}
+        def typed(values: Mapping[str, Any]) -> ClusterOptions:
+            said = {name: values[_variable(name, tls_prefix)] for name in HELP}
             given = Given(**said, tls_prefix=tls_prefix)
-            options = ClusterOptions(given, values.pop("root") if root else None)
-            return command(**{**values, _PARAMETER: options})
+            return ClusterOptions(given, values["root"] if root else None)
 
-        made: Any = run
-        del made.__wrapped__
-        made.__signature__ = signature.replace(parameters=parameters)
-        made.__annotations__ = {each.name: each.annotation for each in parameters}
-        return made  # type: ignore[no-any-return]
+        return with_options(command, "cluster", _parameters(root, tls_prefix, short), typed)
 
     return declare
 
@@ -114,7 +100,7 @@ def cluster_options(
 def _parameters(root: bool, tls_prefix: str, short: bool) -> list[inspect.Parameter]:
     found = [_parameter("namesrv", str, "", "", _OF_LOCAL if root else _OF_NONE, short)]
     if root:
-        found.append(_keyword("root", LocalRootOption, None))
+        found.append(keyword("root", LocalRootOption, None))
     found.append(_parameter("access_key_file", Path | None, None))
     found.append(_parameter("tls", bool | None, None, tls_prefix))
     files = ("tls_ca", "tls_cert", "tls_key")
@@ -133,15 +119,9 @@ def _parameter(
     if not help_.value:
         names = [f"{option}/--no-{option[2:]}"]
     declared = typer.Option(*names, metavar=help_.value or None, help=help_.text + end)
-    return _keyword(variable, Annotated[kind, declared], default)
+    return keyword(variable, Annotated[kind, declared], default)
 
 
 def _variable(name: str, prefix: str) -> str:
     """The name of a setting's parameter."""
     return f"{prefix.replace('-', '_')}{name}" if name.startswith("tls") else name
-
-
-def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
-    return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
-    )

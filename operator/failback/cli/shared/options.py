@@ -41,52 +41,6 @@ KubeconfigOption = Annotated[
         help="How to reach Kubernetes (default: $KUBECONFIG, else ~/.kube/config).",
     ),
 ]
-TlsCertOption = Annotated[
-    Path | None,
-    typer.Option("--tls-cert", metavar="FILE", help="Certificate to serve HTTPS with, PEM."),
-]
-TlsKeyOption = Annotated[
-    Path | None, typer.Option("--tls-key", metavar="FILE", help="Private key of --tls-cert, PEM.")
-]
-HostOption = Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Address to listen on.")]
-PortOption = Annotated[
-    int,
-    typer.Option(
-        "--port", metavar="PORT", min=0, max=65_535, help="Port to listen on; 0: any that is free."
-    ),
-]
-MetricsPortOption = Annotated[
-    int | None,
-    typer.Option(
-        "--metrics-port",
-        metavar="PORT",
-        min=0,
-        max=65_535,
-        help="Serve /metrics without a token on this port, too.",
-    ),
-]
-MetricsHostOption = Annotated[
-    str,
-    typer.Option("--metrics-host", metavar="ADDRESS", help="Address to listen on for /metrics."),
-]
-ConnectionsOption = Annotated[
-    int,
-    typer.Option(
-        "--connections",
-        metavar="N",
-        min=1,
-        help="Most connections at a time; further ones are closed.",
-    ),
-]
-ConnectionsPerAddressOption = Annotated[
-    int,
-    typer.Option(
-        "--connections-per-address",
-        metavar="N",
-        min=1,
-        help="The same from one address; a proxy is one.",
-    ),
-]
 RUNS: Final = Path("runs")
 
 
