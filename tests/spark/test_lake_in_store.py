@@ -59,5 +59,5 @@ def test_a_lake_of_before_is_moved_within_an_object_store(
     assert main(["fsck", LAKE]) == 0
     with pytest.raises(FileNotFoundError):
         store.read(next(path.relative_to(folder).as_posix() for path in folder.rglob("*.parquet")))
-    assert main(["describe", f"s3://{BUCKET}/elsewhere"]) == 2
+    assert main(["show", f"s3://{BUCKET}/elsewhere"]) == 2
     assert "is no lake" in capsys.readouterr().err

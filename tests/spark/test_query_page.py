@@ -1,4 +1,4 @@
-"""The query with Spark on the page about lakes gives the figures of the report."""
+"""What the page about lakes says for Spark: its query, and the table that it registers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from failback.analytics.analysis.engines.spark.session import why_not
 from tests.spark.spark_session import two_threads
-from tests.support.docs.query_run import run_query, totals_of_run
+from tests.support.docs.query_run import FOLDER, run_query, statement_for, totals_of_run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,3 +41,16 @@ def test_the_query_gives_the_figures_of_the_report(
     numbers = re.findall(r"\b\d+(?:\.\d+)?\b", capsys.readouterr().out)
     wanted = {totals[each] for each in ("delivered", "distinct", "dup", "dup_ratio")}
     assert wanted <= {float(number) for number in numbers}
+
+
+def test_the_statements_register_the_rows_with_their_days_and_runs(
+    session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    totals = totals_of_run(tmp_path, monkeypatch)
+    text = statement_for("Spark").replace("s3a://messaging/lake", f"{tmp_path}/{FOLDER}/lake")
+    for statement in text.strip().rstrip(";").split(";"):
+        session.sql(statement)
+    rows = session.table("deliver")
+    assert {"date", "run"} <= set(rows.columns)
+    assert rows.select("did").distinct().count() >= totals["delivered"]
+    assert rows.where("run IS NULL OR date IS NULL OR bt IS NULL").count() == 0

@@ -7,11 +7,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from failback.analytics.jobs.lake import main
 from failback.chaos.faults.experiments import load_experiment
 from failback.cli.shared.bundled import bundled
 from failback.client.consumelog.upload.layout import folder_of, place_of
 from tests.benchmarks.analytics.synthetic import Plan, generate
+from tests.support.analytics.run_documents import put_documents
 
 ARMS = {"handover": 0.3, "stay": 0.0}
 REPETITIONS = 3
@@ -36,7 +36,7 @@ def lake_of_runs(folder: Path) -> Path:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.move(part, target)
             shutil.rmtree(run / "lake")
-            assert main(["put-documents", str(run), "--to", str(lake)]) == 0
+            put_documents(lake, run)
             number += 1
     shutil.rmtree(folder / "made")
     return lake

@@ -14,7 +14,7 @@ from tools.setup import SetupError
 from tools.setup_spark import ensure_s3_server
 
 from failback.analytics.lake.store import open_store
-from failback.analytics.run.run_source import put_documents, source_at
+from tests.support.analytics.run_documents import put_documents
 from tests.support.common.polling import wait_until
 from tests.support.java.apache import java
 from tests.support.net.ports import free_port
@@ -85,7 +85,7 @@ def put_run(run: Path, lake: str) -> None:
     store = open_store(lake)
     for path in sorted((run / "lake").rglob("*.parquet")):
         store.write(path.relative_to(run / "lake").as_posix(), path.read_bytes())
-    put_documents(store, source_at(run).folder)
+    put_documents(store, run)
 
 
 def _answers(process: TestProcess, url: str) -> bool:

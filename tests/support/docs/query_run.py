@@ -44,3 +44,10 @@ def run_query(section: str) -> None:
     names: dict[str, Any] = {}
     exec(found[0].text, names)
     exec(next(block for block in found if block.line > before).text, names)
+
+
+def statement_for(engine: str) -> str:
+    """Return the SQL of the page that registers a table with an engine."""
+    before = PAGE.read_text().split(f"\n{engine}")[0].count("\n")
+    found = (block for block in blocks(PAGE) if block.language == "sql")
+    return next(block for block in found if block.line > before).text

@@ -169,7 +169,6 @@ def ask_lake(run: Path, capsys: Capture) -> dict[str, tuple[int, str]]:
     commands = {
         "report": ("report", str(run), "--engine", "local"),
         "show": ("lake", "show", lake),
-        "describe": ("lake", "describe", lake),
         "paths": ("lake", "paths", str(run)),
         "query": ("lake", "query", lake, count),
         "query of one": ("lake", "query", lake, count, "--run", named),

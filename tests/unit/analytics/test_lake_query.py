@@ -11,7 +11,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import duckdb
 import pytest
 
 from failback.analytics.errors import ReportInputError
@@ -19,13 +18,12 @@ from failback.analytics.jobs.lake import main
 from failback.analytics.report.make_report import read_report, report_many
 from failback.analytics.report.measures.loss import LOST_FATES
 from failback.analytics.run.lake_query import asked
-from failback.analytics.run.lake_statements import statements
-from failback.analytics.run.lake_tables import VIEWS, lake_tables, view_sql
-from failback.analytics.run.run_source import put_documents, source_at
+from failback.analytics.run.lake_tables import GROUPS, RUNS, VIEWS, lake_tables, view_sql
 from failback.client.consumelog.schema import TABLES
 from tests.support.analytics.histories import random_history
 from tests.support.analytics.older_lake import make_older
 from tests.support.analytics.run_builder import MS, RunBuilder, merged
+from tests.support.analytics.run_documents import put_documents
 
 SEED = 4100
 
@@ -141,7 +139,7 @@ def many(folder: Path, count: int = 3) -> Path:
     for seed in range(count):
         run = history(SEED + seed, warmup_ns=20 * MS).write(folder / str(seed), manifest=False)
         shutil.copytree(run / "lake", lake, dirs_exist_ok=True)
-        put_documents(lake_tables(lake).store, source_at(run).folder)
+        put_documents(lake, run)
     return lake
 
 
@@ -204,41 +202,18 @@ def test_without_duckdb_one_sentence_says_what_to_install(
 
 def test_a_lake_says_what_it_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lake = str(many(tmp_path))
-    assert main(["describe", lake, "--format", "json"]) == 0
-    found = {row["table"]: row for row in json.loads(capsys.readouterr().out)}
-    assert found["deliver"]["runs"] == 3
-    assert (
-        found["deliver"]["rows"] == rows_of(Path(lake), "SELECT count(*) AS n FROM deliver")[0]["n"]
-    )
-    assert main(["describe", lake, "deliver"]) == 0
-    (line,) = [each for each in capsys.readouterr().out.splitlines() if each.startswith("bt ")]
-    assert "ns, CLOCK_MONOTONIC of the host" in line
-    assert main(["describe", lake, "totals"]) == 0
-    assert "CREATE OR REPLACE VIEW totals" in capsys.readouterr().out
-    assert main(["describe", lake, "comit"]) == 2
-    assert 'did you mean "commit"?' in capsys.readouterr().err
+    assert main(["query", lake, "SHOW TABLES", "--format", "json"]) == 0
+    names = {row["name"] for row in json.loads(capsys.readouterr().out)}
+    assert names == {*TABLES, *VIEWS, RUNS, GROUPS}
+    for table in ("deliver", "totals"):
+        assert main(["query", lake, f"DESCRIBE {table}", "--format", "json"]) == 0
+        columns = {row["column_name"] for row in json.loads(capsys.readouterr().out)}
+        assert columns >= {"run", "grp"}, table
     make_older(Path(lake))
-    assert main(["describe", lake]) == 0
+    assert main(["query", lake, "FROM runs"]) == 0
     assert "3 runs not seen" in capsys.readouterr().err
     with pytest.raises(ReportInputError, match="no rows of run other"):
         lake_tables(lake, "other")
-
-
-def test_the_statements_for_duckdb_give_the_same_answers(tmp_path: Path) -> None:
-    lake = many(tmp_path)
-    with duckdb.connect(":memory:") as db:
-        for statement in statements(lake_tables(lake), "duckdb"):
-            db.execute(statement)
-        for view in VIEWS:
-            names = [c[0] for c in db.execute(f"SELECT * FROM {view} LIMIT 0").description or ()]
-            found = db.execute(f"SELECT {', '.join(names)} FROM {view}").fetchall()
-            asked_here = [
-                tuple(row[n] for n in names) for row in rows_of(lake, f"SELECT * FROM {view}")
-            ]
-            assert sorted(map(repr, found)) == sorted(map(repr, asked_here)), view
-        assert db.execute("SELECT count(*) FROM deliver").fetchall()[0][0] > 100
-    trino = list(statements(lake_tables(lake), "trino"))
-    assert sum("CREATE" in each for each in trino) == len(TABLES) + 2 + len(VIEWS)
 
 
 @pytest.mark.parametrize("view", VIEWS)

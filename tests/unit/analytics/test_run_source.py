@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from failback.analytics.errors import ReportInputError
-from failback.analytics.jobs.lake import main
 from failback.analytics.report.make_report import read_report, report_many
 from failback.analytics.run.run_source import source_in_lake
 from tests.benchmarks.analytics.synthetic import Plan, generate
+from tests.support.analytics.run_documents import put_documents
 
 PLAN = Plan(rows=2_000, groups=2, seed=9)
 SAME = ("totals", "groups", "queues", "rollbacks", "loss", "rto", "verdict")
@@ -34,7 +34,7 @@ def test_documents_and_rows_may_be_apart(apart: tuple[Path, Path], tmp_path: Pat
     (whole,) = report_many([tmp_path / "whole"], "local")
     wanted = read_report(whole.json)
     (given,) = report_many([source_in_lake(str(lake), documents=run)], "local", tmp_path / "given")
-    assert main(["put-documents", str(run), "--to", str(lake)]) == 0
+    put_documents(lake, run)
     (found,) = report_many([source_in_lake(lake, PLAN.run)], "local", tmp_path / "found")
     for paths in (given, found):
         document = read_report(paths.json)

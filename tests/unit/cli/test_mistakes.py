@@ -190,8 +190,6 @@ TAKES_A_FILE = (
     "experiment abort {}",
     "lake fsck {}",
     "lake show {}",
-    "lake convert {} --to lake",
-    "lake put-documents {} --to lake",
     "broker -c {}",
     "namesrv -c {}",
     "collect --tokens {}",

@@ -94,10 +94,8 @@ def test_a_folder_that_is_no_lake_is_said(
     ("command", "more"),
     [
         ("show", []),
-        ("describe", []),
         ("migrate", []),
         ("query", ["FROM runs"]),
-        ("statements", ["--engine", "spark"]),
     ],
 )
 def test_what_reads_a_lake_refuses_another_folder(

@@ -15,6 +15,7 @@ from failback.analytics.errors import ReportInputError
 from failback.analytics.jobs.lake import main
 from failback.analytics.run.query_paths import lake_paths, query_paths
 from tests.support.analytics.run_builder import RunBuilder
+from tests.support.analytics.run_documents import put_documents
 from tests.support.docs.pages import blocks
 from tests.support.docs.query_run import FOLDER, PAGE, report_totals, run_query, totals_of_run
 
@@ -86,7 +87,7 @@ def test_a_lake_knows_the_warm_up_where_it_has_the_documents(
     lake = tmp_path / "lake"
     shutil.copytree(Path(FOLDER, "lake"), lake)
     assert lake_paths(lake, of_run.run).figures_from == 0
-    assert main(["put-documents", FOLDER, "--to", str(lake)]) == 0
+    put_documents(lake, Path(FOLDER))
     assert lake_paths(lake, of_run.run).figures_from == of_run.figures_from
 
 

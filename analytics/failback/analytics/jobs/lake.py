@@ -1,15 +1,11 @@
 """``failback lake``: look after a lake.
 
     show LAKE                       list its runs, tables and files
-    describe LAKE [TABLE]           its tables, or the columns of one, with units
     query LAKE SQL                  ask with DuckDB; views have the figures of reports
-    statements LAKE --engine NAME   SQL that registers it with DuckDB, Spark or Trino
     paths RUN|LAKE --run ID         the files of a run, for queries with other tools
     fsck LAKE                       make the catalogue agree with the files
     compact LAKE [--run ID]         merge the small files of closed runs into large ones
-    convert FILE.jsonl... --to LAKE write JSON Lines into a lake
     migrate LAKE [--run ID]         move runs of the older layout to where they belong now
-    put-documents RUN --to LAKE     copy run.json and closed.json of a run folder beside its rows
 
 LAKE is a folder or ``s3://bucket/prefix``.
 """
@@ -27,14 +23,11 @@ from typing import Final
 from failback.analytics.errors import ReportInputError, StoreUnusable
 from failback.analytics.jobs import lake_sql
 from failback.analytics.lake.compact import MIB, StoredCatalogue, compact_run
-from failback.analytics.lake.convert import convert
 from failback.analytics.lake.fsck import check_run
 from failback.analytics.lake.layout import check_lake, partitions, put_guard, runs
 from failback.analytics.lake.migrate import migrate_run
 from failback.analytics.lake.store import LakeStore, open_store
-from failback.analytics.run.folder_reading import read_run_folder
 from failback.analytics.run.query_paths import lake_paths, query_paths
-from failback.analytics.run.run_source import put_documents
 from failback.client.program.command_line import CommandParser
 from failback.common import numbers
 from failback.common.text import visible
@@ -61,19 +54,10 @@ def parser() -> CommandParser:
         examples=("failback lake show lake", "failback lake compact s3://bucket/lake"),
     )
     _add_reading(made)
-    lake_sql.add_commands(made)
+    lake_sql.add_query(made)
     _add_paths(made)
     _add_compact(made)
     _add_migrate(made)
-    _add_convert(made)
-    documents = made.add_command(
-        "put-documents",
-        "Copy run.json and closed.json of a run folder beside the rows of its run.",
-        "failback lake put-documents runs/kill-0 --to s3://bucket/lake",
-    )
-    documents.add_argument("folder", type=Path, metavar="RUN", help="A run folder.")
-    documents.add_argument("--to", required=True, dest="lake", metavar="LAKE", help=LAKE)
-    documents.set_defaults(call=_put_documents)
     return made
 
 
@@ -131,19 +115,6 @@ def _add_migrate(lake: CommandParser) -> None:
     add("lake", metavar="LAKE", help=LAKE)
     add("--run", action="append", metavar="ID", help="Only this run (default: all).")
     command.set_defaults(call=_migrate)
-
-
-def _add_convert(lake: CommandParser) -> None:
-    command = lake.add_command(
-        "convert",
-        "Write JSON Lines into a lake.",
-        "failback lake convert deliver.jsonl send.jsonl --to lake",
-    )
-    command.add_argument(
-        "files", nargs="+", type=Path, metavar="FILE", help="TABLE.jsonl or TABLE-NAME.jsonl."
-    )
-    command.add_argument("--to", required=True, dest="lake", metavar="LAKE", help=LAKE)
-    command.set_defaults(call=_convert)
 
 
 def _paths(options: argparse.Namespace) -> int:
@@ -273,18 +244,3 @@ def _compact(options: argparse.Namespace) -> int:
             f"{done.after} of {done.bytes_after}"
         )
     return code
-
-
-def _convert(options: argparse.Namespace) -> int:
-    rows = convert(open_store(options.lake), options.files)
-    for table, count in sorted(rows.items()):
-        print(f"{table}: {count} rows")
-    return 0
-
-
-def _put_documents(options: argparse.Namespace) -> int:
-    folder = read_run_folder(options.folder)
-    store = open_store(options.lake)
-    put_documents(store, folder)
-    print(f"{folder.run_id}: documents are in {store}")
-    return 0

@@ -1,4 +1,4 @@
-"""``failback lake describe``, ``query`` and ``statements``: a lake for who writes SQL."""
+"""``failback lake query``: what a lake answers to SQL, as a table, CSV or JSON."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from decimal import Decimal
 from itertools import islice
 from typing import Any, Final
 
-from failback.analytics.run.lake_description import columns_of, known, tables_of, view_of
 from failback.analytics.run.lake_query import Answer, asked
-from failback.analytics.run.lake_statements import DIALECTS, statements
 from failback.analytics.run.lake_tables import LakeTables, lake_tables
 from failback.client.program.command_line import CommandParser
 from failback.common import numbers
@@ -26,63 +24,21 @@ _TABLE_ROWS: Final = 1000
 _NUMBERS: Final = (int, float, Decimal)
 
 
-def add_commands(parser: CommandParser) -> None:
-    """Add the three commands to ``failback lake``."""
-    describe = parser.add_command(
-        "describe",
-        "Say what a lake holds: its tables with runs, rows and bytes, or the columns of one table"
-        " with their units.",
-        "failback lake describe s3://bucket/lake",
-        "failback lake describe lake deliver",
-    )
-    add = describe.add_argument
-    add("lake", metavar="LAKE", help=_LAKE)
-    add("table", nargs="?", metavar="TABLE", help="A table, a view, or runs.")
-    add("--run", metavar="ID", help="Only this run (default: all).")
-    add("--format", choices=("table", "csv", "json"), default="table", help="Form of the output.")
-    describe.set_defaults(call=_describe)
-    query = parser.add_command(
+def add_query(lake: CommandParser) -> None:
+    """Add ``query`` to ``failback lake``."""
+    command = lake.add_command(
         "query",
         "Ask a lake in SQL. Its tables have their names, runs has a row per run, and views such as"
         " totals have the figures of reports. Needs DuckDB: pip install '.[query]' in a checkout.",
         'failback lake query lake "SELECT * FROM totals" --run kill-0',
+        'failback lake query lake "DESCRIBE deliver"',
     )
-    add = query.add_argument
+    add = command.add_argument
     add("lake", metavar="LAKE", help=_LAKE)
     add("sql", metavar="SQL", help="One statement.")
     add("--run", metavar="ID", help="Only rows of this run (default: all).")
     add("--format", choices=("table", "csv", "json"), default="table", help="Form of the output.")
-    query.set_defaults(call=_query)
-    made = parser.add_command(
-        "statements",
-        "Print the SQL that registers a lake with a query engine: tables, runs and views.",
-        "failback lake statements s3://bucket/lake --engine trino",
-    )
-    add = made.add_argument
-    add("lake", metavar="LAKE", help=_LAKE)
-    add("--engine", required=True, choices=DIALECTS, help="What is to read the lake.")
-    made.set_defaults(call=_statements)
-
-
-def _describe(options: argparse.Namespace) -> int:
-    view = view_of(options.table) if options.table else None
-    tables = None
-    if view is not None:
-        print(view, end="")
-        return 0
-    if options.table:
-        rows = columns_of(options.table)
-    else:
-        tables = lake_tables(options.lake, options.run)
-        _warn_of_unseen(tables)
-        rows = tables_of(tables)
-        for row in rows if options.format == "table" else ():
-            row["bytes"] = numbers.size(row["bytes"])
-    names = list(rows[0]) if rows else []
-    _print(Answer(names, iter(tuple(row.values()) for row in rows)), options.format)
-    if not options.table and options.format == "table":
-        print(f"\nNames for queries: {known()}")
-    return _said_left_out(tables) if tables is not None else 0
+    command.set_defaults(call=_query)
 
 
 def _query(options: argparse.Namespace) -> int:
@@ -91,14 +47,6 @@ def _query(options: argparse.Namespace) -> int:
     with asked(tables, options.sql) as answer:
         _print(answer, options.format)
     return _said_left_out(tables)
-
-
-def _statements(options: argparse.Namespace) -> int:
-    tables = lake_tables(options.lake)
-    _warn_of_unseen(tables)
-    for statement in statements(tables, options.engine):
-        print(f"{statement};\n")
-    return 0
 
 
 def _said_left_out(tables: LakeTables) -> int:

@@ -1,4 +1,4 @@
-"""The lake: its store, files, catalogue, conversion, compaction and repair.
+"""The lake: its store, files, catalogue, compaction and repair.
 
 Nothing here knows what a run or a cause is.
 """

@@ -47,23 +47,10 @@ RUNS_SCHEMA: Final = pa.schema(
         ("figures_from", pa.int64()),
     ]
 )
-RUNS_MEANINGS: Final = {
-    "run": "Name of the run.",
-    "date": "UTC day of run zero.",
-    "zero_wall_ns": "Run zero, ns since 1970-01-01 UTC; null without documents.",
-    "zero_mono_ns": "Run zero, ns of CLOCK_MONOTONIC of the reference host.",
-    "figures_from": "Rows whose `bt` or `t0` is below are warm-up; 0: none are.",
-}
 GROUPS: Final = "groups"
 GROUPS_SCHEMA: Final = pa.schema(
     [("run", pa.utf8()), ("grp", pa.utf8()), ("topic", pa.utf8()), ("broadcasting", pa.bool_())]
 )
-GROUPS_MEANINGS: Final = {
-    "run": "Name of the run.",
-    "grp": "Consumer group.",
-    "topic": "Topic that the group reads.",
-    "broadcasting": "Whether every member gets every message.",
-}
 
 
 def view_sql(name: str) -> str:

@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 from failback.analytics.errors import ReportInputError, StoreUnusable
 from failback.analytics.lake.catalogue import CHANGED, CLOSED
 from failback.analytics.lake.lake import Lake, open_lake
-from failback.analytics.lake.layout import known_day
 from failback.analytics.lake.store import LakeStore, open_store
 from failback.analytics.run.definitions import Wanted
 from failback.analytics.run.documents import (
@@ -177,13 +176,3 @@ def _run_from_rows(lake: Lake) -> Run:
         if not topic.startswith(RETRY_PREFIX)
     ]
     return Run(RUN_SCHEMA, lake.run, Zero(wall, mono), source=WORKLOAD, groups=groups)
-
-
-def put_documents(store: LakeStore, folder: RunFolder) -> None:
-    """Copy ``run.json`` and ``closed.json`` of a run folder into the lake that has its rows."""
-    documents = (("run.json", folder.run.written), ("closed.json", folder.closed.written))
-    for name, content in documents:
-        if content:
-            text = json.dumps(content, ensure_ascii=False).encode()
-            store.write(document_name(folder.run_id, name), text)
-    known_day(store, folder.run_id)  # which opens the run

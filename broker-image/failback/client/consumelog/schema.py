@@ -277,12 +277,6 @@ def spark_ddl(table: str) -> str:
     return ", ".join(f"`{column.name}` {_SPARK[column.kind]}" for column in TABLES[table].columns)
 
 
-def lake_ddl(table: str) -> str:
-    """The same of a file of the lake, which lacks the columns of its path: ``date`` and ``run``."""
-    columns = (column for column in TABLES[table].columns if column.name != RUN)
-    return ", ".join(f"`{column.name}` {_SPARK[column.kind]}" for column in columns)
-
-
 @cache
 def arrow_type(kind: str) -> pa.DataType:
     """The Arrow type of a kind letter."""

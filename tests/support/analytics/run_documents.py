@@ -1,0 +1,20 @@
+"""Puts the documents of a run beside its rows in a lake, as people do with a copying tool."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from failback.analytics.lake.layout import known_day
+from failback.analytics.lake.store import LakeStore, open_store
+from failback.analytics.run.folder_reading import read_run_folder
+from failback.client.consumelog.upload.layout import document_name
+
+
+def put_documents(lake: LakeStore | Path, run: Path) -> None:
+    """Copy ``run.json`` and ``closed.json`` of a run folder into the lake, and open the run."""
+    store = lake if isinstance(lake, LakeStore) else open_store(lake)
+    run_id = read_run_folder(run).run_id
+    for name in ("run.json", "closed.json"):
+        if (run / name).exists():
+            store.write(document_name(run_id, name), (run / name).read_bytes())
+    known_day(store, run_id)
