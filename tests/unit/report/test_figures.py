@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from functools import partial
 from typing import Any
 
 import plotly.graph_objects as go
@@ -11,25 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from failback.analytics.report.page.figure_types import (
+from failback.analytics.report.page.figures import bars, curves, marks, over_time, theme
+from failback.analytics.report.page.figures.series import (
     MAX_POINTS_PER_TRACE,
-    AgeData,
-    ArmData,
-    BoundData,
-    CauseData,
     CauseTimeData,
-    DedupeData,
     ExposureData,
     FaultBand,
     HeatData,
-    IntervalData,
-    PredictionData,
     Series,
     StaircaseData,
     TimelineData,
-    WaterfallData,
 )
-from failback.analytics.report.page.figures import bars, curves, marks, over_time, theme
 from failback.analytics.report.page.figures.theme import (
     DARK,
     GROUP_COLOURS,
@@ -48,6 +41,34 @@ BAND = FaultBand("f1 kill", intended_ns=10, effect_ns=20, heal_ns=None)
 
 def series(count: int) -> Series:
     return Series(range(0, count * 1_000_000, 1_000_000), [float(n % 97) for n in range(count)])
+
+
+def cause(name: str, group: str, after: int, before: int = 0, unknown: int = 0) -> dict[str, Any]:
+    return {"cause": name, "report_group": group, "after_success": after,
+            "before_success": before, "unknown_order": unknown}  # fmt: skip
+
+
+def interval(queue: int, lo: int, hi: int, size: int, cause: str = "OVERLAP") -> dict[str, Any]:
+    place = {"topic": "T", "broker": "b", "qid": queue}
+    return {**place, "lo": lo, "hi": hi, "size": size, "cause": cause, "at_s": 5.0}
+
+
+def bound(mechanism: str, observed: float, most: float) -> dict[str, Any]:
+    return {"fid": "f1", "group": "g", "mechanism": mechanism, "observed": observed,
+            "bound": most, "exceeded": observed > most}  # fmt: skip
+
+
+def memory(kind: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{"group": "g", "dedupe": {kind: rows}}] if rows else []
+
+
+def compared(*arms: tuple[str, list[float]]) -> dict[str, Any]:
+    found = [
+        {"name": name, "runs": [
+            {"dup": value, "produce_rto_ms": value, "consume_rto_ms": None} for value in values]}
+        for name, values in arms
+    ]  # fmt: skip
+    return {"baseline": "stay", "arms": found, "difference": []}
 
 
 def drawn_from(count: int) -> dict[str, tuple[Any, Any]]:
@@ -71,40 +92,32 @@ def drawn_from(count: int) -> dict[str, tuple[Any, Any]]:
             HeatData(["q"] if some else [], seconds, [seconds] if some else [],
                      [("q", 0.0, 1.0)] if some else []),
         ),
-        "dup_by_cause": (
-            bars.dup_by_cause, CauseData([(f"c{n}", "retry", 1, 2, 3) for n in rows]),
-        ),
-        "interval_map": (
-            bars.interval_map,
-            IntervalData([(f"q{n}", 0, 9, 9, "OVERLAP", "rebalance", 5) for n in rows]),
-        ),
-        "bound_vs_observed": (
-            bars.bound_vs_observed, BoundData([(f"r{n}", n, 100.0, n > 100) for n in rows]),
-        ),
+        "dup_by_cause": (bars.dup_by_cause, [cause(f"c{n}", "retry", 1, 2, 3) for n in rows]),
+        "interval_map": (bars.interval_map, [interval(n, 0, 9, 9) for n in rows]),
+        "bound_vs_observed": (bars.bound_vs_observed, [bound(f"r{n}", n, 100.0) for n in rows]),
         "prediction_band": (
             bars.prediction_band,
-            PredictionData([(f"f{n}", 1, 2, 3, 9, n) for n in rows]),
+            [{"fid": f"f{n}", "group": "g", "p5": 1, "p50": 2, "p95": 3, "worst": 9, "max": 9,
+              "observed": n} for n in rows],
         ),
         "rto_waterfall": (
-            bars.rto_waterfall,
-            WaterfallData("f1: back", [(f"p{n}", n * 10 if n % 2 else None) for n in rows]),
+            partial(bars.rto_waterfall, "f1: back"),
+            {f"p{n}": n * 10 if n % 2 else None for n in rows},
         ),
         "dedupe_seconds": (
             curves.dedupe_seconds,
-            DedupeData({"g": [(n + 1.0, n / max(some, 1)) for n in rows]} if some else {}, {}),
+            memory("by_seconds", [{"window": n + 1.0, "share": n / max(some, 1)} for n in rows]),
         ),
         "dedupe_keys": (
             curves.dedupe_keys,
-            DedupeData({}, {"g": [(n + 1, n / max(some, 1), 0.0) for n in rows]} if some else {}),
+            memory("by_keys",
+                   [{"keys": n + 1, "share": n / max(some, 1), "error": 0.0} for n in rows]),
         ),
         "repeat_age": (
             curves.repeat_age,
-            AgeData([(n, n + 1.0, 3) for n in rows], 2.0 if some else None),
+            [{"above_s": n, "at_most_s": n + 1.0, "repeats": 3} for n in rows],
         ),
-        "compare_arms": (
-            curves.compare_arms,
-            ArmData({"duplicates": {"stay": seconds}, "RTO (s)": {"stay": seconds}}, "alike"),
-        ),
+        "compare_arms": (curves.compare_arms, compared(("stay", seconds))),
     }  # fmt: skip
 
 
@@ -123,7 +136,7 @@ def test_the_darkest_cell_of_a_heat_map_is_opaque(number: int) -> None:
 def test_every_figure_is_drawn_of_nothing_one_point_and_many(name: str, count: int) -> None:
     draw, data = drawn_from(count)[name]
     for theme_ in (LIGHT, DARK):
-        figure = draw(data, theme_)
+        figure = draw(data, theme=theme_)
         assert figure.layout.title.text
         assert figure.layout.paper_bgcolor == theme_.paper
         json.loads(figure.to_json())
@@ -182,12 +195,12 @@ def test_the_colours_of_report_groups_mean_nothing_else() -> None:
 
 
 def test_bars_of_causes_are_hatched_by_their_group() -> None:
-    figure = bars.dup_by_cause(CauseData([("ROLLBACK_SLAVE_ONLY_PROGRESS", "rollback", 40, 2, 0)]))
+    figure = bars.dup_by_cause([cause("ROLLBACK_SLAVE_ONLY_PROGRESS", "rollback", 40, 2)])
     assert (
         figure.layout.title.text == "42 duplicates by cause: 100.0 % ROLLBACK_SLAVE_ONLY_PROGRESS"
     )
     assert {bar.marker.pattern.shape for bar in figure.data} == {"/"}
-    assert bars.dup_by_cause(CauseData([])).layout.title.text == "No duplicate was delivered"
+    assert bars.dup_by_cause([]).layout.title.text == "No duplicate was delivered"
 
 
 @pytest.mark.parametrize("group", list(GROUP_COLOURS))
@@ -199,7 +212,7 @@ def test_areas_of_causes_are_hatched_by_their_group(group: str) -> None:
 
 
 def test_an_exceeded_bound_is_named_and_cross_hatched() -> None:
-    figure = bars.bound_vs_observed(BoundData([("f1 g: row 6", 120.0, 100.0, True)]))
+    figure = bars.bound_vs_observed([bound("row 6", 120.0, 100.0)])
     assert "exceeded" in figure.layout.title.text
     assert figure.data[0].marker.pattern.shape == "x"
 
@@ -221,35 +234,30 @@ def test_at_most_twelve_faults_have_a_lane() -> None:
 
 
 def test_phases_never_seen_are_dashed_and_intervals_keep_their_offsets() -> None:
-    waterfall = bars.rto_waterfall(WaterfallData("f1", [("accept", 5_000_000_000), ("sync", None)]))
+    waterfall = bars.rto_waterfall("f1", {"accept": 5_000_000_000, "sync": None})
     assert [bar.text[0] for bar in waterfall.data] == ["5.0 s", "not seen"]
     assert [shape.line.dash for shape in waterfall.layout.shapes] == ["dash"]
-    intervals = bars.interval_map(
-        IntervalData([("orders demo-0/0", 100, 150, 50, "OVERLAP", "rebalance", 0)])
-    )
+    intervals = bars.interval_map([interval(0, 100, 150, 50)])
     assert (intervals.data[0].base[0], intervals.data[0].x[0]) == (100, 50)
 
 
 def test_intervals_of_one_cause_are_one_trace_and_of_many_queues_the_worst_are_drawn() -> None:
     windows = [
-        (f"q{queue}", lo, lo + 5, queue, f"C{lo % 2}", "rebalance", 0)
-        for queue in range(60)
-        for lo in range(100)
+        interval(queue, lo, lo + 5, queue, f"C{lo % 2}") for queue in range(60) for lo in range(100)
     ]
-    figure = bars.interval_map(IntervalData(windows))
+    figure = bars.interval_map(windows)
     assert [bar.name for bar in figure.data] == ["C0", "C1"]
     assert sum(len(bar.x) for bar in figure.data) == 50 * 100
-    assert list(figure.layout.yaxis.categoryarray) == [f"q{queue}" for queue in range(10, 60)]
+    assert list(figure.layout.yaxis.categoryarray) == [f"T b/{queue}" for queue in range(10, 60)]
     title = "6,000 re-consumed intervals in 60 queues, the 50 with the most"
     assert figure.layout.title.text == title
-    some = bars.interval_map(IntervalData(windows[:200], left_out=700))
+    some = bars.interval_map(windows[:200], 700)
     assert some.layout.title.text == "The largest 200 re-consumed intervals in 2 queues, of 900"
 
 
 def test_a_comparison_shows_every_repetition_and_the_median() -> None:
-    arms: dict[str, list[float]] = {"stay": [1.0, 9.0, 2.0], "handover": []}
-    figure = curves.compare_arms(ArmData({"duplicates": arms}, "stay: alike"))
-    points, median = figure.data
+    figure = curves.compare_arms(compared(("stay", [1.0, 9.0, 2.0]), ("handover", [])))
+    points, median = (each for each in figure.data if each.yaxis == "y")
     assert list(points.y) == [1.0, 2.0, 9.0]
     assert list(median.y) == [2.0]
 
@@ -275,10 +283,10 @@ def test_a_drawn_page_can_be_turned_dark() -> None:
     swapped = swaps()
     assert len(set(swapped.values())) == len(swapped)
     for name, (draw, data) in drawn_from(3).items():
-        light = draw(data, LIGHT).to_json()
+        light = draw(data, theme=LIGHT).to_json()
         for bright, dark in swapped.items():
             light = light.replace(json.dumps(bright), json.dumps(dark))
-        assert json.loads(light) == json.loads(draw(data, DARK).to_json()), name
+        assert json.loads(light) == json.loads(draw(data, theme=DARK).to_json()), name
 
 
 def contrast(one: str, other: str) -> float:

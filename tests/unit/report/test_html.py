@@ -7,9 +7,9 @@ import json
 import re
 import shlex
 
+from failback.analytics.analysis.causes.labels import report_group
 from failback.analytics.report.measures.point_rows import Point
-from failback.analytics.report.page.figure_data.repeats import report_group
-from failback.analytics.report.page.figure_data.time_series import staircases, timeline_data
+from failback.analytics.report.page.figures.time_series import staircases, timeline_data
 from failback.analytics.report.page.html import CONTENTS, page_tables
 from failback.analytics.report.page.html import render_html as render
 from failback.analytics.report.page.tables.again import reset_hint

@@ -55,7 +55,6 @@ from failback.analytics.dashboard.views.paging import page
 from failback.analytics.dashboard.views.predicting import answer
 from failback.analytics.dashboard.views.run_blocks import figure_json
 from failback.analytics.live.facts import GroupTopic
-from failback.analytics.report.page.figure_data.outcomes import arm_data
 from failback.analytics.report.page.figures.curves import compare_arms
 from failback.protocol.errors import ConfigError
 
@@ -264,10 +263,10 @@ def _report_routes(router: APIRouter) -> None:
     ) -> Response:
         """Every run as a point, with each arm's median, as Plotly takes it."""
         found = await answers.comparison(shared, runs)
-        arms = arm_data(found)
-        if arms is None:
+        if not found.get("compare"):
             raise DashboardProblem("not-found", "nothing can be compared")
-        body = await asyncio.to_thread(figure_json, partial(compare_arms, arms), theme)
+        draw = partial(compare_arms, found["compare"])
+        body = await asyncio.to_thread(figure_json, draw, theme)
         return Response(body, media_type="application/json")
 
     @router.get("/compare", responses=with_report)

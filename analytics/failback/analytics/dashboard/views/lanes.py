@@ -10,7 +10,7 @@ from typing import Final
 import plotly.graph_objects as go
 
 from failback.analytics.dashboard.sources.live_run import LiveFault, LiveRun
-from failback.analytics.report.page.figure_types import NS_PER_SECOND
+from failback.analytics.report.page.figures.series import NS_PER_SECOND
 from failback.analytics.report.page.figures.theme import Theme
 
 MOST_LANES: Final = 12

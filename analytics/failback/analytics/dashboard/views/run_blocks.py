@@ -15,8 +15,7 @@ from typing import Any, Final
 import plotly.graph_objects as go
 
 from failback.analytics.report.measures.point_rows import Point
-from failback.analytics.report.page.figure_data import outcomes, repeats, time_series
-from failback.analytics.report.page.figures import bars, over_time
+from failback.analytics.report.page.figures import bars, over_time, time_series
 from failback.analytics.report.page.figures.theme import DARK, LIGHT, Theme
 from failback.analytics.report.page.html import plain_figure
 from failback.analytics.report.page.tables import (
@@ -85,26 +84,21 @@ def figure_makers(report: Json, points: Sequence[Point]) -> dict[str, tuple[str,
     for number, stairs in enumerate(time_series.staircases(report, points)):
         label = f"Offsets of {stairs.queue}, group {stairs.group}"
         made[f"staircase-{number}"] = (label, partial(over_time.offset_staircase, stairs))
-    causes = repeats.cause_data(report)
-    if causes.rows:
-        made["causes"] = (
-            "Duplicates by cause",
-            lambda theme: bars.dup_by_cause(causes, theme),
-        )
-    intervals = repeats.interval_data(report)
-    if intervals.windows:
-        made["intervals"] = (
-            "Re-consumed intervals per queue",
-            lambda theme: bars.interval_map(intervals, theme),
-        )
-    for number, waterfall in enumerate(outcomes.waterfalls(report)):
-        if waterfall.phases:
-            made[f"rto-{number}"] = (waterfall.title, partial(bars.rto_waterfall, waterfall))
-    bounds = outcomes.bound_data(report)
-    if bounds.rows:
+    causes, windows = again.causes(report).rows, again.windows(report).rows
+    if causes:
+        made["causes"] = ("Duplicates by cause", partial(bars.dup_by_cause, causes))
+    if windows:
+        draw = partial(bars.interval_map, windows, again.left_out(report))
+        made["intervals"] = ("Re-consumed intervals per queue", draw)
+    for number, (row, phases) in enumerate(story.outages(report)):
+        if phases:
+            title = bars.rto_title(row)
+            made[f"rto-{number}"] = (title, partial(bars.rto_waterfall, title, phases))
+    bounds = advice.bounds(report).rows
+    if bounds:
         made["bounds"] = (
             "Observed re-consumption against its bound",
-            lambda theme: bars.bound_vs_observed(bounds, theme),
+            partial(bars.bound_vs_observed, bounds),
         )
     return made
 

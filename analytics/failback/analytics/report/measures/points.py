@@ -1,4 +1,4 @@
-"""``figures-data.parquet``: points for plots, in the long form that ``figure_data`` reads. Pure."""
+"""``figures-data.parquet``: points for plots, in the long form that figures read. Pure."""
 
 from __future__ import annotations
 

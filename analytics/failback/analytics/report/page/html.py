@@ -26,8 +26,8 @@ from failback.analytics.report.page.answers import (
     heading,
     worst_figure,
 )
-from failback.analytics.report.page.figure_data import time_series
-from failback.analytics.report.page.figure_types import MAX_POINTS_PER_TRACE
+from failback.analytics.report.page.figures import time_series
+from failback.analytics.report.page.figures.series import MAX_POINTS_PER_TRACE
 from failback.analytics.report.page.figures.theme import LIGHT, Theme, swaps
 from failback.analytics.report.page.report_figures import report_figures
 from failback.analytics.report.page.tables import advice, again, card, harm, story
@@ -58,7 +58,10 @@ CONTENTS: Final = (
     ("words", "Words"),
     ("run-card", "Run card"),
 )
-"""The parts of the page in order: anchor and heading of each."""
+"""Anchor and heading of each part: the links at the top, in this order.
+
+The template ``report.html.j2`` has the parts themselves, and has to keep the same order.
+"""
 OBSERVED: Final = (
     ("answer", "What happened"),
     ("why", "What came again"),

@@ -12,9 +12,9 @@ from typing import Any
 import plotly.graph_objects as go
 
 from failback.analytics.report.measures.point_rows import Point, Report
-from failback.analytics.report.page.figure_data import outcomes, repeats, time_series
-from failback.analytics.report.page.figures import bars, curves, over_time
+from failback.analytics.report.page.figures import bars, curves, over_time, time_series
 from failback.analytics.report.page.figures.theme import Theme
+from failback.analytics.report.page.tables import advice, again, harm
 
 Draw = Callable[[Theme], go.Figure]
 
@@ -23,9 +23,9 @@ def report_figures(report: Report, points: Sequence[Point]) -> dict[str, Draw]:
     """All figures by name, in the order of the page; those without data are left out."""
     found: dict[str, Draw] = {}
 
-    def add(name: str, draw: Callable[[Any, Theme], go.Figure], data: Any, *, has: object) -> None:
+    def add(name: str, draw: Callable[..., go.Figure], *data: Any, has: object) -> None:
         if has:
-            found[name] = partial(_drawn, draw, data)
+            found[name] = partial(draw, *data)
 
     for number, stairs in enumerate(time_series.staircases(report, points)):
         add(f"staircase-{number}", over_time.offset_staircase, stairs, has=True)
@@ -35,21 +35,17 @@ def report_figures(report: Report, points: Sequence[Point]) -> dict[str, Draw]:
     add("causes-time", over_time.causes_over_time, by_time, has=by_time.seconds)
     heat = time_series.heat_data(report, points)
     add("heatmap", over_time.interval_heatmap, heat, has=heat.queues)
-    intervals = repeats.interval_data(report)
-    add("intervals", bars.interval_map, intervals, has=intervals.windows)
-    prediction = outcomes.prediction_data(report)
-    add("prediction", bars.prediction_band, prediction, has=prediction.rows)
+    windows = again.windows(report).rows
+    add("intervals", bars.interval_map, windows, again.left_out(report), has=windows)
+    predicted = [row for row in advice.prediction(report).rows if "p5" in row]
+    add("prediction", bars.prediction_band, predicted, has=predicted)
     exposure = time_series.exposure_data(report, points)
     add("exposure", over_time.exposure, exposure, has=exposure.series)
-    dedupe = repeats.dedupe_data(report)
-    add("dedupe-seconds", curves.dedupe_seconds, dedupe, has=dedupe.by_seconds)
-    add("dedupe-keys", curves.dedupe_keys, dedupe, has=any(dedupe.by_keys.values()))
-    age = repeats.age_data(report)
-    add("repeat-age", curves.repeat_age, age, has=age.bins)
-    arms = outcomes.arm_data(report)
-    add("compare", curves.compare_arms, arms, has=arms)
+    groups = curves.groups_with_memory(report)
+    by_keys = any(curves.shares(group, "by_keys") for group in groups)
+    add("dedupe-seconds", curves.dedupe_seconds, groups, has=groups)
+    add("dedupe-keys", curves.dedupe_keys, groups, has=by_keys)
+    ages = harm.repeat_age(report).rows
+    add("repeat-age", curves.repeat_age, ages, curves.median_age(report), has=ages)
+    add("compare", curves.compare_arms, report.get("compare"), has=report.get("compare"))
     return found
-
-
-def _drawn(draw: Callable[[Any, Theme], go.Figure], data: Any, theme: Theme) -> go.Figure:
-    return draw(data, theme)

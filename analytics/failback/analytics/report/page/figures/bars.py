@@ -1,20 +1,15 @@
-"""Figures of bars: causes, intervals, bounds, predictions, phases."""
+"""Figures of bars, drawn from rows of tables: causes, intervals, bounds, predictions, phases."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import plotly.graph_objects as go
 
-from failback.analytics.report.page.figure_types import (
-    NS_PER_SECOND,
-    BoundData,
-    CauseData,
-    IntervalData,
-    PredictionData,
-    WaterfallData,
-)
+from failback.analytics.analysis.causes import labels
+from failback.analytics.report.page.figures.series import NS_PER_SECOND
 from failback.analytics.report.page.figures.theme import (
     BAD,
     LIGHT,
@@ -26,22 +21,33 @@ from failback.analytics.report.page.figures.theme import (
     group_marker,
     short,
 )
-from failback.analytics.report.wording import percent
+from failback.analytics.report.page.tables.again import UNATTRIBUTED, queue_text
+from failback.analytics.report.page.tables.registry import Row
+from failback.analytics.report.wording import percent, seconds
 
 MOST_QUEUES: Final = 50
 _REVERSED = {"autorange": "reversed"}
 
 
-def dup_by_cause(data: CauseData, theme: Theme = LIGHT) -> go.Figure:
-    """Duplicates by cause; hatched by report group, paler where the work was needed."""
+_ORDERS: Final = (
+    ("after_success", "after a success", 1.0),
+    ("before_success", "before any success", 0.6),
+    ("unknown_order", "order unknown", 0.35),
+)
+"""Field, name and opacity of the three orders of a repeat and the first success."""
+
+
+def dup_by_cause(rows: Sequence[Row], theme: Theme = LIGHT) -> go.Figure:
+    """Duplicates by cause; hatched by report group, paler where the work was needed.
+
+    ``rows`` are those of the table ``causes``.
+    """
     figure = go.Figure()
     named: set[tuple[str, str]] = set()
-    for cause, group, after, before, unknown in data.rows:
-        for label, number, opacity in (
-            ("after a success", after, 1.0),
-            ("before any success", before, 0.6),
-            ("order unknown", unknown, 0.35),
-        ):
+    for row in rows:
+        cause, group = row["cause"], row["report_group"]
+        for field, label, opacity in _ORDERS:
+            number = row[field]
             if not number:
                 continue
             figure.add_bar(
@@ -58,29 +64,37 @@ def dup_by_cause(data: CauseData, theme: Theme = LIGHT) -> go.Figure:
             )
             named.add((group, label))
     figure.update_layout(barmode="stack", yaxis=_REVERSED)
-    total = sum(sum(row[2:]) for row in data.rows)
-    longest = max((sum(row[2:]) for row in data.rows), default=1)
+    sums = [sum(row[field] for field, *_ in _ORDERS) for row in rows]
+    total, longest = sum(sums), max(sums, default=1)
     figure.update_xaxes(range=[0, 1.3 * longest])  # room for the number behind the bar
     title = "No duplicate was delivered"
     if total:
-        first = max(data.rows, key=lambda row: sum(row[2:]))
-        share = sum(first[2:]) / total
-        title = f"{count(total, 'duplicate')} by cause: {percent(share)} {first[0]}"
-    return finish(figure, title, "deliveries", None, theme, height=190 + 50 * len(data.rows))
+        first = rows[sums.index(longest)]["cause"]
+        title = f"{count(total, 'duplicate')} by cause: {percent(longest / total)} {first}"
+    return finish(figure, title, "deliveries", None, theme, height=190 + 50 * len(rows))
 
 
-def interval_map(data: IntervalData, theme: Theme = LIGHT) -> go.Figure:
-    """Which offsets of which queue were consumed again; of many queues those with the most."""
+def interval_map(rows: Sequence[Row], left_out: int = 0, theme: Theme = LIGHT) -> go.Figure:
+    """Which offsets of which queue were consumed again; of many queues those with the most.
+
+    Args:
+        rows: Those of the table ``windows``.
+        left_out: How many smaller intervals the report leaves out.
+        theme: The page's.
+    """
     figure = go.Figure()
     sizes: Counter[str] = Counter()
-    for queue, _, _, size, *_ in data.windows:
-        sizes[queue] += size
+    for row in rows:
+        sizes[queue_text(row)] += row["size"]
     drawn = {queue for queue, _ in sizes.most_common(MOST_QUEUES)}
     # One trace per cause: one per interval takes seconds where there are thousands.
     by_cause: dict[tuple[str, str], list[tuple[str, int, int, str]]] = defaultdict(list)
-    for queue, lo, hi, size, cause, group, time_ns in data.windows:
+    for row in rows:
+        queue, lo, hi = queue_text(row), row["lo"], row["hi"]
         if queue in drawn:
-            said = f"[{lo}, {hi}) {size} messages, {cause}, at {time_ns / NS_PER_SECOND:.1f} s"
+            cause, at_s = row.get("cause") or UNATTRIBUTED, row["at_s"] or 0
+            said = f"[{lo}, {hi}) {row['size']} messages, {cause}, at {at_s:.1f} s"
+            group = labels.report_group(row.get("cause"))
             by_cause[cause, group].append((short(queue, 34), lo, hi, said))
     for (cause, group), bars in by_cause.items():
         figure.add_bar(
@@ -93,23 +107,27 @@ def interval_map(data: IntervalData, theme: Theme = LIGHT) -> go.Figure:
             marker=group_marker(group),
             hovertext=[said for *_, said in bars],
         )
-    shown = list(dict.fromkeys(short(each[0], 34) for each in data.windows if each[0] in drawn))
+    shown = [short(queue, 34) for queue in sizes if queue in drawn]
     figure.update_layout(
         barmode="overlay",
         yaxis={**_REVERSED, "categoryorder": "array", "categoryarray": shown},
     )
-    title = f"{count(len(data.windows), 're-consumed interval')} in {count(len(sizes), 'queue')}"
-    if data.left_out:
-        title = f"The largest {title}, of {len(data.windows) + data.left_out}"
+    title = f"{count(len(rows), 're-consumed interval')} in {count(len(sizes), 'queue')}"
+    if left_out:
+        title = f"The largest {title}, of {len(rows) + left_out}"
     if len(sizes) > len(drawn):
         title += f", the {len(drawn)} with the most"
     return finish(figure, title, "queue offset", None, theme, height=200 + 40 * len(drawn))
 
 
-def bound_vs_observed(data: BoundData, theme: Theme = LIGHT) -> go.Figure:
-    """Observed re-consumption as bars, its bound as a line; an exceeded bound is cross-hatched."""
+def bound_vs_observed(rows: Sequence[Row], theme: Theme = LIGHT) -> go.Figure:
+    """Observed re-consumption as bars, its bound as a line; an exceeded bound is cross-hatched.
+
+    ``rows`` are those of the table ``bounds``.
+    """
     figure = go.Figure()
-    for label, observed, bound, exceeded in data.rows:
+    for row in rows:
+        label, observed, bound = _bound_label(row), row["observed"], row["bound"]
         figure.add_bar(
             x=[observed],
             y=[short(label, 50)],
@@ -121,8 +139,8 @@ def bound_vs_observed(data: BoundData, theme: Theme = LIGHT) -> go.Figure:
             textposition="outside",
             cliponaxis=False,
             marker={
-                "color": theme.of(BAD if exceeded else SLATE),
-                "pattern": {"shape": "x" if exceeded else ""},
+                "color": theme.of(BAD if row["exceeded"] else SLATE),
+                "pattern": {"shape": "x" if row["exceeded"] else ""},
             },
         )
         if bound is not None:
@@ -137,26 +155,34 @@ def bound_vs_observed(data: BoundData, theme: Theme = LIGHT) -> go.Figure:
                 cliponaxis=False,
                 marker={"symbol": "line-ns-open", "size": 44, "color": theme.text},
             )
-    over = [row[0] for row in data.rows if row[3]]
-    title = f"Bound exceeded: {', '.join(over)}" if over else _room(data)
+    over = [_bound_label(row) for row in rows if row["exceeded"]]
+    title = f"Bound exceeded: {', '.join(over)}" if over else _room(rows)
     figure.update_layout(yaxis=_REVERSED)
     figure.update_xaxes(rangemode="tozero")
-    height = 190 + 70 * len(data.rows)
+    height = 190 + 70 * len(rows)
     return finish(figure, title, "messages consumed again", None, theme, height=height)
 
 
-def _room(data: BoundData) -> str:
-    shares = [observed / bound for _, observed, bound, _ in data.rows if bound]
+def _bound_label(row: Row) -> str:
+    return f"{row['fid']} {row['group']}: {row['mechanism']}"
+
+
+def _room(rows: Sequence[Row]) -> str:
+    shares = [row["observed"] / row["bound"] for row in rows if row["bound"]]
     if not shares:
         return "No bound applies"
     return f"Within every bound: at most {percent(max(shares))} of one"
 
 
-def prediction_band(data: PredictionData, theme: Theme = LIGHT) -> go.Figure:
-    """The predicted 90 % band per fault and group, its median, and what was observed."""
+def prediction_band(rows: Sequence[Row], theme: Theme = LIGHT) -> go.Figure:
+    """The predicted 90 % band per fault and group, its median, and what was observed.
+
+    ``rows`` are those of the table ``prediction`` that have a band.
+    """
     figure = go.Figure()
-    for number, (label, p5, p50, p95, worst, observed) in enumerate(data.rows):
-        name = short(label, 34)
+    for number, row in enumerate(rows):
+        p5, p95, observed = row["p5"], row["p95"], row["observed"]
+        name = short(f"{row['fid']} {row['group']}", 34)
         inside = p5 <= observed <= p95
         figure.add_bar(
             x=[p95 - p5],
@@ -169,8 +195,8 @@ def prediction_band(data: PredictionData, theme: Theme = LIGHT) -> go.Figure:
             marker={"color": theme.of(PALE), "pattern": {"shape": "/"}},
         )
         for at, what, symbol, colour in (
-            (p50, "predicted, median", "line-ns-open", theme.text),
-            (worst, "worst case", "triangle-left-open", theme.text),
+            (row["p50"], "predicted, median", "line-ns-open", theme.text),
+            (row.get("worst", row["max"]), "worst case", "triangle-left-open", theme.text),
             (observed, "observed", "diamond", theme.text if inside else theme.of(BAD)),
         ):
             figure.add_scatter(
@@ -183,22 +209,39 @@ def prediction_band(data: PredictionData, theme: Theme = LIGHT) -> go.Figure:
                 cliponaxis=False,
                 marker={"symbol": symbol, "size": 14, "color": colour, "line": {"width": 2}},
             )
-    held = sum(row[1] <= row[5] <= row[3] for row in data.rows)
+    held = sum(row["p5"] <= row["observed"] <= row["p95"] for row in rows)
     title = "Nothing was predicted"
-    if data.rows:
-        known = "" if data.validated else " (the predictor is not validated)"
-        title = f"{held} of {len(data.rows)} observed inside the predicted band{known}"
+    if rows:
+        validated = all(row.get("validated") for row in rows)
+        known = "" if validated else " (the predictor is not validated)"
+        title = f"{held} of {len(rows)} observed inside the predicted band{known}"
     figure.update_layout(yaxis=_REVERSED)
     figure.update_xaxes(rangemode="tozero")
-    height = 200 + 60 * len(data.rows)
+    height = 200 + 60 * len(rows)
     return finish(figure, title, "duplicates", None, theme, height=height)
 
 
-def rto_waterfall(data: WaterfallData, theme: Theme = LIGHT) -> go.Figure:
-    """What happened after a kill, each from its predecessor in time; then what never did."""
+def rto_title(row: Row) -> str:
+    """What one row of ``rto`` found."""
+    produce, consume = row.get("produce_ms"), (row.get("consume_ms") or {}).get("max")
+    found = []
+    for what, value in (("sends", produce), ("pulls", consume)):
+        if value is not None:
+            found.append(
+                f"{what} back after {seconds(value / 1000)}" if value else f"no {what} failed"
+            )
+    finding = ", ".join(found) or "nothing was measured"
+    return f"{row['fid']}: {finding} from the loss of {row.get('broker') or 'the master'}"
+
+
+def rto_waterfall(title: str, phases: Mapping[str, int | None], theme: Theme = LIGHT) -> go.Figure:
+    """What happened after a kill, each from its predecessor in time; then what never did.
+
+    ``phases`` are in ns after the kill; ``None`` for what was not seen.
+    """
     figure = go.Figure()
     previous = 0
-    seen = sorted((at_ns, phase) for phase, at_ns in data.phases if at_ns is not None)
+    seen = sorted((at_ns, phase) for phase, at_ns in phases.items() if at_ns is not None)
     end = max((at_ns for at_ns, _ in seen), default=NS_PER_SECOND) / NS_PER_SECOND
     for at_ns, phase in seen:
         figure.add_bar(
@@ -213,7 +256,7 @@ def rto_waterfall(data: WaterfallData, theme: Theme = LIGHT) -> go.Figure:
             marker={"color": theme.of(SLATE)},
         )
         previous = at_ns
-    for number, phase in enumerate(phase for phase, at_ns in data.phases if at_ns is None):
+    for number, phase in enumerate(phase for phase, at_ns in phases.items() if at_ns is None):
         figure.add_bar(
             x=[0],
             y=[phase.replace("_", " ")],
@@ -234,5 +277,5 @@ def rto_waterfall(data: WaterfallData, theme: Theme = LIGHT) -> go.Figure:
             line={"dash": "dash", "width": 2, "color": theme.of(PALE)},
         )
     figure.update_layout(yaxis=_REVERSED)
-    height = 190 + 36 * len(data.phases)
-    return finish(figure, data.title, "seconds after the kill", None, theme, height=height)
+    height = 190 + 36 * len(phases)
+    return finish(figure, title, "seconds after the kill", None, theme, height=height)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import plotly.graph_objects as go
 
-from failback.analytics.report.page.figure_types import AgeData, ArmData, DedupeData
+from failback.analytics.report.measures.point_rows import MAX_LINES, Report
 from failback.analytics.report.page.figures.theme import (
     DASHES,
     LIGHT,
@@ -16,26 +17,43 @@ from failback.analytics.report.page.figures.theme import (
     finish,
     short,
 )
+from failback.analytics.report.page.tables.registry import Row
 from failback.analytics.report.wording import number as number_text
 from failback.analytics.report.wording import percent, seconds
 
+METRIC_TITLES: Final[Mapping[str, tuple[str, float]]] = {
+    "dup": ("duplicates", 1),
+    "produce_rto_ms": ("recovery of sends (s)", 1000),
+    "consume_rto_ms": ("recovery of pulls (s)", 1000),
+}
 _ENOUGH = 0.99
 
 
-def dedupe_seconds(data: DedupeData, theme: Theme = LIGHT) -> go.Figure:
+def groups_with_memory(report: Report) -> list[Row]:
+    """The groups with most repeats after a success, of which a memory's use is known."""
+    found = [group for group in report.get("groups", []) if group.get("dup_after_success")]
+    found.sort(key=lambda group: (-group["dup_after_success"], group["group"]))
+    return [group for group in found[:MAX_LINES] if shares(group, "by_seconds")]
+
+
+def shares(group: Row, kind: str) -> list[Row]:
+    """What memories of one ``kind`` would have stopped, where that is known."""
+    return [row for row in (group.get("dedupe") or {}).get(kind, []) if row["share"] is not None]
+
+
+def dedupe_seconds(groups: Sequence[Row], theme: Theme = LIGHT) -> go.Figure:
     """What share of repeats after a success a memory of so many seconds stops."""
     figure = go.Figure()
-    for number, (group, rows) in enumerate(data.by_seconds.items()):
-        _curve(figure, group, [r[0] for r in rows], [r[1] for r in rows], number, theme)
-    return _finished(figure, _dedupe_title(data), "seconds remembered (log)", theme)
+    for number, group in enumerate(groups):
+        _curve(figure, group, "by_seconds", "window", number, theme)
+    return _finished(figure, _dedupe_title(groups), "seconds remembered (log)", theme)
 
 
-def dedupe_keys(data: DedupeData, theme: Theme = LIGHT) -> go.Figure:
+def dedupe_keys(groups: Sequence[Row], theme: Theme = LIGHT) -> go.Figure:
     """What share of repeats after a success a memory of so many messages stops."""
     figure = go.Figure()
-    for number, (group, keys) in enumerate(data.by_keys.items()):
-        _curve(figure, group, [r[0] for r in keys], [r[1] for r in keys], number, theme,
-               [r[2] for r in keys])  # fmt: skip
+    for number, group in enumerate(groups):
+        _curve(figure, group, "by_keys", "keys", number, theme)
     title = "Remembering the last messages instead, by their number"
     return _finished(figure, title, "messages remembered (log)", theme)
 
@@ -48,34 +66,30 @@ def _finished(figure: go.Figure, title: str, axis: str, theme: Theme) -> go.Figu
     return finish(figure, title, axis, None, theme, height=320)
 
 
-def _curve(
-    figure: go.Figure,
-    group: str,
-    x: list[float] | list[int],
-    y: list[float],
-    number: int,
-    theme: Theme,
-    error: list[float] | None = None,
-) -> None:
+def _curve(figure: go.Figure, group: Row, kind: str, field: str, number: int, theme: Theme) -> None:
+    rows = shares(group, kind)
     figure.add_scatter(
-        x=x,
-        y=[100 * share for share in y],
-        name=short(group),
+        x=[row[field] for row in rows],
+        y=[100 * row["share"] for row in rows],
+        name=short(group["group"]),
         showlegend=True,
         mode="lines+markers",
-        error_y=None if error is None else {"array": [100 * e for e in error], "width": 2},
+        error_y={"array": [100 * row["error"] for row in rows], "width": 2}
+        if kind == "by_keys"
+        else None,
         line={"color": theme.text, "width": 2, "dash": DASHES[number % len(DASHES)]},
         marker={"symbol": MARKS[number % len(MARKS)], "size": 5},
     )
 
 
-def _dedupe_title(data: DedupeData) -> str:
-    if not data.by_seconds:
+def _dedupe_title(groups: Sequence[Row]) -> str:
+    if not groups:
         return "No handled message came again"
     needed = []
-    for group, rows in data.by_seconds.items():
-        enough = next((window for window, share in rows if share >= _ENOUGH), None)
-        needed.append((enough if enough is not None else float("inf"), group))
+    for each in groups:
+        rows = shares(each, "by_seconds")
+        enough = (row["window"] for row in rows if row["share"] >= _ENOUGH)
+        needed.append((next(enough, float("inf")), each["group"]))
     window, group = max(needed)
     if window == float("inf"):
         return f"Remembering messages for a day does not stop all repeats of {short(group)}"
@@ -83,31 +97,65 @@ def _dedupe_title(data: DedupeData) -> str:
     return f"Remembering handled messages for {number_text(window)} s would stop {share} of repeats"
 
 
-def repeat_age(data: AgeData, theme: Theme = LIGHT) -> go.Figure:
-    """How long after the first success its repeats began."""
+def repeat_age(rows: Sequence[Row], exact: float | None = None, theme: Theme = LIGHT) -> go.Figure:
+    """How long after the first success its repeats began.
+
+    Args:
+        rows: Those of the table ``repeat_age``.
+        exact: The median in seconds, where it is known better than by the rows' edges.
+        theme: The page's.
+    """
     figure = go.Figure()
     figure.add_bar(
-        x=[f"{high:.3g}" for _, high, _ in data.bins],
-        y=[number for *_, number in data.bins],
-        text=[f"{number:,}" for *_, number in data.bins],
+        x=[f"{row['at_most_s']:.3g}" for row in rows],
+        y=[row["repeats"] for row in rows],
+        text=[f"{row['repeats']:,}" for row in rows],
         textposition="outside",
         cliponaxis=False,
         marker={"color": theme.of(SLATE)},
     )
     title = "No handled message came again"
-    if data.median_seconds is not None:
-        after = seconds(data.median_seconds)
+    median = _median_edge(rows) if exact is None else exact
+    if rows and median is not None:
+        after = seconds(median)
         title = f"Half of the repeats of handled messages began {after} after the success"
     figure.update_xaxes(type="category")
     axis = "at most so many seconds after the first success"
     return finish(figure, title, axis, "repeats", theme, height=320)
 
 
-def compare_arms(data: ArmData, theme: Theme = LIGHT) -> go.Figure:
-    """Every repetition as a point, each arm's median as a line; metrics below each other."""
+def median_age(report: Report) -> float | None:
+    """The exact median age of repeats, which is known where one group alone has any."""
+    known = [g["repeat_age_seconds"]["p50"] for g in report["groups"] if g["dup_after_success"]]
+    median: float | None = known[0] if len(known) == 1 else None
+    return median
+
+
+def _median_edge(rows: Sequence[Row]) -> float | None:
+    """The upper edge of the bin that holds the median."""
+    total, reached = sum(row["repeats"] for row in rows), 0
+    for row in rows:
+        reached += row["repeats"]
+        if 2 * reached >= total:
+            edge: float = row["at_most_s"]
+            return edge
+    return None
+
+
+def compare_arms(compare: Mapping[str, Any], theme: Theme = LIGHT) -> go.Figure:
+    """Every repetition as a point, each arm's median as a line; metrics below each other.
+
+    ``compare`` is that of ``report.json``.
+    """
     figure = go.Figure()
-    panels = max(1, len(data.metrics))
-    for number, (metric, arms) in enumerate(data.metrics.items()):
+    panels = len(METRIC_TITLES)
+    for number, (field, (metric, scale)) in enumerate(METRIC_TITLES.items()):
+        arms = {
+            arm["name"]: [
+                run[field] / scale for run in arm.get("runs", []) if run[field] is not None
+            ]
+            for arm in compare["arms"]
+        }
         axis = "" if number == 0 else str(number + 1)
         top = 1 - number / panels
         most = max((max(values, default=0) for values in arms.values()), default=0) or 1
@@ -128,7 +176,25 @@ def compare_arms(data: ArmData, theme: Theme = LIGHT) -> go.Figure:
         )
         for place, (arm, values) in enumerate(arms.items()):
             _arm(figure, short(arm, 18), values, place, axis, theme, first=number == 0)
-    return finish(figure, data.title, None, None, theme, height=130 + 190 * panels)
+    return finish(figure, _arms_title(compare), None, None, theme, height=130 + 190 * panels)
+
+
+def _arms_title(compare: Mapping[str, Any]) -> str:
+    found = [row for row in compare["difference"] if row["metric"] == "dup"]
+    known = [row for row in found if row["median"] is not None]
+    if not known:
+        return f"All runs are of arm {compare['baseline']}"
+    row = max(known, key=lambda each: abs(each["median"]))
+    more = "more" if row["median"] > 0 else "fewer"
+    much = (
+        f"{number_text(abs(row['median']))} {more} duplicates"
+        if row["median"]
+        else "as many duplicates"
+    )
+    sure = {True: "significant", False: "within chance"}.get(
+        row["significant"], "too few runs to judge chance"
+    )
+    return f"{row.get('arm', '?')}: {much} than {compare['baseline']} ({sure})"
 
 
 def _arm(

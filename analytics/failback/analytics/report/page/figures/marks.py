@@ -8,7 +8,7 @@ from typing import Final
 
 import plotly.graph_objects as go
 
-from failback.analytics.report.page.figure_types import NS_PER_SECOND, FaultBand, Series
+from failback.analytics.report.page.figures.series import NS_PER_SECOND, FaultBand, Series
 from failback.analytics.report.page.figures.theme import PALE, SLATE, Theme, short
 
 # For keeping labels apart on a phone too: a plot is at least this wide, a letter about that wide.

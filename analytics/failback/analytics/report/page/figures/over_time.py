@@ -6,7 +6,16 @@ from typing import Final
 
 import plotly.graph_objects as go
 
-from failback.analytics.report.page.figure_types import (
+from failback.analytics.report.page.figures.marks import (
+    EVENT_ROWS,
+    ROW_PIXELS,
+    is_late,
+    mark_events,
+    mark_faults,
+    rows,
+    span,
+)
+from failback.analytics.report.page.figures.series import (
     NS_PER_SECOND,
     OFFSET_SERIES,
     CauseTimeData,
@@ -16,15 +25,6 @@ from failback.analytics.report.page.figure_types import (
     Series,
     StaircaseData,
     TimelineData,
-)
-from failback.analytics.report.page.figures.marks import (
-    EVENT_ROWS,
-    ROW_PIXELS,
-    is_late,
-    mark_events,
-    mark_faults,
-    rows,
-    span,
 )
 from failback.analytics.report.page.figures.theme import (
     BAD,

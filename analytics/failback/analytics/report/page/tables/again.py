@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from failback.analytics.analysis.causes.labels import report_group
 from failback.analytics.live.reset import reset_command
-from failback.analytics.report.page.figure_data.repeats import cause_data
 from failback.analytics.report.page.tables.registry import (
     Report,
     Row,
@@ -21,6 +22,9 @@ from failback.analytics.report.page.tables.registry import (
 )
 from failback.analytics.report.page.words import cause_meaning
 
+UNATTRIBUTED: Final = "UNATTRIBUTED"
+"""In place of the cause of what no rule explains."""
+_ORDERS: Final = ("after_success", "before_success", "unknown_order")
 QUEUE: Final = "group broker topic qid:i"
 
 
@@ -102,10 +106,31 @@ def causes(report: Report) -> Table:
         both("before_success:i", "before any success"),
         both("unknown_order:i", "order unknown"),
     ]
-    names = ("cause", "report_group", "after_success", "before_success", "unknown_order")
-    rows = named(names, cause_data(report).rows)
+    rows = _causes(report)
     empty = "No duplicate was delivered, so there is no cause to show."
     return Table("causes", columns, rows, empty)
+
+
+def _causes(report: Report) -> list[Row]:
+    """Sum the causes over the groups; the after-success split where the report has one."""
+    totals: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
+    for group in report.get("groups", []):
+        split = group.get("causes_split", {})
+        for cause, count in group.get("causes", {}).items():
+            parts = split.get(cause)
+            values = [parts[name] for name in _ORDERS] if parts else [count, 0, 0]
+            totals[cause] = [a + b for a, b in zip(totals[cause], values, strict=True)]
+        if group.get("unattributed"):
+            totals[UNATTRIBUTED][2] += group["unattributed"]
+    return [
+        {
+            "cause": cause,
+            "report_group": report_group(None if cause == UNATTRIBUTED else cause),
+            **dict(zip(_ORDERS, values, strict=True)),
+        }
+        for cause, values in sorted(totals.items(), key=lambda item: -sum(item[1]))
+        if sum(values)
+    ]
 
 
 def causes_by_group(report: Report) -> Table:
@@ -152,6 +177,11 @@ def windows(report: Report) -> Table:
         for window in queue.get("windows", [])
     ]  # fmt: skip
     return Table("windows", columns, rows, "No interval was consumed again.")
+
+
+def left_out(report: Report) -> int:
+    """How many smaller intervals the report has no row of."""
+    return sum(row.get("windows_left_out", 0) for row in report.get("queues", []))
 
 
 def rollbacks(report: Report) -> Table:

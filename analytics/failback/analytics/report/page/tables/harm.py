@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
-from failback.analytics.report.page.figure_data.repeats import age_data
 from failback.analytics.report.page.tables.registry import (
     Report,
+    Row,
     Table,
     alike,
     both,
     files,
-    named,
     page,
 )
 from failback.analytics.report.page.words import FATES, words_of
@@ -75,8 +74,27 @@ def repeat_age(report: Report) -> Table:
         both("at_most_s:f", "at most (s)"),
         both("repeats:i", "repeats"),
     ]
-    names = [column.field for column in columns]
-    return Table("repeat_age", columns, named(names, age_data(report).bins))
+    return Table("repeat_age", columns, _age_bins(report))
+
+
+def _age_bins(report: Report) -> list[Row]:
+    """All groups together; bins in which nothing lies at either end are left out."""
+    counts: Counter[float] = Counter()
+    for group in report.get("groups", []):
+        below = 0
+        for row in (group.get("repeat_age_seconds") or {}).get("histogram", []):
+            counts[row["le"]] += row["count"] - below
+            below = row["count"]
+    edges = sorted(counts)
+    filled = [number for number, edge in enumerate(edges) if counts[edge]]
+    return [
+        {
+            "above_s": edges[number - 1] if number else 0.0,
+            "at_most_s": edges[number],
+            "repeats": counts[edges[number]],
+        }
+        for number in (range(filled[0], filled[-1] + 1) if filled else ())
+    ]
 
 
 def redelivery_counts(report: Report) -> Table:

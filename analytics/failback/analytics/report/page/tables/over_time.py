@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from failback.analytics.report.measures.point_rows import Point, Report
-from failback.analytics.report.page.figure_data.time_series import events
-from failback.analytics.report.page.figure_types import OFFSET_SERIES
+from failback.analytics.report.page.figures.series import OFFSET_SERIES
+from failback.analytics.report.page.figures.time_series import events
 from failback.analytics.report.page.tables import advice, again, harm, observed, story
 from failback.analytics.report.page.tables.registry import Table, files, seconds
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from failback.analytics.report.page.figure_data.outcomes import waterfalls
 from failback.analytics.report.page.tables.registry import (
     Report,
+    Row,
     Table,
     alike,
     both,
@@ -98,6 +98,18 @@ def rto(report: Report) -> Table:
     return Table("rto", columns, rows, "No master was killed, so nothing had to recover.")
 
 
+def outages(report: Report) -> list[tuple[Row, dict[str, int | None]]]:
+    """The rows of ``rto``, each with its phases in ns after the kill; ``None`` if not seen."""
+    kills = {fault["fid"]: fault.get("effect_ns") for fault in report.get("faults", [])}
+    found = []
+    for row in report.get("rto", []):
+        start = kills.get(row["fid"]) or 0
+        phases = (row.get("phases") or {}).items()
+        after = {name: None if at is None else max(at - start, 0) for name, at in phases}
+        found.append((row, after))
+    return found
+
+
 def phases(report: Report) -> Table:
     """Per kill in order of time; what was never seen comes last on the page."""
     columns = [
@@ -106,9 +118,9 @@ def phases(report: Report) -> Table:
         both("after_the_kill_s:f", "after the kill (s)"),
     ]
     rows = [
-        {"fid": waterfall.title.partition(":")[0], "phase": phase, "after_the_kill_s": seconds(at)}
-        for waterfall in waterfalls(report)
-        for phase, at in waterfall.phases
+        {"fid": row["fid"], "phase": phase, "after_the_kill_s": seconds(at)}
+        for row, phases in outages(report)
+        for phase, at in phases.items()
     ]
     order = {row["fid"]: place for place, row in enumerate(report.get("rto", []))}
     return Table(

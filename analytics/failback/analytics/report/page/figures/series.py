@@ -1,4 +1,4 @@
-"""What figures are drawn from: frozen values, built by :mod:`figure_data`. No plotly in here.
+"""What figures over time are drawn from: frozen values, made by :mod:`time_series`. No plotly.
 
 Times are nanoseconds after run zero, counts are messages.
 """
@@ -97,13 +97,6 @@ class StaircaseData:
 
 
 @dataclass(frozen=True, slots=True)
-class CauseData:
-    """``(cause, report group, after success, before success, order unknown)`` rows."""
-
-    rows: Sequence[tuple[str, str, int, int, int]]
-
-
-@dataclass(frozen=True, slots=True)
 class CauseTimeData:
     """Duplicates per second by report group, all on the same bins."""
 
@@ -115,15 +108,6 @@ class CauseTimeData:
 
 
 @dataclass(frozen=True, slots=True)
-class IntervalData:
-    """Re-consumed windows: ``(queue, lo, hi, size, cause, report group, t_ns)`` rows."""
-
-    windows: Sequence[tuple[str, int, int, int, str, str, int]]
-    left_out: int = 0
-    """Smaller ones."""
-
-
-@dataclass(frozen=True, slots=True)
 class HeatData:
     """Re-deliveries per second: queues x bins of time."""
 
@@ -132,54 +116,6 @@ class HeatData:
     rates: Sequence[Sequence[float]]
     windows: Sequence[tuple[str, float, float]] = ()
     """(queue, from, to) in seconds: what one assignment repeated."""
-
-
-@dataclass(frozen=True, slots=True)
-class BoundData:
-    """``(label, observed, bound, exceeded)`` rows, in messages."""
-
-    rows: Sequence[tuple[str, float, float | None, bool]]
-
-
-@dataclass(frozen=True, slots=True)
-class PredictionData:
-    """``(label, p5, p50, p95, worst, observed)`` rows, in messages."""
-
-    rows: Sequence[tuple[str, float, float, float, float, float]]
-    validated: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class WaterfallData:
-    """Phases of an outage after the kill: ``(phase, ns after the kill or None)``."""
-
-    title: str
-    phases: Sequence[tuple[str, int | None]]
-
-
-@dataclass(frozen=True, slots=True)
-class DedupeData:
-    """Per group what share of the repeats after a success a memory would have caught."""
-
-    by_seconds: Mapping[str, Sequence[tuple[float, float]]]
-    by_keys: Mapping[str, Sequence[tuple[int, float, float]]]
-    """(keys, share, error)."""
-
-
-@dataclass(frozen=True, slots=True)
-class AgeData:
-    """Repeats by their age: ``(seconds from, seconds to, repeats)`` bins, and the median."""
-
-    bins: Sequence[tuple[float, float, int]]
-    median_seconds: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ArmData:
-    """Per metric and arm the value of each repetition; the finding is the title."""
-
-    metrics: Mapping[str, Mapping[str, Sequence[float]]]
-    title: str
 
 
 @dataclass(frozen=True, slots=True)
