@@ -13,8 +13,7 @@ import pytest
 
 from failback.analytics.dashboard.sources.brokers import look_at
 from failback.analytics.dashboard.sources.clusters import MemberRef
-from failback.analytics.exporter.live_pairs import pair_facts
-from failback.analytics.exporter.survey import Surveyor
+from failback.analytics.exporter.survey import Surveyor, pair_facts
 from failback.analytics.live.exposure import GroupExposure, exposure
 from failback.analytics.live.facts import GroupTopic, PairFacts
 from failback.analytics.live.offset_file import in_store

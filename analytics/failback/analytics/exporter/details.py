@@ -1,15 +1,15 @@
-"""What is asked of single topics and groups beyond their positions, of a few hundred at most."""
+"""Questions about single topics and groups beyond their offsets, a few hundred at most."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, Protocol, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Final
 
 from failback.analytics.live.queues import lag
-from failback.client.admin.admin import AdminClient
 from failback.client.admin.queue_offsets import Table
+from failback.client.admin.survey import BrokerSurvey
 from failback.protocol import calls
 from failback.protocol.clients import ConsumerConnection
 from failback.protocol.message import DLQ_PREFIX, RETRY_PREFIX
@@ -29,31 +29,17 @@ QUEUES: Final = 16
 Place = tuple[str, str]
 Ends = Mapping[str, Mapping[int, int]]
 """Topic to queue id to an offset."""
-T = TypeVar("T")
-
-
-class Ask(Protocol):
-    """Asks when it is our turn; ``None`` for no answer."""
-
-    def __call__(self, ask: Callable[[], Awaitable[T]], /) -> Awaitable[T | None]: ...
 
 
 class Details:
     """Asks one broker; at most :data:`MAX_SERIES` of each kind."""
 
-    def __init__(
-        self,
-        admin: AdminClient,
-        ask: Ask,
-        address: str,
-        *,
-        wall: Callable[[], float] = time.time,
-    ) -> None:
-        self._admin, self._ask, self._address = admin, ask, address
+    def __init__(self, asked: BrokerSurvey, *, wall: Callable[[], float] = time.time) -> None:
+        self._ask, self._admin, self._address = asked.ask, asked.admin, asked.address
         self._wall = wall
 
     async def latencies_ms(self, offsets: Table, ends: Ends, begins: Ends) -> dict[Place, float]:
-        """Return for those that are furthest behind how long their oldest message waits."""
+        """Return how long the oldest message waits, of the groups that are furthest behind."""
         wanted = furthest_behind(offsets, ends, begins)
         ages = await asyncio.gather(
             *(self._latency_ms(*place, begins.get(place[0], {})) for place in wanted)
@@ -61,9 +47,10 @@ class Details:
         return {place: age for place, age in zip(wanted, ages, strict=True) if age is not None}
 
     async def _latency_ms(self, topic: str, group: str, begins: Mapping[int, int]) -> float | None:
-        """Ask when what waits was stored: the time of what was consumed last may be long before.
+        """Ask when the oldest message that waits was stored.
 
-        That time is a bound: no message behind it is older. So most queues need not be asked.
+        The broker says of each queue when its last consumed message was stored. No message behind
+        that one is older. So most queues need not be asked.
         """
         stats = await self._ask(lambda: self._admin.consume_stats(self._address, group, topic))
         if stats is None:
@@ -83,7 +70,7 @@ class Details:
         return None if oldest is None else max(0.0, self._wall() * 1000 - oldest)
 
     async def _stored_ms(self, topic: str, queue_id: int, offset: int) -> int | None:
-        """Return when the broker stored a message; ``None`` when it does not show it."""
+        """Return when the broker stored a message; ``None`` without an answer."""
         call = calls.pull_by_tools(topic, queue_id, offset, 1, decompress=False)
         found = await self._ask(lambda: self._admin.call(self._address, call))
         return found.messages[0].store_timestamp if found is not None and found.messages else None
@@ -93,7 +80,7 @@ class Details:
         topics: Mapping[str, Mapping[MessageQueue, TopicOffset]],
         connected: Mapping[str, ConsumerConnection],
     ) -> dict[Place, float]:
-        """Return what the broker counts of topics with new messages and of groups with members.
+        """Return the broker's counters of topics with new messages and of groups with members.
 
         By name and key of its counters: a rate per second over the last minute, and of
         ``GROUP_GET_LATENCY`` the mean in ms.
@@ -146,7 +133,7 @@ def wanted_counters(
 
 
 def furthest_behind(offsets: Table, ends: Ends, begins: Ends) -> list[Place]:
-    """Return those with messages to consume, most first."""
+    """Return topics and groups with messages to consume, those with most first."""
     found: list[tuple[int, Place]] = []
     for key, queues in offsets.items():
         topic, group = split_offset_key(key)

@@ -11,7 +11,6 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from failback.analytics.exporter import families as own
 from failback.analytics.exporter.details import GET_LATENCY, GET_SIZE, PUT_SIZE, SENT_BACK
-from failback.analytics.exporter.live_pairs import OffsetFiles, pair_facts
 from failback.analytics.exporter.pair_history import (
     History,
     Lags,
@@ -20,7 +19,7 @@ from failback.analytics.exporter.pair_history import (
     lags_of,
     sums_of,
 )
-from failback.analytics.exporter.survey import BrokerAnswers, Survey
+from failback.analytics.exporter.survey import BrokerAnswers, OffsetFiles, Survey, pair_facts
 from failback.analytics.live.exposure import exposure
 from failback.analytics.live.facts import GroupTopic
 from failback.client.admin.queue_offsets import divergence

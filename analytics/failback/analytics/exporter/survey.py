@@ -1,6 +1,6 @@
-"""One round of questions to name servers and brokers.
+"""One round of questions to name servers and brokers, and its answers as facts of pairs.
 
-A broker that does not answer is part of the result; a part of an answer that is missing is too.
+A broker without an answer is part of the result. So is a part of an answer that is missing.
 """
 
 from __future__ import annotations
@@ -8,23 +8,30 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final
 
 from failback.analytics.exporter.details import Details
-from failback.analytics.live.facts import BROADCASTING
+from failback.analytics.live.facts import (
+    BROADCASTING,
+    MemberFacts,
+    OffsetFile,
+    PairFacts,
+    table_of,
+)
 from failback.client.admin.admin import AdminClient
 from failback.client.admin.queue_offsets import Table
+from failback.client.admin.survey import BrokerSurvey
 from failback.client.remoting.connection import RemotingClient
 from failback.client.remoting.guarded.signing import is_refusal
 from failback.common.numbers import whole_or_0
 from failback.protocol.clients import ConsumerConnection
-from failback.protocol.errors import BrokerError, FailbackError
+from failback.protocol.errors import BrokerError
 from failback.protocol.message import DLQ_PREFIX
-from failback.protocol.route import MessageQueue, split_offset_key
-from failback.protocol.stats import ConsumeStatus, TopicOffset
+from failback.protocol.route import split_offset_key
+from failback.protocol.stats import ConsumeStatus
 
 logger = logging.getLogger(__name__)
 
@@ -32,14 +39,13 @@ AT_ONCE: Final = 64
 """Requests under way at a time."""
 CLIENTS: Final = 200
 """Members that are asked for their own figures, at most."""
-Answer = TypeVar("Answer")
 Ends = Mapping[str, Mapping[int, int]]
 """Topic to queue id to the offset of the next message."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberStatus:
-    """What one consumer says of one topic."""
+    """The figures of one consumer on one topic."""
 
     group: str
     topic: str
@@ -50,7 +56,7 @@ class MemberStatus:
 
 @dataclass(frozen=True, slots=True)
 class BrokerAnswers:
-    """What one broker said; empty where it did not."""
+    """The answers of one broker; empty where it gave none."""
 
     cluster: str
     broker: str
@@ -61,21 +67,21 @@ class BrokerAnswers:
     config: Mapping[str, str] = field(default_factory=dict)
     offsets: Table | None = None
     ends: Ends = field(default_factory=dict)
-    """Only of the member that acts for its pair: the one with the least id that answers."""
+    """Only of the member that acts for its pair: the one with the lowest id that answers."""
     groups: Mapping[str, ConsumerConnection] = field(default_factory=dict)
     members: Sequence[MemberStatus] = ()
     producers: Mapping[str, int] | None = None
-    """Producer group to how many it has; ``None`` where the broker does not tell."""
+    """Producer group to its number of producers; ``None`` without an answer."""
     latencies_ms: Mapping[tuple[str, str], float] = field(default_factory=dict)
-    """(topic, group) to how long its oldest message waits; of those that are behind."""
+    """(topic, group) to how long its oldest message waits, for groups that are behind."""
     rates: Mapping[tuple[str, str], float] = field(default_factory=dict)
     """(name, key) of a broker's own counters to their rate per second over the last minute."""
     begins: Ends = field(default_factory=dict)
     """The first offsets of the queues of ``ends``."""
     settings: frozenset[str] | None = None
-    """Groups that it has settings of; ``None`` where it does not tell."""
+    """Groups that it has settings of; ``None`` without an answer."""
     topics: frozenset[str] | None = None
-    """Topics that it has; ``None`` where it does not tell."""
+    """Its topics; ``None`` without an answer."""
 
     @property
     def is_master(self) -> bool:
@@ -98,6 +104,16 @@ class BrokerAnswers:
     def boot_ms(self) -> int:
         return whole_or_0(self.runtime.get("bootTimestamp"))
 
+    @property
+    def standing(self) -> Table:
+        """The offsets of groups whose members do not broadcast: what they have consumed."""
+        broadcasting = self.broadcasting
+        return {
+            key: queues
+            for key, queues in (self.offsets or {}).items()
+            if split_offset_key(key)[1] not in broadcasting
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Survey:
@@ -110,22 +126,8 @@ class Survey:
     brokers: Sequence[BrokerAnswers]
 
 
-def _standing(broker: BrokerAnswers) -> Table:
-    """The offsets that stand for what groups have consumed."""
-    broadcasting = broker.broadcasting
-    return {
-        key: queues
-        for key, queues in (broker.offsets or {}).items()
-        if split_offset_key(key)[1] not in broadcasting
-    }
-
-
-async def _nobody() -> list[MemberStatus]:
-    return []
-
-
 class Surveyor:
-    """Asks; remembers nothing but its connections and what it has complained about."""
+    """Asks a cluster. It keeps its connections and what it has complained about, no answers."""
 
     def __init__(
         self,
@@ -138,21 +140,24 @@ class Surveyor:
         """``clients``: ask consumers for their own rates too, through their brokers."""
         self._name_servers = tuple(name_servers)
         self._admin = AdminClient(name_servers, client=client, timeout_ms=timeout_ms)
-        self._apart = {
-            address: AdminClient([address], client=client, timeout_ms=timeout_ms)
-            for address in name_servers
-        }
         self._clients = clients
         self._turn = asyncio.Semaphore(AT_ONCE)
         self._silent: set[str] = set()
         self._reasons: dict[str, str] = {}
         self._told: set[str] = set()
 
+    def _at(self, address: str) -> BrokerSurvey:
+        return BrokerSurvey(self._admin, address, turn=self._turn, failed=self._note)
+
     async def survey(self) -> Survey:
-        """Ask everybody; brokers that nobody lists are not known."""
+        """Ask all name servers, and all brokers that one of them lists."""
         began = time.monotonic()
-        listings = await asyncio.gather(*map(self._listed, self._apart.values()))
-        self._complain(dict(zip(self._apart, (each is not None for each in listings), strict=True)))
+        listings = await asyncio.gather(*map(self._listed, self._name_servers))
+        name_servers = {
+            address: each is not None
+            for address, each in zip(self._name_servers, listings, strict=True)
+        }
+        self._complain(name_servers)
         found: dict[tuple[str, str, int], str] = {}
         for listing in listings:
             found |= listing or {}
@@ -168,10 +173,7 @@ class Surveyor:
             at=time.monotonic(),
             wall=time.time(),
             seconds=time.monotonic() - began,
-            name_servers={
-                address: each is not None
-                for address, each in zip(self._apart, listings, strict=True)
-            },
+            name_servers=name_servers,
             brokers=brokers,
         )
 
@@ -186,8 +188,8 @@ class Surveyor:
                 logger.warning("%s does not answer%s", address, f": {why}" if why else "")
                 self._silent.add(address)
 
-    async def _listed(self, admin: AdminClient) -> dict[tuple[str, str, int], str] | None:
-        info = await self._or_none(admin.cluster_info)
+    async def _listed(self, address: str) -> dict[tuple[str, str, int], str] | None:
+        info = await self._at(address).ask(lambda: self._admin.cluster_info_at(address))
         return None if info is None else {each[:3]: each.addr for each in info.members()}
 
     async def _pair(
@@ -208,67 +210,46 @@ class Surveyor:
         return [await self._acting(each) if each is acting else each for each in found]
 
     async def _broker(self, cluster: str, broker: str, number: int, address: str) -> BrokerAnswers:
-        runtime = await self._or_none(lambda: self._admin.runtime_info(address))
+        asked = self._at(address)
+        runtime = await asked.runtime()
         if runtime is None:
             return BrokerAnswers(cluster, broker, number, address)
-        config, offsets = await asyncio.gather(
-            self._or_none(lambda: self._admin.broker_config(address)),
-            self._or_none(lambda: self._admin.all_offsets(address)),
-        )
+        config, offsets = await asyncio.gather(asked.config(), asked.offsets())
         return BrokerAnswers(cluster, broker, number, address, True, runtime, config or {}, offsets)
 
     async def _acting(self, broker: BrokerAnswers) -> BrokerAnswers:
-        """Ask the member that acts for its pair what the pair holds and who is connected."""
-        address = broker.address
-        wrapper = await self._or_none(lambda: self._admin.all_topic_config(address))
-        names = sorted(wrapper.topic_config_table) if wrapper is not None else []
+        """Ask the member that acts for its pair for the pair's queues and connected clients."""
+        asked = self._at(broker.address)
+        topics = await asked.topics()
         groups = sorted({split_offset_key(key)[1] for key in broker.offsets or {}} - {""})
-        stats, members, producers, settings = await asyncio.gather(
-            asyncio.gather(*(self._topic(address, name) for name in names)),
-            asyncio.gather(*(self._group(address, name) for name in groups)),
-            self._producers(address),
-            self._or_none(lambda: self._admin.all_groups(address)),
+        queues, connections, producers, settings = await asyncio.gather(
+            asked.queues(sorted(topics or ())),
+            asked.connections(groups),
+            asked.producers(),
+            asked.groups(),
         )
-        tables = {name: each for name, each in zip(names, stats, strict=True) if each}
-        connected = {
-            group: found for group, found in zip(groups, members, strict=True) if found is not None
-        }
+        connected = {group: each for group, each in connections.items() if each is not None}
         whole = replace(
             broker,
-            ends={
-                name: {queue.queue_id: each.max_offset for queue, each in table.items()}
-                for name, table in tables.items()
-            },
-            begins={
-                name: {queue.queue_id: each.min_offset for queue, each in table.items()}
-                for name, table in tables.items()
-            },
+            ends=queues.ends,
+            begins=queues.begins,
             groups=connected,
             producers=producers,
-            settings=None if settings is None else frozenset(settings.subscription_group_table),
-            topics=None if wrapper is None else frozenset(names),
+            settings=settings,
+            topics=topics,
         )
-        details = Details(self._admin, self._or_none, address)
+        details = Details(asked)
         statuses, latencies, rates = await asyncio.gather(
-            self._members(address, connected) if self._clients else _nobody(),
-            details.latencies_ms(_standing(whole), whole.ends, whole.begins),
-            details.rates(tables, connected),
+            self._members(asked, connected if self._clients else {}),
+            details.latencies_ms(whole.standing, whole.ends, whole.begins),
+            details.rates(
+                {topic: them for topic, them in queues.tables.items() if them}, connected
+            ),
         )
         return replace(whole, members=statuses, latencies_ms=latencies, rates=rates)
 
-    async def _topic(self, address: str, topic: str) -> Mapping[MessageQueue, TopicOffset]:
-        stats = await self._or_none(lambda: self._admin.topic_stats(address, topic))
-        return {} if stats is None else stats.offset_table
-
-    async def _producers(self, address: str) -> dict[str, int] | None:
-        found = await self._or_none(lambda: self._admin.producers(address))
-        return None if found is None else {group: len(them) for group, them in found.data.items()}
-
-    async def _group(self, address: str, group: str) -> ConsumerConnection | None:
-        return await self._or_none(lambda: self._admin.consumer_connection(address, group))
-
     async def _members(
-        self, address: str, connected: Mapping[str, ConsumerConnection]
+        self, asked: BrokerSurvey, connected: Mapping[str, ConsumerConnection]
     ) -> list[MemberStatus]:
         wanted = [
             (group, member.client_id, member.client_addr)
@@ -277,7 +258,9 @@ class Surveyor:
         ][:CLIENTS]
         found = await asyncio.gather(
             *(
-                self._or_none(partial(self._admin.consumer_running_info, address, group, client_id))
+                asked.ask(
+                    partial(self._admin.consumer_running_info, asked.address, group, client_id)
+                )
                 for group, client_id, _ in wanted
             )
         )
@@ -289,20 +272,59 @@ class Surveyor:
             if not topic.startswith(DLQ_PREFIX)
         ]
 
-    async def _or_none(self, ask: Callable[[], Awaitable[Answer]]) -> Answer | None:
-        """Ask when it is our turn; ``None`` for a refusal, no answer, or one that is nonsense."""
-        async with self._turn:
-            try:
-                return await ask()
-            except (FailbackError, OSError) as error:
-                logger.debug("%s", error)
-                self._note(error)
-                return None
-
     def _note(self, error: Exception) -> None:
-        """Remember why somebody did not answer; tell once for each right that is missing."""
+        """Keep the reason of a missing answer, and log each missing right once."""
+        logger.debug("%s", error)
         address = getattr(error, "addr", "")
         self._reasons[address] = str(error)
         if isinstance(error, BrokerError) and is_refusal(error) and error.remark not in self._told:
             self._told.add(error.remark)
             logger.warning("%s refused: %s", address, error.remark)
+
+
+OffsetFiles = Mapping[tuple[str, int], OffsetFile]
+"""Broker name and id to its consumerOffset.json, where that is mounted."""
+SyncAges = Mapping[tuple[str, int], float]
+"""Broker name and id of slaves to the seconds since they copied, as surveys show them."""
+
+
+def member_facts(
+    broker: BrokerAnswers, file: OffsetFile | None = None, sync_age: float | None = None
+) -> MemberFacts:
+    return MemberFacts(
+        broker.address,
+        broker.broker_id,
+        broker.up,
+        broker.boot_ms,
+        broker.config,
+        None if broker.offsets is None else table_of(broker.offsets),
+        file,
+        None if file is None else file.age_seconds,
+        sync_age,
+    )
+
+
+def pair_facts(
+    survey: Survey,
+    brokers: Iterable[BrokerAnswers],
+    files: OffsetFiles,
+    sync_ages: SyncAges,
+) -> PairFacts:
+    """Return the members of one pair as facts."""
+    members = tuple(brokers)
+    acting = next((each for each in members if each.ends), members[0])
+    return PairFacts(
+        acting.broker,
+        tuple(
+            member_facts(
+                each,
+                files.get((each.broker, each.broker_id)),
+                sync_ages.get((each.broker, each.broker_id)),
+            )
+            for each in members
+        ),
+        survey.wall,
+        acting.ends,
+        acting.begins,
+        {group: len(each.connection_set) for group, each in acting.groups.items()},
+    )

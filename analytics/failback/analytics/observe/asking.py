@@ -1,15 +1,16 @@
-"""Asks name servers and brokers what they hold, once each period, and writes nothing to them.
+"""Asks name servers and brokers once each period, and writes nothing to them.
 
 Each look asks every name server for its list (106), and every broker for its table of offsets (43).
-What changes seldom is asked less often: when a broker began (28), and a master's settings (26),
-after its connection ended and twice a minute; the ends of queues (202) and the members of groups
-(203) every few seconds, and each time while a master is away or a group in danger.
+Other questions are asked less often. A broker says when it began (28), and a master its settings
+(26), twice a minute and after its connection ended. The ends of queues (202) and the members of
+groups (203) are asked every few seconds, and in each look while a master is away or a group in
+danger.
 
-Clients find a master that is back, and move its table, within a second. So a broker that refuses
+Clients find a returned master, and move its table, within a second. So a broker that refuses
 connections is tried ten times a second, and is looked at as soon as it answers.
 
-A broker that is slow, as one on a busy machine that has just started, is not asked anew each
-period: its answer is waited for, and stands in the look in which it comes.
+A slow broker, as one that has just started on a busy machine, is not asked anew each period. The
+look in which its answer comes has it.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from failback.analytics.observe.looks import ANSWERED, REFUSED, SILENT, BrokerLo
 from failback.analytics.observe.returns import is_about
 from failback.analytics.predict.keys import KEYS, RULES
 from failback.client.admin.admin import AdminClient
+from failback.client.admin.survey import BrokerSurvey
 from failback.client.remoting.connection import RemotingClient
 from failback.common.numbers import whole
 from failback.protocol.codes import ResponseCode
@@ -38,25 +40,25 @@ from failback.protocol.errors import (
 from failback.protocol.route import split_offset_key
 
 ANSWER_SECONDS: Final = 10.0
-"""A broker's answer is waited for so long, over several looks."""
+"""For so long a broker's answer is waited for, over several looks."""
 FIRST_SECONDS: Final = 5.0
-"""A name server's answer to the first look."""
+"""For so long the first look waits for a name server."""
 SELDOM_SECONDS: Final = 5.0
 BOOT_SECONDS: Final = 30.0
 FORGET_SECONDS: Final = 6 * 3600.0
-"""For so long a broker that no name server lists any more is asked at its last address."""
+"""For so long a broker that is in no list any more is asked at its last address."""
 SETTINGS: Final = frozenset({RULES, *(key for key in KEYS if KEYS[key].side == "broker")})
-"""What a prediction needs of a broker's settings."""
+"""The settings of a broker that a prediction needs."""
 RETRY_SECONDS: Final = 0.1
 """How often a broker that refuses connections is tried."""
 _NO_TIME_MS: Final = 10**13
-"""After 1970, in 2286: no broker began then."""
+"""The year 2286: no broker began then, so its clock is wrong."""
 _AT_ONCE: Final = 32
 """Questions under way to one broker."""
 
 
 class _Question:
-    """What a broker is asked for a look. It is asked again only when the answer has come."""
+    """The questions to a broker for one look. They are asked again only after the answer."""
 
     def __init__(self) -> None:
         self._task: asyncio.Task[BrokerLook] | None = None
@@ -74,16 +76,16 @@ class _Question:
         return task.result()
 
     async def close(self) -> None:
-        """Give up what is being asked."""
+        """Cancel the questions under way."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
 
 class _Asked:
-    """One broker that is asked, and when it was asked what."""
+    """One broker, and when it was asked which question."""
 
-    def __init__(self, place: Place, address: str) -> None:
+    def __init__(self, place: Place, address: str, admin: AdminClient) -> None:
         self.place = place
         self.address = address
         self.boot_ms: int | None = None
@@ -93,21 +95,21 @@ class _Asked:
         self.seldom_at = -SELDOM_SECONDS
         self.listed_at = 0.0
         self.is_refused = False
-        """Whether nobody listened there at the last look."""
+        """Whether it refused the connection at the last look."""
         self.is_young = False
-        """Whether nobody listened there until its process began, which it has yet to tell."""
-        self.turn = asyncio.Semaphore(_AT_ONCE)
+        """Whether it refused connections before, and has not said since when its process began."""
+        self.survey = BrokerSurvey(admin, address, turn=asyncio.Semaphore(_AT_ONCE))
         self.question = _Question()
 
-    def taken_config(self) -> dict[str, str] | None:
-        """Return its settings if they are others than were returned before."""
+    def take_new_config(self) -> dict[str, str] | None:
+        """Return its settings if they changed since the last call."""
         found = self.config if self.has_new_config else None
         self.has_new_config = False
         return found
 
 
 class Asker:
-    """Looks at a cluster. Times are seconds after ``zero``, a reading of ``seconds``."""
+    """Looks at a cluster. Times are seconds after ``zero``, a reading of ``folder.seconds``."""
 
     def __init__(
         self,
@@ -120,10 +122,10 @@ class Asker:
         topics: Set[str] = frozenset(),
         asks_clients: bool = False,
     ) -> None:
-        """``groups`` and ``topics``: only these, where there are any."""
+        """``groups`` and ``topics``: as ``returns.is_about`` takes them."""
         self.name_servers = tuple(name_servers)
         self._patience = max(0.5, every)
-        """Seconds that a look waits for an answer."""
+        """For so many seconds a look waits for an answer."""
         self._prompt = AdminClient(name_servers, client=client, timeout_ms=self._patience * 1000)
         self._first = AdminClient(name_servers, client=client, timeout_ms=FIRST_SECONDS * 1000)
         self._admin = AdminClient(
@@ -135,11 +137,11 @@ class Asker:
         self._topics = topics
         self._asked: dict[Place, _Asked] = {}
         self._versions: dict[str, int] = {}
-        """Of clients, as MQVersion numbers them."""
+        """Client id to the version of the client, as MQVersion numbers it."""
         self._clients = ClientAsker(self._prompt, zero) if asks_clients else None
 
     async def close(self) -> None:
-        """Give up what is being asked."""
+        """Cancel the questions under way."""
         await asyncio.gather(*(asked.question.close() for asked in self._asked.values()))
         if self._clients is not None:
             await self._clients.close()
@@ -148,13 +150,13 @@ class Asker:
         return seconds() - self._zero
 
     def connection_ended(self, address: str) -> None:
-        """Ask a broker anew when it began: its process may be another one."""
+        """Let the next look ask a broker when it began: it may be another process."""
         for asked in self._asked.values():
             if asked.address == address:
                 asked.boot_at, asked.boot_ms = -BOOT_SECONDS, None
 
     async def wait(self, most: float) -> None:
-        """Wait ``most`` seconds, but no longer than until a broker that was gone answers."""
+        """Wait ``most`` seconds, or until a broker that refused connections answers."""
         until = time.monotonic() + most
         while (left := until - time.monotonic()) > 0:
             gone = [asked for asked in self._asked.values() if asked.is_refused]
@@ -173,9 +175,9 @@ class Asker:
     async def _boot(self, asked: _Asked) -> None:
         """Ask when the broker began.
 
-        Apache's broker has no answer in its first second: its figures of that time are missing.
-        Where nobody listened before, it is known to be another process nevertheless. Source:
-        4.9.7, StoreStatsService.getPutTps, a list that is empty until it is sampled.
+        Apache's broker fails to answer in its first second, because its figures are missing
+        (4.9.7, StoreStatsService.getPutTps: a list is empty until it is sampled). A broker that
+        refused connections before is another process in any case, so the error is no loss.
         """
         began = self._now()
         try:
@@ -191,7 +193,7 @@ class Asker:
             await self._settings(asked)
 
     async def _settings(self, asked: _Asked) -> None:
-        """Ask for what a prediction needs of a master's settings; without the right to, nothing."""
+        """Ask a master for its settings. Without the right to ask they stay unknown."""
         try:
             told = await self._admin.broker_config(asked.address)
         except (BrokerError, UnreadableAnswer):
@@ -201,7 +203,7 @@ class Asker:
             asked.config, asked.has_new_config = found, True
 
     async def look(self, *, closely: bool) -> Look:
-        """Ask everybody. ``closely``: what is asked seldom too."""
+        """Ask all name servers and brokers. ``closely``: the seldom questions too."""
         began = self._now()
         answers = await asyncio.gather(*map(self._listing, self.name_servers))
         listings = dict(zip(self.name_servers, answers, strict=True))
@@ -213,19 +215,19 @@ class Asker:
         return Look(began, self._now(), self.every, listings, tuple(brokers), clients)
 
     async def _meet(self, look: Look) -> None:
-        """Know the brokers that are listed, and forget those that were not for long."""
+        """Note the brokers that are listed, and forget those that have not been for long."""
         now = self._now()
         for place, address in sorted(look.listed().items()):
             known = self._asked.get(place)
             if known is None or known.address != address:
                 await self._forget(place)
-                self._asked[place] = known = _Asked(place, address)
+                self._asked[place] = known = _Asked(place, address, self._admin)
             known.listed_at = now
         for place, asked in list(self._asked.items()):
             taken = any(
                 other.address == asked.address and other.listed_at > asked.listed_at
                 for other in self._asked.values()
-            )  # it has another role since
+            )  # the process has another role since, and is asked as that
             if taken or now - asked.listed_at > FORGET_SECONDS:
                 await self._forget(place)
 
@@ -288,7 +290,7 @@ class Asker:
         if closely or began - asked.seldom_at >= SELDOM_SECONDS:
             asked.seldom_at = began
             wanted = self._wanted(offsets)
-            spans = await self._spans(asked, sorted({topic for topic, _ in wanted}))
+            spans = (await asked.survey.queues(sorted({topic for topic, _ in wanted}))).spans
             members = await self._members(asked, sorted({group for _, group in wanted}))
         return look(
             ANSWERED,
@@ -296,7 +298,7 @@ class Asker:
             offsets={key: dict(queues) for key, queues in offsets.items()},
             spans=spans,
             members=members,
-            config=asked.taken_config(),
+            config=asked.take_new_config(),
         )
 
     def _wanted(self, offsets: Iterable[str]) -> list[tuple[str, str]]:
@@ -304,34 +306,10 @@ class Asker:
             split_offset_key(key) for key in offsets if is_about(key, self._groups, self._topics)
         ]
 
-    async def _spans(
-        self, asked: _Asked, topics: Sequence[str]
-    ) -> dict[str, dict[int, tuple[int, int]]]:
-        found = await asyncio.gather(*(self._ends(asked, topic) for topic in topics))
-        return {topic: them for topic, them in zip(topics, found, strict=True) if them is not None}
-
-    async def _ends(self, asked: _Asked, topic: str) -> dict[int, tuple[int, int]] | None:
-        async with asked.turn:
-            try:
-                stats = await self._admin.topic_stats(asked.address, topic)
-            except (FailbackError, OSError):
-                return None
-        return {
-            queue.queue_id: (span.min_offset, span.max_offset)
-            for queue, span in stats.offset_table.items()
-        }
-
     async def _members(self, asked: _Asked, groups: Sequence[str]) -> dict[str, dict[str, str]]:
-        found = await asyncio.gather(*(self._group(asked, group) for group in groups))
-        return {group: them for group, them in zip(groups, found, strict=True) if them is not None}
-
-    async def _group(self, asked: _Asked, group: str) -> dict[str, str] | None:
-        async with asked.turn:
-            try:
-                answer = await self._admin.consumer_connection(asked.address, group)
-            except BrokerError as error:
-                return {} if error.code == ResponseCode.CONSUMER_NOT_ONLINE else None
-            except (FailbackError, OSError):
-                return None
-        self._versions |= {each.client_id: each.version for each in answer.connection_set}
-        return {each.client_id: each.client_addr for each in answer.connection_set}
+        found: dict[str, dict[str, str]] = {}
+        for group, connection in (await asked.survey.connections(groups)).items():
+            clients = connection.connection_set if connection is not None else []
+            self._versions |= {each.client_id: each.version for each in clients}
+            found[group] = {each.client_id: each.client_addr for each in clients}
+        return found

@@ -1,4 +1,4 @@
-"""Where one consumer offset stands now, asked of the brokers: the live half of explain-offset."""
+"""The copies of one consumer offset at the brokers now: the live half of explain-offset."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from failback.analytics.live.facts import (
+    BROADCASTING,
     GroupTopic,
     MemberFacts,
     OffsetFile,
@@ -26,6 +27,7 @@ from failback.client.admin.queue_offsets import (
     SLAVE_TABLE,
     Span,
 )
+from failback.client.admin.survey import BrokerSurvey, TopicQueues, client_memory
 from failback.common.numbers import whole_or_0
 from failback.common.text import did_you_mean
 from failback.protocol.codes import ResponseCode
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 Step = dict[str, Any]
 
 _PAST: Final = ("commits", "earlier values")
-"""What nobody can be asked for afterwards."""
+"""Steps of an offset that no broker remembers."""
 
 
 class Place(NamedTuple):
@@ -53,24 +55,24 @@ class Place(NamedTuple):
 
     @property
     def entry(self) -> str:
-        """As offset tables have it."""
+        """Its key in offset tables."""
         return f"{self.topic}@{self.group}"
 
 
 class Standing(NamedTuple):
-    """What was found out about a queue of one broker."""
+    """The copies of an offset of one queue, and what they mean."""
 
     broker: str
     steps: list[Step]
     safe_offset: int | None
-    """The furthest that a table or a member says."""
+    """The highest offset in a table or in a member's memory."""
     after_return: int | None
     """Messages that come again if the master is killed now and members start after its return."""
     on_slave: int | None
     """The same if they start while it is away."""
     unseen: list[str]
     span: Span | None = None
-    """What the queue has; ``None``: nobody told."""
+    """The offsets of the queue; ``None`` without an answer."""
     outside: tuple[str, ...] = ()
     """Offsets that lie outside of the queue, in words."""
     silent: tuple[str, ...] = ()
@@ -90,6 +92,7 @@ async def stand_of(admin: AdminClient, place: Place, broker: str) -> Standing:
     name, addresses = await _pair_of(admin, place, broker)
     looks = await asyncio.gather(*(_look(admin, *each, place) for each in addresses.items()))
     answering = next((look.facts for look in looks if look.facts.answered), None)
+    asked = BrokerSurvey(admin, answering.address) if answering else None
     client = await _client(admin, answering.address, place, name) if answering else None
     facts, ended_by, lost = await _facts(admin, place, name, [look.facts for look in looks])
     found = lineage(facts, place.key, place.queue, client[0] if client else None)
@@ -113,37 +116,32 @@ async def stand_of(admin: AdminClient, place: Place, broker: str) -> Standing:
             *(look.said for look in looks if not look.facts.answered),
             *([f"{lost}, though the name server lists it there"] if lost else []),
         ),
-        await _near(admin, answering, place) if found.safe_offset is None else "",
-        answering is not None and await _broadcasts(admin, answering.address, place.group),
+        await _near(asked, place) if found.safe_offset is None else "",
+        await _broadcasts(asked, place.group),
     )
 
 
 def _in_log_of(outside: Sequence[str], member: MemberFacts | None) -> tuple[str, ...]:
-    """Offsets outside of the queue; of a slave's log it is said to be one."""
+    """Return offsets outside of the queue in words, with the slave whose log was asked."""
     if member is None or member.is_master:
         return tuple(outside)
     log = f"of the log of slave {member.broker_id}, and the master may have more"
     return tuple(f"{each} {log}" for each in outside)
 
 
-async def _near(admin: AdminClient, member: MemberFacts | None, place: Place) -> str:
+async def _near(asked: BrokerSurvey | None, place: Place) -> str:
     """Return which group may be meant, of those that a broker knows."""
-    if member is None:
-        return ""
-    try:
-        groups = set((await admin.all_groups(member.address)).subscription_group_table)
-    except FailbackError:
+    groups = None if asked is None else await asked.groups()
+    if groups is None:
         return ""
     if place.group in groups:
         return "; brokers have settings of it"
     return did_you_mean(place.group, groups) or ": is its name right?"
 
 
-async def _broadcasts(admin: AdminClient, addr: str, group: str) -> bool:
-    try:
-        return (await admin.consumer_connection(addr, group)).message_model == "BROADCASTING"
-    except FailbackError:  # nobody is connected
-        return False
+async def _broadcasts(asked: BrokerSurvey | None, group: str) -> bool:
+    found = None if asked is None else (await asked.connections([group])).get(group)
+    return found is not None and found.message_model == BROADCASTING
 
 
 async def _pair_of(admin: AdminClient, place: Place, broker: str) -> tuple[str, dict[int, str]]:
@@ -167,7 +165,7 @@ async def _pair_of(admin: AdminClient, place: Place, broker: str) -> tuple[str, 
 
 
 class _Look(NamedTuple):
-    """What one member said of its table, and that in words."""
+    """The table of one member, and what it holds in words."""
 
     facts: MemberFacts
     said: str
@@ -201,48 +199,32 @@ async def _look(admin: AdminClient, bid: int, addr: str, place: Place) -> _Look:
 async def _facts(
     admin: AdminClient, place: Place, broker: str, members: Sequence[MemberFacts]
 ) -> tuple[PairFacts, MemberFacts | None, str]:
-    """The facts, who told where the queue ends, and which member has lost the topic."""
-    begins: dict[int, int] = {}
-    ends: dict[int, int] = {}
-    ended_by, lost = None, ""
+    """Return the facts, the member that has the queue's end, and which one has lost the topic."""
+    queues, ended_by, lost = TopicQueues({}), None, ""
+
+    def failed(error: Exception) -> None:
+        nonlocal lost
+        if isinstance(error, BrokerError) and error.code == ResponseCode.TOPIC_NOT_EXIST:
+            lost = lost or f"{error.addr} has no topic {place.topic} now"
+
     for each in members:
         if each.answered and ended_by is None:
-            try:
-                found = await admin.topic_stats(each.address, place.topic)
-            except BrokerError as error:
-                if error.code == ResponseCode.TOPIC_NOT_EXIST:
-                    lost = lost or f"{each.address} has no topic {place.topic} now"
-                continue
-            except FailbackError:
-                continue
-            ended_by = each
-            begins = {queue.queue_id: at.min_offset for queue, at in found.offset_table.items()}
-            ends = {queue.queue_id: at.max_offset for queue, at in found.offset_table.items()}
-    facts = PairFacts(
-        broker,
-        tuple(members),
-        time.time(),
-        ends={place.topic: ends},
-        begins={place.topic: begins},
-    )
+            queues = await BrokerSurvey(admin, each.address, failed=failed).queues([place.topic])
+            ended_by = each if queues.tables else None
+    facts = PairFacts(broker, tuple(members), time.time(), queues.ends, queues.begins)
     return facts, ended_by, lost
 
 
 async def _file(admin: AdminClient, addr: str) -> OffsetFile | None:
-    """What a kill of the master would leave, where its file is on this machine."""
-    try:
-        config = await admin.broker_config(addr)
-    except FailbackError:
-        return None
-    return await asyncio.to_thread(of_broker, addr, config)
+    """Read the file that a kill of the master would leave, if it is on this machine."""
+    config = await BrokerSurvey(admin, addr).config()
+    return None if config is None else await asyncio.to_thread(of_broker, addr, config)
 
 
 async def _client(
     admin: AdminClient, addr: str, place: Place, broker: str
 ) -> tuple[int, str] | None:
-    """What the member that has the queue says, and who it is."""
-    from failback.client.admin.survey import client_memory
-
+    """Return the offset in the memory of the member that has the queue, and its client id."""
     found = (await client_memory(admin, addr, place.group)).get((broker, place.topic, place.queue))
     return None if found is None or found[0] < 0 else found
 
@@ -250,7 +232,7 @@ async def _client(
 async def _answer(
     admin: AdminClient, member: MemberFacts, place: Place, found: QueueLineage
 ) -> Step:
-    """What the member tells a new owner of the queue, which would ask it first."""
+    """Return the answer of the first broker that a new holder of the queue would ask."""
     addr, bid = member.address, member.broker_id
     try:
         offset = await admin.query_offset(addr, place.group, place.topic, place.queue)
@@ -274,7 +256,7 @@ def _outside(offset: int | None, span: Span | None) -> str:
 
 
 def _shown(step: LineageStep, said: Mapping[str, str], client: str, span: Span | None) -> Step:
-    """One copy of the offset in words."""
+    """Return one copy of the offset in words."""
     member = step.member
     odd = _outside(step.offset, span)
     if member is None:

@@ -24,6 +24,7 @@ from failback.analytics.live.facts import (
 )
 from failback.analytics.live.offset_file import in_store, of_broker
 from failback.client.admin.admin import AdminClient
+from failback.client.admin.survey import BrokerSurvey
 from failback.common.numbers import whole_or_0
 from failback.protocol.errors import FailbackError
 from failback.protocol.message import DLQ_PREFIX, RETRY_PREFIX
@@ -79,7 +80,7 @@ class BrokerSeen:
 
     @property
     def was_asked(self) -> bool:
-        """Whether it has ever answered: then its offsets are what it said last."""
+        """Whether it ever answered: then its offsets are those of its last answer."""
         return self.boot_ms > 0
 
     @property
@@ -92,7 +93,7 @@ class BrokerSeen:
 
     @property
     def facts(self) -> MemberFacts:
-        """What the live view of all tools is made of."""
+        """Its part of the live view that all tools share."""
         return MemberFacts(
             self.member.address,
             self.broker_id,
@@ -128,10 +129,11 @@ async def look_at(admin: AdminClient, member: MemberRef, known: BrokerSeen | Non
         else:
             config, config_at = await admin.broker_config(member.address), began
         table, consumers = table_of(offsets), _remembered(known)
-        ends, begins = await _ends(admin, member.address, table)
+        asked = BrokerSurvey(admin, member.address)
+        queues = await asked.queues(_largest_topics(table))
         broker_id = int(config.get("brokerId", member.broker_id or 0))
         if broker_id == 0 and config_at == began:
-            consumers = await _consumers(admin, member.address, table, consumers)
+            consumers = await _consumers(asked, table, consumers)
         log_end = whole_or_0(runtime.get("commitLogMaxOffset"))
     except (FailbackError, OSError, ValueError, TimeoutError) as error:
         return _silent(known, member, str(error) or type(error).__name__, began)
@@ -151,8 +153,8 @@ async def look_at(admin: AdminClient, member: MemberRef, known: BrokerSeen | Non
         file=ages.file,
         persist_age=ages.persist_age,
         sync_age=ages.sync_age,
-        ends=ends,
-        begins=begins,
+        ends=queues.ends,
+        begins=queues.begins,
         group_members=consumers.members,
         broadcasting=consumers.broadcasting,
         groups=consumers.groups,
@@ -177,30 +179,17 @@ def _silent(known: BrokerSeen | None, member: MemberRef, problem: str, began: fl
     )
 
 
-async def _ends(
-    admin: AdminClient, addr: str, table: Table
-) -> tuple[dict[str, dict[int, int]], dict[str, dict[int, int]]]:
-    """Ends and beginnings of the queues of the topics with the largest tables."""
+def _largest_topics(table: Table) -> list[str]:
+    """Return the topics with the largest tables, the largest first."""
     weight: dict[str, int] = {}
     for key, queues in table.items():
         if not key.topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
             weight[key.topic] = weight.get(key.topic, 0) + len(queues)
-    topics = sorted(weight, key=lambda topic: (-weight[topic], topic))[:MOST_TOPICS]
-    ends: dict[str, dict[int, int]] = {}
-    begins: dict[str, dict[int, int]] = {}
-    for topic in topics:
-        try:
-            stats = await admin.topic_stats(addr, topic)
-        except FailbackError:  # deleted, and its offsets are still there
-            continue
-        for queue, offset in stats.offset_table.items():
-            ends.setdefault(topic, {})[queue.queue_id] = offset.max_offset
-            begins.setdefault(topic, {})[queue.queue_id] = offset.min_offset
-    return ends, begins
+    return sorted(weight, key=lambda topic: (-weight[topic], topic))[:MOST_TOPICS]
 
 
 class _Consumers(NamedTuple):
-    """What a master knows of groups beyond their offsets."""
+    """The groups of a master beyond their offsets."""
 
     members: Mapping[str, int]
     broadcasting: frozenset[str] = frozenset()
@@ -214,28 +203,26 @@ def _remembered(known: BrokerSeen | None) -> _Consumers:
     return _Consumers(known.group_members, known.broadcasting, known.groups, known.deleted)
 
 
-async def _consumers(admin: AdminClient, addr: str, table: Table, known: _Consumers) -> _Consumers:
-    """How many members each group of people has, how they share messages, who was deleted.
+async def _consumers(asked: BrokerSurvey, table: Table, known: _Consumers) -> _Consumers:
+    """Return the members of each user's group, the groups that broadcast, and deleted groups.
 
-    A group broadcasts until members of it say something else.
+    A group that broadcast once does so until members of it say something else.
     """
     found: dict[str, int] = {}
     broadcasting = set(known.broadcasting)
-    for group in sorted({key.group for key in user_keys([table])})[:MOST_GROUPS]:
-        try:
-            connection = await admin.consumer_connection(addr, group)
-        except FailbackError:  # none is connected
+    groups = sorted({key.group for key in user_keys([table])})[:MOST_GROUPS]
+    for group, connection in (await asked.connections(groups)).items():
+        if connection is None:
             continue
         found[group] = len(connection.connection_set)
         broadcasting.discard(group)
         if connection.message_model == BROADCASTING:
             broadcasting.add(group)
-    try:
-        now = (await admin.all_groups(addr)).subscription_group_table.keys()
-    except FailbackError:
+    now = await asked.groups()
+    if now is None:
         return known._replace(members=found, broadcasting=frozenset(broadcasting))
-    groups = known.groups | now
-    return _Consumers(found, frozenset(broadcasting), groups, groups - now - found.keys())
+    ever = known.groups | now
+    return _Consumers(found, frozenset(broadcasting), ever, ever - now - found.keys())
 
 
 class _Beside(NamedTuple):
@@ -245,7 +232,7 @@ class _Beside(NamedTuple):
 
 
 def _beside(member: MemberRef, config: Mapping[str, str]) -> _Beside:
-    """What the admin protocol does not say: ages from ``/metrics``, the file on the disk."""
+    """Read what the admin protocol does not have: ages from ``/metrics``, the file on the disk."""
     ages: dict[str, float | None] = dict.fromkeys(_AGES)
     if member.http:
         text = _fetch_metrics(member.http)
@@ -260,7 +247,7 @@ def _beside(member: MemberRef, config: Mapping[str, str]) -> _Beside:
 
 
 def _seconds(text: bytes) -> float | None:
-    """A sample's value; ``None`` when it is none, or no number to reckon with."""
+    """Return a sample's value; ``None`` for text that is no finite number."""
     try:
         value = float(text)
     except ValueError:
@@ -283,5 +270,8 @@ def _fetch_metrics(address: str) -> bytes:
 
 
 def _read_file(member: MemberRef, config: Mapping[str, str]) -> OffsetFile | None:
-    """What a kill would leave: in the store that a runtime names, else of a master on this host."""
+    """Read the file that a kill would leave.
+
+    It is in the store that the runtime names, else in that of a master on this host.
+    """
     return in_store(member.store) if member.store else of_broker(member.address, config)
