@@ -16,7 +16,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 from playwright.sync_api import Browser, Page, Route, sync_playwright
 
-from failback.analytics.dashboard.sources.local_clusters import ask_runtime
+from failback.analytics.dashboard.sources.clusters import ask_runtime
 from failback.cli.shared.bundled import bundled
 from failback.client.admin.admin import AdminClient
 from tests.e2e.demo_run import run_command

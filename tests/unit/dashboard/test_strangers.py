@@ -16,7 +16,7 @@ from failback.analytics.dashboard.serve import make_app
 from failback.analytics.dashboard.settings import DashboardSettings
 from failback.analytics.dashboard.sources.clusters import ClusterRef, MemberRef, PairRef
 from failback.analytics.live.facts import GroupTopic
-from failback.analytics.live.reset import reset_command
+from failback.analytics.live.queues import reset_command
 from failback.analytics.report.page.html import plain_figure
 from failback.common.text import typed
 from tests.support.dashboard.asgi import ask

@@ -1,7 +1,7 @@
 """Server-sent events: what kind of thing changed, and of which run; the reader fetches it.
 
-Nothing is kept for those who are away: a reader that comes back fetches its page, which is what it
-would do for any event. What a slow reader has not been told yet it is told once.
+Nothing is kept for readers that are away. A reader that comes back fetches its page, as it would
+for any event. A slow reader gets each event that it has not read once.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class _Reader:
 
 
 class EventHub:
-    """Who listens. One event loop owns all of it."""
+    """The readers of events. One event loop owns all of it."""
 
     def __init__(self, most_readers: int = MOST_READERS) -> None:
         self._most_readers = most_readers

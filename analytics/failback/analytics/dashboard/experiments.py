@@ -1,7 +1,7 @@
 """Starts experiments as processes of their own, and ends them in order.
 
 An experiment outlives the dashboard: it has its own session and log file, undoes what it did by
-itself, and is found again by its run folders. Who started and aborted what is in the audit log.
+itself, and is found again by its run folders. The audit log has the user of each start and abort.
 """
 
 from __future__ import annotations

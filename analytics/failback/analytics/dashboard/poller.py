@@ -23,6 +23,8 @@ from failback.analytics.dashboard.sources.clusters import (
     BrokerTable,
     ClusterRef,
     clusters_of_table,
+    local_clusters,
+    registered,
     remember_members,
     unique,
     with_known,
@@ -30,7 +32,6 @@ from failback.analytics.dashboard.sources.clusters import (
 from failback.analytics.dashboard.sources.ingest import IngestReader, IngestView
 from failback.analytics.dashboard.sources.kube_clusters import KubeReader, KubeView, with_registered
 from failback.analytics.dashboard.sources.live_run import LiveRun
-from failback.analytics.dashboard.sources.local_clusters import local_clusters, registered
 from failback.analytics.dashboard.sources.observed_run import ObservedRun
 from failback.analytics.dashboard.sources.runs import RunEntry, RunIndex
 from failback.analytics.dashboard.views.fleet import (
@@ -197,7 +198,7 @@ class Poller:
         self._tell_clusters()
 
     def admin(self, cluster: ClusterRef) -> AdminClient:
-        """Return who asks the brokers of a cluster."""
+        """Return the admin client of a cluster."""
         client = self._named if cluster.source == NAME_SERVER else self._client
         return AdminClient(client=client, timeout_ms=BROKER_TIMEOUT_MS)
 

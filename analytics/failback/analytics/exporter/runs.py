@@ -73,7 +73,7 @@ class RunWatch:
 
 
 def open_faults(ledger: Path) -> set[tuple[str, str]]:
-    """Return fault and victim of all entries that nobody saw healed; a torn line is no line."""
+    """Return fault and victim of all entries that are not healed. A torn line is left out."""
     found: dict[str, tuple[str, str]] = {}
     try:
         lines = read_file(ledger).splitlines(keepends=True)

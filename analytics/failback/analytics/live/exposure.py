@@ -1,16 +1,16 @@
 """What each group would consume again on a pair if its master were killed now. Pure.
 
-The one definition, for exporter, dashboard and ``explain-offset``. Members are started anew and
-nothing more is consumed meanwhile; they begin where the broker that answers tells them to:
+The one definition, for exporter, dashboard and ``explain-offset``. It assumes that members are
+started anew and consume nothing meanwhile. They begin at the offset of the broker that answers:
 
     after the return   the master's consumerOffset.json
-    while it is away   the table of the slave that knows least
+    while it is away   the table of the slave with the lowest offsets
 
-What a group has done by now is the furthest that any table, file or member knows. Where file or
-table can be read the figure is that less what they hold. Where the file cannot, it is what the
-master's own table lacks, and the group's rate for the age of the file; where a slave's table
-cannot, the rate for the age of its copy. Both lack what is consumed and not committed yet: the
-predictor's expectation of it is added for a group whose rate is known.
+A group has handled all messages below the highest offset in any table, file or member. The figure
+is the difference to the file, or to the slave's table. Without the file it is the difference to the
+master's table, plus the group's rate times the age of the file. Without a slave's table it is the
+rate times the age of its copy. Messages that are consumed and not committed yet are in no table:
+for a group with a known rate the predictor's expectation of them is added.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ class GroupExposure:
 
     group: str
     topics: tuple[str, ...]
-    """Its own, without retry topics."""
+    """Its topics, without retry topics."""
     rate: float
     after_return: float
     on_slave: float | None
-    """``None``: no slave told what it holds, nor is the age of its copy known."""
+    """``None``: no slave's table is known, and no age of its copy."""
     measured: bool
-    """Whether ``after_return`` is of the file itself, not of its age."""
+    """Whether ``after_return`` follows from the file itself, not from its age."""
 
     @property
     def most(self) -> float:
@@ -65,7 +65,7 @@ class GroupExposure:
 
 
 def exposure(facts: PairFacts, rates: Rates) -> dict[str, GroupExposure]:
-    """Groups of people whose rate is known, by name. Empty while the master does not answer."""
+    """Return users' groups with a known rate, by name; none while the master is silent."""
     master = facts.master
     if master is None or master.offsets is None:
         return {}
@@ -76,7 +76,7 @@ def exposure(facts: PairFacts, rates: Rates) -> dict[str, GroupExposure]:
             key.group
             and not is_system(key.group)
             and not key.topic.startswith(DLQ_PREFIX)
-            and facts.stands(key.group)
+            and facts.offsets_count(key.group)
         ):
             topics.setdefault(key.group, []).append(key)
     found = {}
@@ -90,10 +90,10 @@ def exposure(facts: PairFacts, rates: Rates) -> dict[str, GroupExposure]:
 
 @dataclass(slots=True)
 class _Behind:
-    """What a group has done beyond what each copy holds, summed over its topics; messages."""
+    """Messages that a group has handled beyond each copy, summed over its topics."""
 
     moves: bool
-    """Whether the group consumes now: what waits matters to no other."""
+    """Whether the group consumes now: only then messages that wait matter."""
     slaves: list[int]
     file: int = 0
     queues: int = 0
@@ -156,7 +156,7 @@ def _of_group(
 
 
 def base_settings(facts: PairFacts) -> Settings:
-    """Settings of a pair as its master's configuration says; the defaults where it is nonsense."""
+    """Return the settings of a pair by its master's configuration; defaults if it is invalid."""
     base = Settings(slaves=max(0, facts.slave_count))
     master = facts.last_master
     try:
@@ -167,14 +167,14 @@ def base_settings(facts: PairFacts) -> Settings:
 
 
 def _persist_age(settings: Settings, master: MemberFacts, now: float) -> float:
-    """The age of a master's file, else the longest that it gets while the broker is well."""
+    """Return the age of a master's file, or the highest that it has while the broker is well."""
     if master.persist_age is not None:
         return master.persist_age
     return longest_persist_age(settings, now - master.boot_ms / 1000)
 
 
 def longest_persist_age(settings: Settings, uptime_seconds: float) -> float:
-    """The oldest that the file of a healthy broker is, in seconds."""
+    """Return the highest age of a healthy broker's file, in seconds."""
     scaled = settings.scaled()
     first = _FIRST_PERSIST_SECONDS * scaled.constants
     if uptime_seconds < first:

@@ -1,4 +1,4 @@
-"""What the brokers of a pair said at one instant, whoever asked them. Pure."""
+"""The answers of a pair's brokers at one instant, as exporter and dashboard use them. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SYSTEM_GROUPS: Final = (
     "FAILBACK_WITNESS",
 )
 CANARY: Final = "failback-canary-"
-"""What names of an observer's own topics and groups begin with."""
+"""The begin of the names of an observer's own topics and groups."""
 BROADCASTING: Final = "BROADCASTING"
 """The message model of members that get every message and keep their own offsets."""
 Queues = Mapping[int, int]
@@ -46,7 +46,7 @@ def group_topic(key: str) -> GroupTopic:
 
 
 def table_of(offsets: Mapping[str, Queues]) -> dict[GroupTopic, Queues]:
-    """A table as the brokers' answers and files have it."""
+    """Return a table of a broker's answer or file by group and topic."""
     return {group_topic(key): queues for key, queues in offsets.items()}
 
 
@@ -61,16 +61,16 @@ class OffsetFile:
 
 @dataclass(frozen=True, slots=True)
 class MemberFacts:
-    """One broker. One that is silent keeps what it said last, if it ever said something."""
+    """One broker. A silent broker keeps its last answers."""
 
     address: str
     broker_id: int | None = None
-    """0 is the master; ``None``: it never said which it is."""
+    """0 is the master; ``None``: it never answered."""
     answered: bool = True
     boot_ms: int = 0
     config: Mapping[str, str] = field(default_factory=dict)
     offsets: Table | None = None
-    """Its table in memory; ``None``: not told."""
+    """Its table in memory; ``None`` without an answer."""
     file: OffsetFile | None = None
     persist_age: float | None = None
     """Seconds since it wrote its offsets, where that is known."""
@@ -83,7 +83,7 @@ class MemberFacts:
 
     @property
     def was_asked(self) -> bool:
-        """Whether it has ever answered: then its offsets are what it said last."""
+        """Whether it ever answered: then its offsets are those of its last answer."""
         return self.answered or self.boot_ms > 0
 
     @property
@@ -112,9 +112,9 @@ class PairFacts:
     group_members: Mapping[str, int] = field(default_factory=dict)
     """Group to the number of its members, of those that have any."""
     broadcasting: frozenset[str] = frozenset()
-    """Groups whose members keep their own offsets: what brokers hold of them is old."""
+    """Groups whose members keep their own offsets: those of brokers are old."""
     deleted: frozenset[str] = frozenset()
-    """Groups that the pair had: tables may still hold offsets of them."""
+    """Groups that were deleted: tables may still hold their offsets."""
 
     @property
     def master(self) -> MemberFacts | None:
@@ -123,7 +123,7 @@ class PairFacts:
 
     @property
     def last_master(self) -> MemberFacts | None:
-        """The master, answering or not; the one that never did if all others are slaves."""
+        """The master, answering or not; the one silent broker if all others are slaves."""
         known = self.master or next((each for each in self.members if each.is_master), None)
         if known is not None or not self.slaves:
             return known
@@ -135,17 +135,17 @@ class PairFacts:
         """The slaves that answer."""
         return tuple(each for each in self.members if not each.is_master and each.answered)
 
-    def stands(self, group: str) -> bool:
-        """Whether offsets of a group stand for what it has consumed."""
+    def offsets_count(self, group: str) -> bool:
+        """Whether the brokers' offsets of a group are what it has consumed."""
         return group not in self.broadcasting and group not in self.deleted
 
     def is_gone(self, topic: str, queue: int) -> bool:
-        """Whether a topic has no such queue any more, of which tables may still hold offsets."""
+        """Whether a topic has no such queue any more. Tables may still hold its offsets."""
         ends = self.ends.get(topic) or {}
         return len(ends) > 0 and queue not in ends
 
     def span(self, topic: str, queue: int) -> Span | None:
-        """The offsets of a queue; ``None`` where nobody told its end."""
+        """Return the offsets of a queue; ``None`` where its end is not known."""
         end = self.ends.get(topic, {}).get(queue)
         return None if end is None else Span(self.begins.get(topic, {}).get(queue, 0), end)
 
@@ -174,7 +174,7 @@ def is_canary(group: str) -> bool:
 
 
 def user_keys(tables: Iterable[Mapping[GroupTopic, Any]]) -> list[GroupTopic]:
-    """Groups and topics that are people's own, in order; retry topics and tools left out."""
+    """Return users' groups and topics, sorted, without retry topics and tools."""
     keys = {key for table in tables for key in table}
     return sorted(
         key

@@ -1,4 +1,4 @@
-"""consumerOffset.json where this machine can read it: what a killed broker would start with."""
+"""Reads consumerOffset.json on this machine: a killed broker would start with it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from failback.protocol.route import parse_offset_table
 
 
 def of_broker(address: str, config: Mapping[str, str]) -> OffsetFile | None:
-    """The file of a broker that runs on this machine; ``None``: it does not, or hides its store.
+    """Return the file of a broker on this machine; ``None`` for others, and without its store.
 
     Args:
         address: HOST:PORT as name servers list it.
@@ -26,7 +26,7 @@ def of_broker(address: str, config: Mapping[str, str]) -> OffsetFile | None:
 
 @lru_cache(maxsize=1024)
 def _is_here(host: str) -> bool:
-    """Whether an address is one of this machine, whose files can be looked into."""
+    """Return whether an address is one of this machine."""
     try:
         family, kind, number, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind, number) as probe:
@@ -37,12 +37,12 @@ def _is_here(host: str) -> bool:
 
 
 def in_store(store: str | Path) -> OffsetFile | None:
-    """The file of a store, or its backup as a broker would load it; ``None``: neither is whole."""
+    """Return the file of a store, or its backup as a broker would load it; ``None`` if damaged."""
     return read(Path(store) / "config" / "consumerOffset.json")
 
 
 def read(path: Path) -> OffsetFile | None:
-    """The file at a path, or its backup."""
+    """Return the file at a path, or its backup; ``None`` if both are damaged."""
     for each in (path, path.with_name(path.name + ".bak")):
         try:
             with each.open("rb") as file:

@@ -1,4 +1,4 @@
-"""Where each copy of a consumer offset stands, queue by queue, and what that would cost. Pure."""
+"""The copies of a consumer offset, queue by queue, and what their differences would cost. Pure."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from failback.client.admin.queue_offsets import (
     SLAVE_TABLE,
     Span,
 )
+from failback.common.text import typed
 
 _REGISTRATION_SECONDS: Final = 30.0
 _COPY_SECONDS: Final = 10.0
@@ -40,7 +41,7 @@ class Step:
     fell: int = 0
     """Messages below the safe offset."""
     member: MemberFacts | None = None
-    """Who holds it; ``None``: a member of the group."""
+    """The broker that holds it; ``None`` for a member of the group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +50,13 @@ class QueueLineage:
 
     steps: tuple[Step, ...]
     safe_offset: int | None
-    """The furthest that any of them says: all messages below it are done."""
+    """The highest of the copies: all messages below it are handled."""
     after_return: int | None
     """Messages that come again if the master is killed now and members start after its return."""
     on_slave: int | None
     """The same if they start while it is away."""
     span: Span | None = None
-    """What the queue has; ``None``: nobody told."""
+    """The offsets of the queue; ``None`` where its end is not known."""
     is_gone: bool = False
     """Whether the topic has no such queue any more."""
 
@@ -74,7 +75,7 @@ class QueueLineage:
 def lineage(
     facts: PairFacts, key: GroupTopic, queue: int, client: int | None = None
 ) -> QueueLineage:
-    """``client``: what the member that has the queue says of itself."""
+    """Put the copies together. ``client``: the offset in the memory of the queue's holder."""
     steps = [Step(CLIENT, client)] if client is not None else []
     master = facts.last_master
     if master is not None:
@@ -110,7 +111,7 @@ def lineage(
 
 
 def _safe(offsets: Sequence[int], span: Span | None) -> int | None:
-    """The furthest that the queue has; where none is within it, its nearest offset."""
+    """Return the highest offset within the queue, else the queue's nearest to all."""
     if not offsets:
         return None
     if span is None:
@@ -120,12 +121,12 @@ def _safe(offsets: Sequence[int], span: Span | None) -> int | None:
 
 
 def _fell(safe: int, offset: int, span: Span | None) -> int:
-    """Messages that are stored between an offset and the safe one."""
+    """Return the stored messages between an offset and the safe one."""
     return max(0, safe - (offset if span is None else span.nearest(offset)))
 
 
 def furthest(held: Iterable[Queues | None]) -> Queues:
-    """Queue to the furthest that any of several says of a group on a topic."""
+    """Return by queue the highest offset in several tables of a group on a topic."""
     found: Queues = {}
     for queues in held:
         if not queues or queues == found:
@@ -172,7 +173,7 @@ def lag(ends: Queues, held: Queues, begins: Queues = MappingProxyType({})) -> in
 def ahead_of(facts: PairFacts, key: GroupTopic, queue: int, offset: int) -> int:
     """How far an offset is beyond what the master has, in messages that there are.
 
-    0 where nobody knows what the master has.
+    0 where the master's offset is not known.
     """
     return _ahead(facts, facts.last_master, key, queue, offset)
 
@@ -184,7 +185,7 @@ def _ahead(
         return 0
     if master.was_asked:
         held = master.offset(key, queue) or 0
-    elif master.file is not None:  # what it will start with
+    elif master.file is not None:  # the master will start with it
         held = master.file_offset(key, queue) or 0
     else:
         return 0
@@ -204,7 +205,7 @@ def _all_ahead(facts: PairFacts, table: Table) -> int:
     return sum(
         _ahead(facts, master, key, queue, offset)
         for key in user_keys([table])
-        if facts.stands(key.group)
+        if facts.offsets_count(key.group)
         for queue, offset in table[key].items()
     )
 
@@ -221,3 +222,35 @@ def overwrite_countdown(facts: PairFacts) -> float | None:
     most = (_REGISTRATION_SECONDS + copied) * master.time_scale
     left = master.boot_ms / 1000 + most - facts.at
     return round(left, 1) if left > 0 else None
+
+
+def reset_command(
+    group: str,
+    topic: str,
+    broker: str,
+    queue: int,
+    offset: int | None,
+    *,
+    held: int | None = None,
+    namesrv: Sequence[str] = (),
+) -> str | None:
+    """Return the command that lets a group go on at ``offset``.
+
+    Args:
+        group: Its name.
+        topic: Its name.
+        broker: Its name.
+        queue: The queue's id.
+        offset: The safe offset; without one there is no command.
+        held: The offset that the master has. There is no command if it is as high.
+        namesrv: Name servers, if they are not those that the command finds by itself.
+    """
+    if offset is None or (held is not None and held >= offset):
+        return None
+    words = [
+        *("failback", "admin", "resetOffset", "--group", group, "--topic", topic),
+        *("--broker", broker, "--queue", str(queue), "--offset", str(offset)),
+    ]
+    if namesrv:
+        words += ["--namesrv", ";".join(namesrv)]
+    return typed(*words)

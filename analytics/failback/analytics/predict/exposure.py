@@ -14,7 +14,7 @@ from failback.analytics.predict.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """Messages of one group on one pair, at one instant; ``None`` where nobody could answer."""
+    """Messages of one group on one pair, at one instant; ``None`` where no answer is possible."""
 
     after_return: float
     """Answered by the master's file."""
@@ -34,7 +34,7 @@ def exposure(settings: Settings, *, file_behind: float, copy_behind: float | Non
         settings: Of group and pair.
         file_behind: Messages that were committed and are not in the master's file.
         copy_behind: Messages that were committed and are not in the slave's table; ``None``: no
-            slave, or nobody knows.
+            slave, or it is not known.
     """
     s = settings.scaled()
     lag = _lag(s)

@@ -1,7 +1,7 @@
 """Settings and faults from what people have: an experiment's workload, a run, a cluster. Pure.
 
-All functions take plain mappings as the files hold them (camelCase keys); who reads and checks the
-files hands them over. What a source does not say keeps the value of the settings given.
+All functions take plain mappings as the files hold them (camelCase keys). Their
+readers check the files. What a source does not say keeps the value of the settings given.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The worst case in closed form: the formulas by which reports judge, from settings alone. Pure.
+"""The worst case of a prediction in closed form, from settings alone. Pure.
+
+Its partner is ``report/measures/bounds.py``: reports judge a run by the same mechanisms, with
+measured figures in place of settings.
 
 R is the highest consume rate, Q·W the widest holes; what was consumed after the kill is at most
 R times its length, and at most what waited. Each term applies to all queues of the pair together.

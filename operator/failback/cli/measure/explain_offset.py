@@ -204,7 +204,7 @@ def _instant(text: str, zero_wall_ns: int) -> int:
 
 
 def _document(found: Lineage, source: str) -> dict[str, Any]:
-    from failback.analytics.live.reset import reset_command
+    from failback.analytics.live.queues import reset_command
 
     key = found.queue
     steps = [asdict(step) for step in found.steps]
@@ -226,7 +226,7 @@ def _document(found: Lineage, source: str) -> dict[str, Any]:
 def _live(
     cluster: ClusterOptions, group: str, topic: str, queue: int, broker: str
 ) -> dict[str, Any]:
-    from failback.analytics.live.reset import reset_command
+    from failback.analytics.live.queues import reset_command
     from failback.cli.measure.offset_now import Place, furthest, stand_of
 
     place = Place(group, topic, queue)

@@ -1,4 +1,4 @@
-"""Who asks, and whether they may: hosts, tokens, sessions, cross-site requests, rates.
+"""The user of a request, and their rights: hosts, tokens, sessions, cross-site requests, rates.
 
 * On loopback without tokens everybody may do everything, and the Host header must name loopback:
   a foreign page whose name was pointed at 127.0.0.1 cannot read anything.
@@ -34,7 +34,7 @@ SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who asks. ``session`` is empty for bearer tokens and proxies."""
+    """The user of a request. ``session`` is empty for bearer tokens and proxies."""
 
     name: str
     scopes: frozenset[str]
@@ -95,7 +95,7 @@ class Access:
     # --- who ----------------------------------------------------------------------------------
 
     def identify(self, connection: HTTPConnection) -> Identity | None:
-        """Who asks, or ``None``."""
+        """Return the user of a request, or ``None``."""
         if self._settings.is_open:
             return Identity(ANYBODY, _ALL, session="open", csrf=self._open_csrf)
         authorization = connection.headers.get("authorization")
@@ -130,7 +130,7 @@ class Access:
         return Identity(user, scopes, session="proxy", csrf=csrf)
 
     def require(self, connection: HTTPConnection, scope: str) -> Identity:
-        """Who asks, if they may. Raises ``DashboardProblem``."""
+        """Return the user of a request, if they may. Raises ``DashboardProblem``."""
         identity = self.identify(connection)
         if identity is None:
             raise DashboardProblem("unauthenticated", "no token, or one that is not in the file")
@@ -139,7 +139,7 @@ class Access:
         return identity
 
     def may_read(self, connection: HTTPConnection) -> bool:
-        """Whether who asked may still look."""
+        """Return whether the user of a request may still look."""
         identity = self.identify(connection)
         return identity is not None and identity.may(READ)
 

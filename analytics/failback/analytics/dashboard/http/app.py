@@ -14,14 +14,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from failback.analytics.dashboard.http import api, documents, pages
 from failback.analytics.dashboard.http.access import SAFE
-from failback.analytics.dashboard.http.context import Shared
-from failback.analytics.dashboard.http.health import HEALTH, health_routes
+from failback.analytics.dashboard.http.context import Parts, Shared
 from failback.analytics.dashboard.http.metrics import DashboardMetrics
 from failback.analytics.dashboard.http.rendering import problem_page
 from failback.analytics.dashboard.problems import DashboardProblem
 from failback.analytics.web.applications import answer_refusals, problem_response
 from failback.analytics.web.problems import Problem
 
+LIVE, READY = "/livez", "/readyz"
+HEALTH: Final = frozenset({LIVE, READY})
 CSP: Final = (
     "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:;"
     " base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'"
@@ -102,3 +103,19 @@ def _refusals(app: FastAPI, shared: Shared) -> None:
         return problem_page(request, shared, problem)
 
     answer_refusals(app, DashboardProblem, answer)
+
+
+def health_routes(app: FastAPI) -> None:
+    """Answer a kubelet or a load balancer: without a token, under any name, at any rate."""
+
+    @app.get(LIVE, include_in_schema=False)
+    async def alive() -> Response:
+        """Answer: the event loop is running."""
+        return Response("ok\n", media_type="text/plain")
+
+    @app.get(READY, include_in_schema=False)
+    async def ready(shared: Parts) -> Response:
+        """Answer once clusters were looked at: pages have something to show, if only a silence."""
+        if not shared.poller.looks:
+            raise DashboardProblem("not-ready", "clusters are being looked at for the first time")
+        return Response("ok\n", media_type="text/plain")

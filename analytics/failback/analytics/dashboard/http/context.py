@@ -1,4 +1,4 @@
-"""What routes share: the poller's last picture, events, experiments, who may what."""
+"""What routes share: the poller's last picture, events, experiments, rights."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def shared_of(request: Request) -> Shared:
 
 
 async def _reads(request: Request) -> Identity:
-    """A user who may look. Raises ``DashboardProblem``."""
+    """Return a user with the right to look. Raises ``DashboardProblem``."""
     shared = shared_of(request)
     identity = shared.access.require(request, READ)
     if request.method not in ("GET", "HEAD"):
@@ -156,7 +156,7 @@ async def _reads(request: Request) -> Identity:
 
 
 async def _operates(request: Request) -> Identity:
-    """A user who may start and abort, and confirms it. Raises ``DashboardProblem``."""
+    """Return a user with the right to start and abort, confirmed. Raises ``DashboardProblem``."""
     shared = shared_of(request)
     identity = shared.access.require(request, OPERATE)
     shared.access.check_csrf(request, identity, request.headers.get(CSRF_HEADER))

@@ -104,7 +104,7 @@ def bytes_text(value: int | None) -> str:
 
 
 def sparkline(values: Sequence[float | None], label: str) -> Markup:
-    """A line of the last quarter of an hour, with its figures in words for those who hear it."""
+    """A line of the last quarter of an hour, with its figures in words for screen readers."""
     known = [each for each in values if each is not None]
     if len(known) < 2:
         return Markup('<small class="soft">from now on</small>')
@@ -154,7 +154,7 @@ def link(*parts: object) -> str:
 def render(
     request: Request, who: Identity | None, name: str, status: int = 200, **values: Any
 ) -> HTMLResponse:
-    """A page. ``who`` is ``None`` on pages for strangers."""
+    """A page. The user is ``None`` on pages for strangers."""
     text = (
         _environment()
         .get_template(name)

@@ -1,16 +1,28 @@
-"""What is known of clusters before any broker is asked: names, addresses, where they run. Pure."""
+"""Clusters before any broker is asked: names, addresses, where they run.
+
+Local runtimes are found by their control socket, other clusters by their name servers. A runtime is
+asked over its socket and never imported, because it belongs to another part of the product.
+"""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import socket
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final
+
+from failback.analytics.dashboard.settings import DashboardSettings
+from failback.client.admin.admin import AdminClient
+from failback.client.remoting.connection import RemotingClient
 
 LOCAL, NAME_SERVER, KUBERNETES = "local", "name server", "kubernetes"
 """Sources of clusters."""
 BrokerTable = Mapping[str, tuple[str, Mapping[int, str]]]
 """What name servers list: broker name: (cluster, address by broker id)."""
+_ANSWER_SECONDS: Final = 3.0
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -24,7 +36,7 @@ class MemberRef:
     broker_id: int | None = None
     """As the name server lists it; a runtime knows ordinals, not roles."""
     state: str = ""
-    """Of its pod; empty where nobody says."""
+    """Of its pod; empty where it is not known."""
     http: str = ""
     """Health and metrics; empty for Apache's."""
     store: str = ""
@@ -159,3 +171,43 @@ def unique(clusters: Iterable[ClusterRef]) -> list[ClusterRef]:
         number = seen[cluster.key] = seen.get(cluster.key, 0) + 1
         found.append(cluster if number == 1 else replace(cluster, key=f"{cluster.key}.{number}"))
     return found
+
+
+def runtime_roots(settings: DashboardSettings) -> list[Path]:
+    """Return roots that may have a live runtime: those named, and those of demos."""
+    below = sorted(path.parent for path in settings.runs.glob("*/roots/*/control.json"))
+    return list(dict.fromkeys([*settings.roots, *below]))
+
+
+def ask_runtime(root: Path, command: str = "view") -> dict[str, Any] | None:
+    """Send a command to the runtime of ``root``; ``None`` if there is none. Blocks."""
+    try:
+        control = json.loads((root / "control.json").read_bytes())
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(_ANSWER_SECONDS)
+            connection.connect(control["socket"])
+            connection.sendall(json.dumps({"cmd": command}).encode() + b"\n")
+            with connection.makefile("rb") as answers:
+                reply = json.loads(answers.readline())
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return reply if isinstance(reply, dict) and reply.get("ok") else None
+
+
+def local_clusters(settings: DashboardSettings) -> list[ClusterRef]:
+    """Return the clusters of every local runtime that answers. Blocks."""
+    return list(_of_roots(runtime_roots(settings)))
+
+
+def _of_roots(roots: list[Path]) -> Iterator[ClusterRef]:
+    for root in roots:
+        view = ask_runtime(root)
+        if view is not None:
+            yield from clusters_of_view(view, str(root))
+
+
+async def registered(namesrv: tuple[str, ...], client: RemotingClient) -> BrokerTable:
+    """Return the brokers that name servers list. Raises what the admin client raises."""
+    admin = AdminClient(namesrv, client=client, timeout_ms=_ANSWER_SECONDS * 1000)
+    table = (await admin.cluster_info()).broker_addr_table
+    return {name: (data.cluster, data.broker_addrs) for name, data in table.items()}

@@ -270,7 +270,7 @@ class LiveRun:
 
 
 def _queue_of(record: Sequence[Any]) -> tuple[str, str, str, int] | None:
-    """Group, broker, topic and queue of a delivery; ``None`` where somebody else wrote it."""
+    """Group, broker, topic and queue of a delivery; ``None`` for a row of another program."""
     if len(record) <= max(_GRP, _BROKER, _TOPIC, _QID, _QOFF):
         return None
     names = record[_GRP], record[_BROKER], record[_TOPIC]

@@ -1,4 +1,4 @@
-"""A run that is being observed: brokers now, events, who is at risk and what returns cost so far.
+"""A run that is being observed: brokers now, events, groups at risk and what returns cost so far.
 
 Its looks are read a little further each time. Deliveries that were traced count in the report only.
 """

@@ -31,7 +31,7 @@ _SKIPPED: Final = frozenset({"roots", "lake", "hot", "snap", "logs", "report"})
 _CACHED_REPORTS: Final = 8
 UNREADABLE: Final = "unreadable"
 _WRONG: Final = (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError)
-"""What a document raises that somebody else wrote."""
+"""Errors of reading a document of another program."""
 Json = dict[str, Any]
 _Value = TypeVar("_Value")
 

@@ -47,7 +47,7 @@ class PairSeen:
 
     @property
     def facts(self) -> PairFacts:
-        """What the live view of all tools is made of; the positions of whoever knows most."""
+        """Return the pair as the live view of all tools; ends and begins of the fullest answer."""
         ends: dict[str, dict[int, int]] = {}
         begins: dict[str, dict[int, int]] = {}
         for broker in self.brokers:
@@ -171,14 +171,8 @@ def member_document(pair: PairSeen, broker: BrokerSeen, now: float) -> Json:
     }
 
 
-def _persist_age(broker: BrokerSeen) -> float | None:
-    if broker.answered or broker.file is None:
-        return broker.persist_age
-    return broker.file.age_seconds
-
-
 def _next_step(cluster: ClusterRef, broker: BrokerSeen) -> str:
-    """What to type to look further."""
+    """Return the command that shows more."""
     if not broker.answered and broker.member.store:
         return typed("failback", "logs", broker.member.name)
     if not broker.answered and cluster.source == KUBERNETES:
@@ -195,7 +189,7 @@ def exposures(facts: PairFacts, rates: Mapping[GroupTopic, float]) -> list[Json]
     found = exposure(facts, rates)
     topics: dict[str, list[str]] = {}
     for key in user_keys([source.offsets]):
-        if facts.stands(key.group) or key.group in facts.broadcasting:
+        if facts.offsets_count(key.group) or key.group in facts.broadcasting:
             topics.setdefault(key.group, []).append(key.topic)
     by_group: dict[str, float] = {}
     for key, rate in rates.items():
@@ -208,13 +202,14 @@ def exposures(facts: PairFacts, rates: Mapping[GroupTopic, float]) -> list[Json]
             if (key := GroupTopic(group, name))
         ]
         for group, names in topics.items()
-        if facts.stands(group) and facts.master is not None  # what it said last is no lag of now
+        # The last answer of a silent master is no lag of now.
+        if facts.offsets_count(group) and facts.master is not None
     }
     return [
         exposure_document(
             group,
             names,
-            by_group.get(group) if facts.stands(group) else None,
+            by_group.get(group) if facts.offsets_count(group) else None,
             found.get(group),
         )
         | {

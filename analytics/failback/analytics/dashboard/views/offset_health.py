@@ -15,9 +15,9 @@ from failback.analytics.live.queues import (
     ahead_of,
     lineage,
     overwrite_countdown,
+    reset_command,
     slave_ahead,
 )
-from failback.analytics.live.reset import reset_command
 from failback.client.admin.queue_offsets import CLIENT, MASTER_FILE, MASTER_TABLE, SLAVE_TABLE, Span
 
 ClientMemory = Mapping[tuple[str, str, int], tuple[int, str]]
@@ -48,7 +48,7 @@ def offset_rows(clusters: Sequence[ClusterRef], seen: Seen) -> list[Json]:
         for pair in pairs_of(cluster, seen):
             facts = pair.facts
             for key in user_keys([each.offsets for each in pair.brokers]):
-                if facts.stands(key.group):
+                if facts.offsets_count(key.group):
                     rows += _rows_of(pair, facts, key)
     rows.sort(key=lambda row: (-row["ahead"], row["cluster"], row["group"], row["topic"],
                                row["broker"], row["qid"]))  # fmt: skip
@@ -155,7 +155,7 @@ def warnings(clusters: Sequence[ClusterRef], seen: Seen, now: float) -> list[Jso
             if not slave_ahead(facts):  # nearly always: then no row is made
                 continue
             rows = [row for key in user_keys([each.offsets for each in pair.slaves])
-                    if facts.stands(key.group)
+                    if facts.offsets_count(key.group)
                     for row in _rows_of(pair, facts, key) if row["ahead"]]  # fmt: skip
             found.append(_warning(pair, facts, rows))
     return found

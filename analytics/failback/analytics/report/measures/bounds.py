@@ -15,7 +15,8 @@ acted is read off the assignments that followed:
 Each applies per queue. R is the queue's highest one-second consume rate, measured within 30 s of
 the outage; W the widest hole below finished messages that was seen; D runs from the kill
 to the last affected queue's first assignment on the returned master. A run above its bound is a
-bug or an unknown mechanism, and says so.
+bug or an unknown mechanism, and says so. Its partner is ``predict/worst.py``: it predicts the same
+mechanisms from settings alone.
 """
 
 from __future__ import annotations

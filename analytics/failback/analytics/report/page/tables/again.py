@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from failback.analytics.analysis.causes.labels import report_group
-from failback.analytics.live.reset import reset_command
+from failback.analytics.live.queues import reset_command
 from failback.analytics.report.page.tables.registry import (
     Report,
     Row,
