@@ -10,7 +10,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from failback.cli.__main__ import main
-from failback.operator.schema.cel import RULES
+from failback.operator.schema.cel import rules_of
 from failback.operator.schema.crds import DEFINITIONS, crd_files, crd_of, schema_of
 from failback.operator.schema.decoding import KINDS
 from failback.operator.schema.field_reference import reference
@@ -157,4 +157,4 @@ def test_every_rule_stands_in_its_definition() -> None:
         for _, node in nodes(schema_of(kind))
         for entry in node.get("x-kubernetes-validations", ())
     }
-    assert placed == {(rule.kind, rule.text, rule.message) for rule in RULES}
+    assert placed == {(kind, rule.text, rule.message) for kind in KINDS for rule in rules_of(kind)}

@@ -1,7 +1,7 @@
 """What a resource names that the chart's lists do not allow: the field, and which list it is.
 
 Every field of every kind that ends in a pod is here. CEL refuses in the CRD what no chart may
-allow; the chart's ValidatingAdmissionPolicy has the same lists, where the API server has policies.
+allow. ``templates/admission.yaml`` of the chart has the same lists for the API server.
 """
 
 from __future__ import annotations

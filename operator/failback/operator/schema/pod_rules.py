@@ -8,9 +8,10 @@ made.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from failback.operator.kinds.base import KEY_NAME, RESOURCE_NAME
+from failback.operator.schema.rule_texts import Rule, literal
 
 _LABELS_OF_PODS: Final = (
     "spec.podTemplate.labels",
@@ -39,20 +40,6 @@ _LIMITED: Final = ("cpu", "memory")
 """Compared with their limits. All of a map would cost the API server more than it allows."""
 
 
-class PodRule(NamedTuple):
-    """The id of a rule, its path in the schema, its CEL expression and its message."""
-
-    id: str
-    path: str
-    text: str
-    message: str
-
-
-def literal(text: str) -> str:
-    """Return a text as a literal of CEL."""
-    return "'" + text.replace("\\", "\\\\") + "'"
-
-
 def _within_limit(name: str) -> str:
     asked, most = (f"self.{field}['{name}']" for field in ("requests", "limits"))
     both = f"has(self.requests) && '{name}' in self.requests"
@@ -75,46 +62,46 @@ _EXISTS: Final = "(has(self.operator) && self.operator == 'Exists')"
 _SOURCES: Final = ("fieldRef", "resourceFieldRef", "secretKeyRef", "configMapKeyRef")
 _GIVEN: Final = ", ".join(f"has(self.valueFrom.{source})" for source in _SOURCES)
 _PARTS: Final = (
-    PodRule(
+    Rule(
         "PT1",
         _TOLERATION,
         f"!has(self.value) || self.value == '' || !{_EXISTS}",
         "with operator Exists there is no value",
     ),
-    PodRule(
+    Rule(
         "PT2",
         _TOLERATION,
         f"(has(self.key) && self.key != '') || {_EXISTS}",
         "without a key the operator must be Exists",
     ),
-    PodRule(
+    Rule(
         "PT3",
         _TOLERATION,
         "!has(self.tolerationSeconds) || (has(self.effect) && self.effect == 'NoExecute')",
         "tolerationSeconds belongs to effect NoExecute",
     ),
-    PodRule(
+    Rule(
         "PT4",
         "spec.podTemplate.env[]",
         "!has(self.valueFrom) || ((!has(self.value) || self.value == '')"
         f" && [{_GIVEN}].filter(given, given).size() == 1)",
         "either a value, or valueFrom with exactly one source",
     ),
-    PodRule("PT5", "spec.podTemplate.env", _once("name"), "each name once"),
-    PodRule("PT5", "spec.engine.imagePullSecrets", _once("name"), "each name once"),
-    PodRule(
+    Rule("PT5", "spec.podTemplate.env", _once("name"), "each name once"),
+    Rule("PT5", "spec.engine.imagePullSecrets", _once("name"), "each name once"),
+    Rule(
         "PT6",
         _SPREAD,
         _once("topologyKey", "whenUnsatisfiable"),
         "each topologyKey once with the same whenUnsatisfiable",
     ),
-    PodRule(
+    Rule(
         "PT7",
         f"{_SPREAD}[]",
         "!has(self.minDomains) || self.whenUnsatisfiable == 'DoNotSchedule'",
         "minDomains belongs to whenUnsatisfiable DoNotSchedule",
     ),
-    PodRule(
+    Rule(
         "PT8",
         f"{_SPREAD}[]",
         "!has(self.matchLabelKeys) || size(self.matchLabelKeys) == 0 || has(self.labelSelector)",
@@ -123,14 +110,14 @@ _PARTS: Final = (
 )
 
 
-def pod_rules(kind: str) -> Iterator[PodRule]:
+def pod_rules(kind: str) -> Iterator[Rule]:
     """Yield the rules of a kind."""
     for path in _LABELS.get(kind, ()):
-        yield PodRule("KN1", path, _KEY, "a key must be a name such as team or example.com/team")
+        yield Rule("KN1", path, _KEY, "a key must be a name such as team or example.com/team")
     for path in _RESOURCES.get(kind, ()):
         for field in ("requests", "limits"):
             message = "a resource is cpu, memory, ephemeral-storage or such as example.com/gpu"
-            yield PodRule("KN2", f"{path}.{field}", _RESOURCE, message)
-        yield PodRule("KN3", path, _REQUESTS, "requests must not be more than limits")
+            yield Rule("KN2", f"{path}.{field}", _RESOURCE, message)
+        yield Rule("KN3", path, _REQUESTS, "requests must not be more than limits")
     if kind in _WITH_PODS:
         yield from _PARTS

@@ -1,10 +1,12 @@
-"""What the rules name and say: managed keys, limits, patterns, messages. Data only.
+"""What the CEL rules are made of: their type, literals, managed keys, limits, patterns. Data only.
 
-The CEL rules (:mod:`failback.operator.schema.cel`) take them from here.
+:mod:`failback.operator.schema.cel` makes rules of them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final
 
 MANAGED_BROKER_KEYS: Final = frozenset(
@@ -69,61 +71,41 @@ SPARK_NEVER: Final = (
 """Keys that choose accounts, images and volumes of pods, or code that Spark loads."""
 NAME_CHARACTERS: Final = r"^[%|a-zA-Z0-9_-]+$"
 
-TOO_LONG_40: Final = "name is longer than 40 characters"
-TOO_LONG_63: Final = "name is longer than 63 characters"
-NO_DNS_LABEL: Final = "name must be lower-case letters, digits and -, and begin with a letter"
-HAS_DOT: Final = "name must not contain a dot"
-NAME_SERVERS: Final = "exactly one of nameServerRef and nameServerAddresses"
-STORAGE_FIXED: Final = "storage type and class are immutable"
-NO_SHRINKING: Final = "storage can't shrink"
-NEEDS_SLAVE: Final = "SYNC_MASTER needs a slave"
-TOO_MANY_IN_SYNC: Final = "more acknowledgements than members"
 MANAGED_KEY: Final = "key is managed by the operator; use the spec field"
-NO_BROKER_KEY: Final = "not a broker.conf key or value"
-CONFIG_TOO_LARGE: Final = "config of cluster and pairs is longer than 524288 characters"
-NO_NAMESRV_KEY: Final = "not a namesrv.conf key or value"
 NO_SUCH_MEMBER: Final = "masterMember has no such member"
-EXTERNAL_TEMPLATE: Final = "externalTemplate belongs to brokerAddress external"
-EXTERNAL_TYPE: Final = (
-    "template belongs to type Template, nodeAddresses and firstNodePort to type NodePort"
-)
-EXTERNAL_TWICE: Final = "external and networking.brokerAddress exclude each other"
-NODE_PORT_FIXED: Final = "firstNodePort is immutable: brokers listen on it"
-NAMESRV_EXTERNAL: Final = "nodeAddresses and nodePort belong to type NodePort"
-PORT_FIXED: Final = "port is immutable"
-LISTEN_PORT_FIXED: Final = "listenPort is immutable"
-DRAIN_TOO_LONG: Final = "drain must end 10 s before the grace period"
-STORE_TOO_SMALL: Final = f"persistent storage must be at least {SMALLEST_STORE}"
-ENGINE: Final = "apache needs version 4.9.x or 5.x.y; javaOptions is for apache, rules for failback"
-RESERVED_VARIABLE: Final = "environment name is set by the operator"
-RESERVED_PREFIX: Final = "the prefix belongs to the operator"
-READS_COVER_WRITES: Final = "reads must cover writes"
 CLUSTER_REF_FIXED: Final = "clusterRef is immutable"
 NO_TOPIC_NAME: Final = "not a topic name"
-SYSTEM_TOPIC: Final = "is a system topic"
-NO_GROUP_NAME: Final = "not a group name"
-SYSTEM_GROUP: Final = "is a system group"
 GROUP_TOO_LONG: Final = "%RETRY% + group must fit 127 characters"
-OFFSETS_KEPT: Final = "removeOffsets needs deletionPolicy Delete"
 ONE_SHOT: Final = "one-shot objects are immutable: delete and create"
-ONLY_ABORT: Final = "only abort may change, and only to true"
-TARGET: Final = "one of pair and pairSelector; this mode needs a value"
-FAULT_IDS: Final = "fault ids are unique"
-REPORT_INPUT: Final = "exactly one of experimentRef and inputs"
-OPERATOR_ACCOUNT: Final = "the accounts of the operator and its chart are for themselves"
-SYSTEM_PRIORITY: Final = "priority classes of the system are not for brokers"
-NO_SPARK_SETTING: Final = "spark.kubernetes.* and what has Spark load code is not for a report"
-NOT_ITS_OWN_GUARD: Final = (
-    "an experiment can't consent for its namespace: label it failback.dev/chaos-allowed=true"
-)
-EACH_ITS_ADDRESS: Final = "the template must give each member another address: {pair} and {ordinal}"
 UP: Final = r"(^|/)\.\.(/|$)"
 """A part of a URI's path that leads out of the folder before it."""
-NO_UP: Final = "must not lead upwards with .."
-ONE_INPUT: Final = "exactly one of claimName and uri"
-TIME_SCALE: Final = "timeScale must be from 0.05 to 1.0"
 
 
 def immutable(field: str) -> str:
     """Return the message of a field that can't change."""
     return f"{field} is immutable"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One CEL rule of a kind: ``path`` is its place in the schema, ``[]`` each entry of a list."""
+
+    id: str
+    path: str
+    text: str
+    message: str
+
+    @property
+    def on_change(self) -> bool:
+        """Whether it compares with the stored object, and so does not run on create."""
+        return "oldSelf" in self.text
+
+
+def literal(text: str) -> str:
+    """Return a text as a literal of CEL."""
+    return "'" + text.replace("\\", "\\\\") + "'"
+
+
+def literals(texts: Iterable[str]) -> str:
+    """Return texts as a list of CEL, sorted."""
+    return "[" + ",".join(f"'{text}'" for text in sorted(texts)) + "]"

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from failback.operator.engines.catalogue import config_keys
 from failback.operator.kinds.base import Resource, parse_quantity
-from failback.operator.schema.cel import Rule, rules_of
+from failback.operator.schema.cel import rules_of
+from failback.operator.schema.rule_texts import Rule
 
 if TYPE_CHECKING:
     import cel
