@@ -33,6 +33,7 @@ from failback.protocol.errors import ConfigError
 from tests.support.analytics.cases import c2
 from tests.support.analytics.collector_lab import write_log
 from tests.support.analytics.damage import FILES, VALUES, deadline, fields_of, replaced
+from tests.support.common.crossing import every_value
 from tests.support.dashboard.asgi import ask as ask_app
 from tests.support.observe.folders import opened, written
 from tests.support.observe.outages import at_work, come_back, serve
@@ -44,6 +45,7 @@ OBSERVED_FILES: Final = (
     *("run.json", "looks.jsonl", "canary.json", "lake.json", "lock", "closed.json"),
     *("manifest.json", "report", "trace", "trace/source.json", "trace/clock.json"),
 )
+PRESENT: Final = [each for each in FILES if each != "missing"]
 SOME: Final = 6
 """Of the fields of a document, each value is put into so many."""
 R: Final = random.Random(34)
@@ -117,8 +119,7 @@ def report_of(run: Path, capsys: Capture) -> tuple[int, str]:
     return code, said
 
 
-@pytest.mark.parametrize("kind", FILES)
-@pytest.mark.parametrize("name", OBSERVED_FILES)
+@pytest.mark.parametrize(("kind", "name"), every_value(FILES, OBSERVED_FILES, times=2))
 def test_a_file_of_an_observation(
     kind: str, name: str, observed: Path, tmp_path: Path, capsys: Capture
 ) -> None:
@@ -179,8 +180,7 @@ def ask_lake(run: Path, capsys: Capture) -> dict[str, tuple[int, str]]:
     return {name: ask(capsys, *words) for name, words in commands.items()}
 
 
-@pytest.mark.parametrize("kind", [each for each in FILES if each != "missing"])
-@pytest.mark.parametrize("beside", [False, True])
+@pytest.mark.parametrize(("kind", "beside"), every_value(PRESENT, [False, True]))
 def test_a_file_of_a_lake(
     kind: str, beside: bool, experiment: Path, tmp_path: Path, capsys: Capture
 ) -> None:
@@ -203,8 +203,9 @@ SAYS_OF_ITSELF: Final = [
 ]
 
 
-@pytest.mark.parametrize("key", ["failback.segment", "failback.segments"])
-@pytest.mark.parametrize("value", SAYS_OF_ITSELF)
+@pytest.mark.parametrize(
+    ("key", "value"), every_value(["failback.segment", "failback.segments"], SAYS_OF_ITSELF)
+)
 def test_what_a_file_of_a_lake_says_of_itself(
     key: str, value: bytes, experiment: Path, tmp_path: Path, capsys: Capture
 ) -> None:
@@ -375,9 +376,9 @@ def test_runs_that_are_listed(kind: str, observed: Path, tmp_path: Path, capsys:
         list(RunWatch(tmp_path / "runs").collect())
 
 
-@pytest.mark.parametrize("kind", [each for each in FILES if each != "missing"])
 @pytest.mark.parametrize(
-    "place", ["report/figures-data.parquet", "lake/table=deliver/**/*.parquet"]
+    ("kind", "place"),
+    every_value(PRESENT, ["report/figures-data.parquet", "lake/table=deliver/**/*.parquet"]),
 )
 def test_pages_of_rows_that_cannot_be_read(
     kind: str, place: str, experiment: Path, tmp_path: Path, capsys: Capture

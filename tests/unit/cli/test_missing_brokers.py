@@ -11,6 +11,7 @@ import pytest
 from failback.cli.__main__ import main
 from failback.cli.shared import asking
 from failback.protocol.fastjson import dumps
+from tests.support.common.crossing import every_value
 from tests.support.common.polling import SCALE
 from tests.support.net.two_pairs import FAULTS, GROUP, TOPIC, Master, TwoPairs
 
@@ -68,8 +69,7 @@ def ask(pairs: TwoPairs, line: str, capsys: pytest.CaptureFixture[str]) -> Ended
     return Ended(code, *capsys.readouterr())
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(("command", "fault"), every_value(COMMANDS, FAULTS, times=3))
 def test_what_one_broker_did_not_say_is_said(
     command: str,
     fault: str,
@@ -146,10 +146,13 @@ def test_of_a_silent_name_server_another_is_asked(
 
 
 @pytest.mark.parametrize(
-    "address",
-    ["x", "host:abc", "", ":", "127.0.0.1:99999999", "a:1;touch x", "127.0.0.1:1\nerror: forged"],
+    ("address", "command"),
+    every_value(
+        ["x", "host:abc", "", ":", "127.0.0.1:99999999", "a:1;touch x", "127.0.0.1:1\nerror: no"],
+        [*SHOWS_THE_OTHER, "explain-offset"],
+        times=2,
+    ),
 )
-@pytest.mark.parametrize("command", [*SHOWS_THE_OTHER, "explain-offset"])
 def test_an_address_that_is_none_is_a_broker_that_is_missing(
     command: str, address: str, pairs: TwoPairs, capsys: pytest.CaptureFixture[str]
 ) -> None:

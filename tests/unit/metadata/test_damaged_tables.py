@@ -19,6 +19,7 @@ from failback.broker.metadata.offsets.consumer_offset_manager import ConsumerOff
 from failback.broker.metadata.topics import TopicConfigManager
 from failback.protocol.errors import CorruptStore
 from failback.protocol.route import SubscriptionData, SubscriptionGroupConfig, TopicConfig
+from tests.support.common.crossing import every_pair
 
 pytestmark = pytest.mark.foreign
 
@@ -84,16 +85,11 @@ def fill(table: Table) -> None:
         table.register("billing", [of_heartbeat(data)])
 
 
-TABLES: Final = (topics, groups, offsets, delays, filters)
+Make = Callable[[Path, bool], Table]
+TABLES: Final[tuple[Make, ...]] = (topics, groups, offsets, delays, filters)
 
 
-@pytest.fixture(params=TABLES, ids=[each.__name__ for each in TABLES])
-def make(request: pytest.FixtureRequest) -> Callable[[Path, bool], Table]:
-    made: Callable[[Path, bool], Table] = request.param
-    return made
-
-
-def written(make: Callable[[Path, bool], Table], folder: Path) -> Table:
+def written(make: Make, folder: Path) -> Table:
     """Return a table that its file holds, with a .bak that holds it too."""
     table = make(folder, False)
     fill(table)
@@ -102,10 +98,11 @@ def written(make: Callable[[Path, bool], Table], folder: Path) -> Table:
     return table
 
 
-@pytest.mark.parametrize("is_guarded", [False, True], ids=["compat", "guarded"])
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize(
+    ("make", "damage", "is_guarded"), every_pair(TABLES, DAMAGES, [False, True])
+)
 def test_the_spare_copy_takes_the_place_of_a_damaged_table(
-    tmp_path: Path, make: Callable[[Path, bool], Table], damage: str, is_guarded: bool
+    tmp_path: Path, make: Make, damage: str, is_guarded: bool
 ) -> None:
     before = written(make, tmp_path)
     path = before.file.path
@@ -115,15 +112,12 @@ def test_the_spare_copy_takes_the_place_of_a_damaged_table(
     assert list(after.table) == list(before.table)
 
 
-@pytest.mark.parametrize("is_guarded", [False, True], ids=["compat", "guarded"])
-@pytest.mark.parametrize("spare", ["missing", "empty", "zeros", "cut"])
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize(
+    ("make", "damage", "spare", "is_guarded"),
+    every_pair(TABLES, DAMAGES, ["missing", "empty", "zeros", "cut"], [False, True]),
+)
 def test_without_a_copy_it_is_refused_by_name(
-    tmp_path: Path,
-    make: Callable[[Path, bool], Table],
-    damage: str,
-    spare: str,
-    is_guarded: bool,
+    tmp_path: Path, make: Make, damage: str, spare: str, is_guarded: bool
 ) -> None:
     path = written(make, tmp_path).file.path
     whole, backup = path.read_bytes(), backup_of(path)
@@ -142,9 +136,8 @@ def test_without_a_copy_it_is_refused_by_name(
     assert {each: each.read_bytes() for each in tmp_path.iterdir()} == left
 
 
-def test_a_broker_that_never_had_a_table_starts_without(
-    tmp_path: Path, make: Callable[[Path, bool], Table]
-) -> None:
+@pytest.mark.parametrize("make", TABLES)
+def test_a_broker_that_never_had_a_table_starts_without(tmp_path: Path, make: Make) -> None:
     table = make(tmp_path, True)
     before = dict(table.table)
     table.load()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
@@ -42,12 +43,20 @@ def read(cls: type[Body], text: str) -> Body | None:
         return None
 
 
-@pytest.mark.parametrize("written", BODIES, ids=lambda written: written.body[:60])
-def test_a_body_is_read_as_apache_reads_it(written: Written) -> None:
+@pytest.mark.parametrize("name", sorted({written.java_class for written in BODIES}))
+def test_bodies_are_read_as_apache_reads_them(
+    name: str, record_property: Callable[[str, object], None]
+) -> None:
+    bodies = [written for written in BODIES if written.java_class == name]
+    record_property("inputs", len(bodies))
+    assert [written.body for written in bodies if not is_read_as_said(written)] == []
+
+
+def is_read_as_said(written: Written) -> bool:
+    """Tell whether a body is read as Apache reads it, or otherwise where its entry says so."""
     cls = CLASSES[written.java_class]
     apache = None if written.is_refused else read(cls, written.apache)
-    same = read(cls, written.body) == apache
-    assert same is (written.otherwise == ""), read(cls, written.body)
+    return (read(cls, written.body) == apache) is (written.otherwise == "")
 
 
 REFUSED: Final[list[tuple[type[Body], str, str]]] = [
@@ -145,17 +154,10 @@ def spelt(value: Any, spelling: Any, quotes: str, scalars: dict[Any, str]) -> st
     return str(value) if isinstance(value, int) else f'"{value}"'
 
 
-@pytest.mark.parametrize("scalars", SCALARS)
-@pytest.mark.parametrize(
-    ("spelling", "quotes"),
-    # Java takes no hyphen in a key without quotes.
-    [pair for pair in itertools.product(SPELLINGS, QUOTES) if pair != ("hyphens", "none")],
-)
 def test_every_spelling_of_a_heartbeat_means_the_same(
-    spelling: str, quotes: str, scalars: str
+    record_property: Callable[[str, object], None],
 ) -> None:
-    text = spelt(MEMBERS, SPELLINGS[spelling], QUOTES[quotes], SCALARS[scalars])
-    assert clients.HeartbeatData.from_json(text) == clients.HeartbeatData(
+    meant = clients.HeartbeatData(
         "c",
         [clients.ProducerData("p")],
         [
@@ -169,3 +171,9 @@ def test_every_spelling_of_a_heartbeat_means_the_same(
             )
         ],
     )
+    spellings = list(itertools.product(SPELLINGS, QUOTES, SCALARS))
+    record_property("inputs", len(spellings))
+    for spelling, quotes, scalars in spellings:
+        if (spelling, quotes) != ("hyphens", "none"):  # Java takes no hyphen without quotes
+            text = spelt(MEMBERS, SPELLINGS[spelling], QUOTES[quotes], SCALARS[scalars])
+            assert clients.HeartbeatData.from_json(text) == meant, text

@@ -1,0 +1,51 @@
+"""Combinations and counts that tests choose instead of all."""
+
+from __future__ import annotations
+
+from itertools import combinations, product
+from typing import Any
+
+import pytest
+
+from tests.support.common.counts import each_seed, seeds
+from tests.support.common.crossing import every_pair, every_value
+
+
+def test_every_value_has_as_many_partners_as_wanted() -> None:
+    assert every_value("abc", [1, 2]) == [("a", 1), ("b", 2), ("c", 1)]
+    rows = every_value("abcd", [1, 2, 3], times=2)
+    assert len(set(rows)) == 8
+    assert {first: sum(row[0] == first for row in rows) for first in "abcd"} == dict.fromkeys(
+        "abcd", 2
+    )
+    assert {second for _, second in rows} == {1, 2, 3}
+
+
+def test_every_pair_is_there_in_fewer_rows_than_all() -> None:
+    axes: list[list[Any]] = [[*range(5)], [*range(10)], [*"abcd"], [False, True]]
+    rows = every_pair(*axes)
+    for one, other in combinations(range(4), 2):
+        assert {(row[one], row[other]) for row in rows} == set(product(axes[one], axes[other]))
+    assert 50 <= len(rows) < 60
+    assert rows == every_pair(*axes)
+
+
+def test_seeds_after_the_fifth_are_full() -> None:
+    plain, marked = seeds(9)[:5], seeds(9)[5:]
+    assert plain == [0, 1, 2, 3, 4]
+    assert [(each.values[0], each.marks[0].name) for each in marked] == [
+        (seed, "full") for seed in range(5, 9)
+    ]
+
+
+def test_a_failure_names_its_seed() -> None:
+    tried = []
+
+    def check(seed: int, limit: int) -> None:
+        tried.append(seed)
+        assert seed < limit
+
+    with pytest.raises(AssertionError) as failed:
+        each_seed(9)(check)(seeds=range(5), limit=3)
+    assert tried == [0, 1, 2, 3]
+    assert failed.value.__notes__ == ["seed 3"]
