@@ -53,7 +53,7 @@ class Metrics:
             "pass_late_seconds", "By how much a pass is late that should have ended.", *_OBJECT
         )
         self.late: Callable[[], Mapping[tuple[str, str, str], float]] = dict
-        """Kind, namespace and name → seconds; of who is late only."""
+        """Kind, namespace and name → seconds; only of passes that are late."""
         self._api = self._counter("api_requests", "API requests.", "verb", "resource", "code")
         self._api_seconds = self._histogram("api_request_seconds", "API request.", "verb")
         self._status_writes = self._counter("status_writes", "Writes of a status.", "kind")

@@ -49,7 +49,7 @@ class Settings:
     lease_name: str = MANAGER
     """Operators that share this Lease take turns; those of two releases do not."""
     identity: str = ""
-    """Who this process is, in the Lease."""
+    """Name of this process in the Lease."""
     http_host: str = "0.0.0.0"
     http_port: int = 8080
     """``/healthz``, ``/readyz`` and ``/metrics``; 0 = any free port."""

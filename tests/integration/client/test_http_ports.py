@@ -33,7 +33,7 @@ from failback.client.remoting.http_limits import HttpBounds
 from failback.namesrv.config import NamesrvConfig
 from failback.namesrv.server import NameServer
 from failback.operator.metrics import Metrics
-from failback.operator.process.health import serve_health
+from failback.operator.process.main import serve_health
 from tests.support.common.polling import SCALE
 from tests.support.net.ports import free_port
 

@@ -13,7 +13,7 @@ from failback.client.remoting.connection import RemotingClient
 from failback.operator.brokers.backlogs import Backlogs
 from failback.operator.brokers.questions import Questions
 from failback.operator.metrics import Metrics
-from failback.operator.planning.observed.observed import NOBODY
+from failback.operator.planning.observed.observed import NO_GROUP
 from failback.protocol import calls
 from failback.protocol.clients import ConsumerData, HeartbeatData, SubscriptionData
 from failback.protocol.codes import RequestCode
@@ -45,7 +45,7 @@ async def broker_with_messages(folder: Path) -> AsyncIterator[tuple[AdminClient,
 
 async def test_only_groups_that_will_read_are_waited_for(tmp_path: Path) -> None:
     topics = (TOPIC, "unread")
-    nobody = {f"{NOBODY}@unread": SENT}
+    nobody = {f"{NO_GROUP}@unread": SENT}
     async with broker_with_messages(tmp_path) as (admin, address, backlogs), RemotingClient() as it:
         for group in ("away", "deleted", "broadcasts"):
             await admin.create_group(address, SubscriptionGroupConfig(group))

@@ -8,7 +8,7 @@ from typing import Any
 
 from failback.operator.kinds.chaos_experiment import ChaosExperiment
 from failback.operator.planning.jobs.experiment import plan_experiment
-from failback.operator.planning.jobs.observed_jobs import ObservedExperiment
+from failback.operator.planning.observed.observed import ObservedExperiment
 from failback.operator.planning.plan.types import Apply, Delete, Plan
 from failback.operator.render.jobs import JobContext
 from failback.operator.schema.decoding import decode

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from failback.operator.kubernetes.first_lists import FirstLists
+from failback.operator.controller.handlers import FirstLists
 
 PODS = "/api/v1/namespaces/{}/pods"
 TOPICS = "/apis/failback.dev/v1alpha1/namespaces/{}/topics"

@@ -9,8 +9,8 @@ from failback.client.admin.admin import AdminClient
 from failback.client.admin.queue_offsets import Span
 from failback.client.admin.survey import connection_of
 from failback.operator.brokers.questions import Questions
-from failback.operator.planning.observed.observed import NOBODY, PairLag
-from failback.operator.planning.state.other_pairs import is_broker_made
+from failback.operator.planning.observed.observed import NO_GROUP, PairLag
+from failback.operator.planning.state.predicates import is_broker_made
 from failback.protocol.codes import RequestCode
 from failback.protocol.names import is_reserved_group
 from failback.protocol.route import split_offset_key
@@ -52,7 +52,7 @@ class Backlogs:
                 spans = await self._spans(address, topic)
                 if spans is None:
                     return None
-                lags[f"{NOBODY}@{topic}"] = sum(each.end - each.first for each in spans.values())
+                lags[f"{NO_GROUP}@{topic}"] = sum(each.end - each.first for each in spans.values())
         for group in sorted(groups):
             waiting = await self._waiting(address, group, settings)
             if waiting is None:

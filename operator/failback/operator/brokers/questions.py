@@ -36,7 +36,7 @@ class Questions:
                 return await self._answered(code, order)
         finally:
             if isinstance(order, Coroutine):
-                order.close()  # who is cancelled while it waits for its turn has asked nothing
+                order.close()  # the task was cancelled before its turn: nothing was asked
 
     async def _answered(self, code: int, order: Awaitable[Value]) -> Value:
         """Await the answer within the time limit; count it."""
@@ -55,7 +55,7 @@ class Questions:
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
-        """Hold one of the places for questions; who gets no answer soon waits on without it.
+        """Hold one of the places for questions; a question without an answer soon gives it back.
 
         So many questions at once don't time each other out, and peers that never answer hold up
         no others.

@@ -1,4 +1,4 @@
-"""What the name servers said over the last minute: since when who is master of a pair."""
+"""What the name servers said over the last minute: the master of each pair, and since when."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Carry out the actions of a plan, in order; in each lane up to the first that fails.
 
-Each action can be repeated. Who carries it out: :class:`KubernetesWrites`, :class:`BrokerCalls`
-or :class:`NameServerCalls`.
+Each action can be repeated. :class:`KubernetesWrites`, :class:`BrokerCalls` or
+:class:`NameServerCalls` carries it out.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from typing import Final
 
 from failback.kube.asynchronous import Kube
 from failback.operator.brokers.peers import Peers
-from failback.operator.controller.broker_calls import BrokerCalls
+from failback.operator.controller.broker_calls import BrokerCalls, NameServerCalls
 from failback.operator.controller.kubernetes_writes import KubernetesWrites
-from failback.operator.controller.name_server_calls import NameServerCalls
 from failback.operator.controller.outcome import Outcome, is_refusal
 from failback.operator.kubernetes.conflicts import Conflicts
 from failback.operator.kubernetes.store import Store

@@ -19,8 +19,7 @@ from failback.operator.planning.cluster.cluster import plan_cluster
 from failback.operator.planning.nameserver.name_server import plan_name_server
 from failback.operator.planning.observed import facts
 from failback.operator.planning.observed.observed import Object, ObservedCluster
-from failback.operator.planning.plan.memory import Memory
-from failback.operator.planning.plan.sharing import Shared
+from failback.operator.planning.plan.memory import Memory, Shared
 from failback.operator.planning.plan.types import Plan
 from failback.operator.planning.state import instants
 from failback.operator.render.context import Context, kubernetes_context

@@ -1,7 +1,10 @@
 """kopf: watches and wake-ups. The only module that imports it.
 
 Handlers decide nothing and write nothing: an event wakes the loop of a resource, and the loop's
-pass reads the store. The finalizer is no business of kopf's: a pass puts it on and takes it off.
+pass reads the store. A pass, not kopf, puts the finalizer on and takes it off.
+
+A watch begins where its list ended, so a watch that the server has accepted is a list that has
+arrived. :class:`FirstLists` notes the answers to the session's own requests and asks nothing.
 """
 
 from __future__ import annotations
@@ -10,7 +13,9 @@ import asyncio
 import dataclasses
 import logging
 import os
+import re
 from collections.abc import Collection, Iterable, Mapping
+from types import SimpleNamespace
 from typing import Any, Final
 
 import aiohttp
@@ -20,7 +25,6 @@ from failback.kube.resources import GROUP, RESOURCES
 from failback.kube.shallow_json import ShallowResponse
 from failback.operator.controller.loops import Key, Loops
 from failback.operator.kubernetes.finalizers import FINALIZED_KINDS
-from failback.operator.kubernetes.first_lists import FirstLists
 from failback.operator.kubernetes.store import Store, owners_of
 from failback.operator.settings import MANAGER, Settings
 
@@ -114,7 +118,7 @@ class Watches:
         self._register()
 
     def attach(self, loops: Loops) -> None:
-        """Say who is to be woken."""
+        """Name the loops to be woken."""
         self._loops = loops
 
     @property
@@ -253,3 +257,45 @@ async def watch(watches: Watches, settings: Settings, stop: asyncio.Event) -> No
         namespaces=settings.namespaces,
         stop_flag=stop,
     )
+
+
+_PATH: Final = re.compile(r"/(?:api|apis/[^/]+)/[^/]+/(?:namespaces/([^/]+)/)?([a-z]+)")
+_OK: Final = 200
+
+
+class FirstLists:
+    """The watches that have not begun yet."""
+
+    def __init__(self, plurals: Iterable[str], namespaces: Collection[str]) -> None:
+        """Expect a watch of each resource in each namespace; of all, where none is named."""
+        self._missing = {
+            (plural, namespace) for plural in plurals for namespace in (namespaces or ("",))
+        }
+
+    def problem(self) -> str:
+        """Return what has not been listed yet, empty once everything has."""
+        if not self._missing:
+            return ""
+        found = sorted({plural for plural, _ in self._missing})
+        return f"not listed yet: {', '.join(found)}"
+
+    def note(self, url: str, *, watches: bool, status: int) -> None:
+        """Take note of an answer to a GET request for a path."""
+        place = _PATH.fullmatch(url)
+        if watches and status == _OK and place is not None:
+            self._missing.discard((place[2], place[1] or ""))
+
+    def trace(self) -> aiohttp.TraceConfig:
+        """Return what a session needs, so that its answers are noted."""
+        found = aiohttp.TraceConfig()
+        found.on_request_end.append(self._answered)
+        return found
+
+    async def _answered(
+        self,
+        session: aiohttp.ClientSession,
+        context: SimpleNamespace,
+        answer: aiohttp.TraceRequestEndParams,
+    ) -> None:
+        watches = answer.url.query.get("watch") == "true"
+        self.note(answer.url.path, watches=watches, status=answer.response.status)

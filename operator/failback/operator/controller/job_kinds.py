@@ -19,9 +19,13 @@ from failback.operator.kinds.chaos_experiment import ChaosExperiment
 from failback.operator.kinds.reconsumption_report import ReconsumptionReport
 from failback.operator.kubernetes.store import Store
 from failback.operator.planning.jobs.experiment import OVER, plan_experiment
-from failback.operator.planning.jobs.observed_jobs import ObservedExperiment, ObservedReport
 from failback.operator.planning.jobs.report import claim_of, plan_report
-from failback.operator.planning.observed.observed import Key, Object
+from failback.operator.planning.observed.observed import (
+    Key,
+    Object,
+    ObservedExperiment,
+    ObservedReport,
+)
 from failback.operator.planning.plan.types import Plan
 from failback.operator.planning.state.decode import is_owned
 from failback.operator.render.experiment_jobs import config_map_name

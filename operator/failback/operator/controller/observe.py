@@ -33,8 +33,7 @@ from failback.operator.planning.observed.observed import (
     Route,
     Snapshot,
 )
-from failback.operator.planning.observed.other_operators import OtherOperator
-from failback.operator.planning.observed.rivals import older_rival
+from failback.operator.planning.observed.rivals import OtherOperator, older_rival
 from failback.operator.planning.operations.switching import snapshot as snapshots
 from failback.operator.planning.plan.encoding import stored_operations
 from failback.operator.planning.state.decode import (
@@ -77,7 +76,7 @@ class ClusterMemory:
     members: tuple[Sequence[Object], str, dict[Member, MemberView]] | None = None
     """Children, uid of their cluster, and the members among them: decoded once."""
     targets: dict[Member, Target] = field(default_factory=dict)
-    """Who can be asked, by ``targets_of``."""
+    """The brokers that can be asked, by ``targets_of``."""
     targets_of: tuple[BrokerCluster, Mapping[Member, MemberView], object] | None = None
     """Cluster, members and registrations."""
 
@@ -197,7 +196,7 @@ class Observer:
     ) -> frozenset[str]:
         """Return those that no NameServer of the namespace runs by its spec, and no list has.
 
-        A status is not believed here: who may write resources may be able to write that.
+        A status is not believed here: an account that may write resources may be able to write it.
         """
         if context.permits is None:
             return frozenset()
@@ -406,7 +405,7 @@ class Observer:
     async def _with_claims(
         self, cluster: BrokerCluster, members: Mapping[Member, MemberView]
     ) -> Mapping[Member, MemberView]:
-        """Return the members with the claims that lie under their names, whoever made those.
+        """Return the members with the claims of their names, also those that others made.
 
         The watch shows claims by their labels; a claim that was kept or brought from elsewhere
         need not have them. Asked only about members that have no StatefulSet, or no claim yet.

@@ -26,7 +26,7 @@ _LOOK_FAILED: Final = "LookFailed: "
 
 
 class NameTaken(FailbackError):
-    """An object of a name we need belongs to somebody else."""
+    """An object of a name we need belongs to another owner."""
 
     def __init__(self, key: Key) -> None:
         super().__init__(f"{key[0]}/{key[1]} belongs to somebody else")

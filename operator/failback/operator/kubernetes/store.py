@@ -15,7 +15,7 @@ from typing import Any, Final
 from failback.common.numbers import whole_or_0
 from failback.kube import shallow_json
 from failback.kube.resources import GROUP
-from failback.operator.planning.plan.sharing import Shared
+from failback.operator.planning.plan.memory import Shared
 
 Object = dict[str, Any]
 OwnerKey = tuple[str, str, str]
@@ -265,15 +265,15 @@ def plain(body: Mapping[str, Any]) -> Object:
     found["metadata"] = {
         key: value for key, value in body["metadata"].items() if key != "managedFields"
     }
-    if _is_somebody_elses(found):
+    if _is_of_another_owner(found):
         return {key: found[key] for key in ("apiVersion", "kind", "metadata") if key in found}
     if found["kind"] == "Pod" and "spec" in found:
         found["spec"] = _read_of_pod(found["spec"])
     return found
 
 
-def _is_somebody_elses(item: Mapping[str, Any]) -> bool:
-    """Tell whether an object only bears our labels: then nobody reads what it holds."""
+def _is_of_another_owner(item: Mapping[str, Any]) -> bool:
+    """Tell whether an object only bears our labels: then no pass reads what it holds."""
     owners = item["metadata"].get("ownerReferences") or ()
     if item["kind"] == "ConfigMap":
         return not any(str(each.get("apiVersion", "")).startswith(f"{GROUP}/") for each in owners)

@@ -9,6 +9,8 @@ import logging
 import signal
 import sys
 import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.metadata import version as package_version
 from typing import Any, Final
@@ -16,6 +18,7 @@ from typing import Any, Final
 from prometheus_client import disable_created_metrics
 
 from failback.client.program.log_lines import LineFormatter, name_fatal_signals
+from failback.client.remoting.http_server import Endpoint, HttpServer, Reply
 from failback.kube.asynchronous import Kube, connect
 from failback.operator.brokers.peers import Peers
 from failback.operator.controller import handlers
@@ -38,8 +41,7 @@ from failback.operator.kubernetes.events import Recorder
 from failback.operator.kubernetes.leader import lead
 from failback.operator.kubernetes.store import Store
 from failback.operator.metrics import Metrics
-from failback.operator.planning.plan.sharing import Shared
-from failback.operator.process.health import serve_health
+from failback.operator.planning.plan.memory import Shared
 from failback.operator.settings import MANAGER, Settings
 
 logger = logging.getLogger(__name__)
@@ -82,7 +84,8 @@ async def operate(settings: Settings) -> None:
 
 @dataclass(slots=True)
 class _Vitals:
-    """What the health pages tell. Who waits for the Lease is well, and ready to take over."""
+    """What the health pages say. An operator that waits for the Lease is well, and ready to take
+    over."""
 
     watches: handlers.Watches | None = None
     standing_by: bool = False
@@ -204,3 +207,40 @@ def main(settings: Settings) -> int:
     _collect_rarely()
     asyncio.run(operate(settings))
     return 0
+
+
+@asynccontextmanager
+async def serve_health(
+    host: str,
+    port: int,
+    metrics: Metrics,
+    *,
+    ready: Callable[[], str],
+) -> AsyncIterator[int]:
+    """Serve until the block ends; yield the port.
+
+    ``/healthz`` says that the event loop turns, by answering at all. A pass that is late is one
+    resource's: a restart would make all others late, too.
+
+    Args:
+        ready: Returns what is missing for readiness, empty when nothing is.
+    """
+    server = HttpServer(
+        {
+            "/healthz": _answer(str),
+            "/readyz": _answer(ready),
+            "/metrics": lambda _method: Reply(200, metrics.text()),
+        }
+    )
+    try:
+        yield await server.listen(host, port)
+    finally:
+        await server.close()
+
+
+def _answer(problem: Callable[[], str]) -> Endpoint:
+    def answer(_method: str) -> Reply:
+        text = problem()
+        return Reply(503 if text else 200, (text or "ok").encode())
+
+    return answer

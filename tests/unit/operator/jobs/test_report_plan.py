@@ -12,8 +12,8 @@ import pytest
 from failback.analytics.report.metric_paths import parse_limits
 from failback.cli.shared.errors import FAIL, INCONCLUSIVE, USER_ERROR
 from failback.operator.kinds.reconsumption_report import ReconsumptionReport
-from failback.operator.planning.jobs.observed_jobs import ObservedReport
 from failback.operator.planning.jobs.report import plan_report
+from failback.operator.planning.observed.observed import ObservedReport
 from failback.operator.planning.plan.types import Apply, Plan
 from failback.operator.render.jobs import JobContext
 from failback.operator.schema.decoding import decode

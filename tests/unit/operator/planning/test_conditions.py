@@ -10,8 +10,8 @@ import pytest
 
 from failback.operator.kinds.permits import Permits
 from failback.operator.planning.cluster import conditions, warnings
+from failback.operator.planning.cluster.cluster import shape_of
 from failback.operator.planning.cluster.conditions import Verdict
-from failback.operator.planning.cluster.shaping import shape_of
 from failback.operator.planning.cluster.view import ClusterView
 from failback.operator.planning.observed import facts
 from failback.operator.planning.observed.observed import Broker, ObservedCluster, Route

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from failback.operator.planning.cluster.cluster import plan_cluster
-from failback.operator.planning.observed.other_operators import SECONDS, OtherOperator
+from failback.operator.planning.observed.rivals import SECONDS, OtherOperator
 from failback.operator.planning.plan.encoding import find_condition
 from tests.support.operator.planning_run import CONTEXT, steady
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from failback.operator.planning.cluster.shaping import shape_of
+from failback.operator.planning.cluster.cluster import shape_of
 from failback.operator.planning.observed import facts
 from failback.operator.planning.plan.encoding import operations_from_status
 from failback.operator.planning.plan.types import Operation

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from failback.operator.planning.plan.sharing import Shared
+from failback.operator.planning.plan.memory import Shared
 
 TEXTS = st.text("ab", max_size=3)
 LEAVES = st.none() | st.booleans() | st.integers(-2, 2) | st.floats(-2, 2) | TEXTS

@@ -14,19 +14,17 @@ from typing import Any, Final
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.kinds.permits import Permits
 from failback.operator.planning import operations
-from failback.operator.planning.cluster import conditions, last_valid, unknown_keys, warnings
+from failback.operator.planning.cluster import conditions, last_valid, warnings
 from failback.operator.planning.cluster import status as cluster_status
 from failback.operator.planning.cluster.conditions import Verdict
-from failback.operator.planning.cluster.engine_release import cluster_context
-from failback.operator.planning.cluster.engine_warnings import CHANGE_REFUSED, refused_change
 from failback.operator.planning.cluster.external_access import (
     external_access,
     with_addresses,
     without_waiting,
 )
-from failback.operator.planning.cluster.fixed_keys import refused_changes
-from failback.operator.planning.cluster.shaping import shape_of
+from failback.operator.planning.cluster.unapplied_keys import left_out, refused_changes, without
 from failback.operator.planning.cluster.view import ClusterView
+from failback.operator.planning.cluster.warnings import CHANGE_REFUSED, refused_change
 from failback.operator.planning.observed import facts
 from failback.operator.planning.observed.observed import Key, Object, ObservedCluster
 from failback.operator.planning.operations.evidence import has_evidence
@@ -50,13 +48,16 @@ from failback.operator.planning.plan.types import (
     Plan,
     SetPodCondition,
 )
+from failback.operator.planning.state import live_keys
 from failback.operator.planning.state.claim_marks import claim_marks
 from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.planning.state.decode import member_of
+from failback.operator.planning.state.running_engine import cluster_context
 from failback.operator.render import common
 from failback.operator.render.broker import REGISTERED_GATE
 from failback.operator.render.context import Context
 from failback.operator.render.objects import render_cluster
+from failback.operator.render.shape import Shape
 from failback.operator.schema.permitted import broken
 from failback.operator.schema.rules import Violation
 
@@ -152,10 +153,8 @@ def _by_its_spec(given: _Given, refusal: _Refusal | None = None) -> Plan:
     shape = shape_of(state)
     rendered_in = cluster_context(cluster, observed, shape, context)
     rendered_in = with_addresses(rendered_in, cluster, observed)
-    unknown = unknown_keys.left_out(
-        cluster, observed, common.engine_version(cluster.spec.engine, rendered_in)
-    )
-    applied_spec = unknown_keys.without(cluster, unknown, given.memory)
+    unknown = left_out(cluster, observed, common.engine_version(cluster.spec.engine, rendered_in))
+    applied_spec = without(cluster, unknown, given.memory)
     desired = given.memory.render(
         applied_spec,
         addresses,
@@ -206,6 +205,17 @@ def _by_its_spec(given: _Given, refusal: _Refusal | None = None) -> Plan:
     )
 
 
+def shape_of(state: ClusterState) -> Shape:
+    """Return the shape to render now: how the objects deviate from the spec on purpose.
+
+    Members that leave are still rendered, and a role is what the ConfigMaps say
+    (``planning.state.cluster_state``). A closed pair is closed until an operation opens it. Live
+    keys wait for their member's turn.
+    """
+    shape = operations.reshape(state.base_shape, state.cluster, state.operations)
+    return dataclasses.replace(shape, live=live_keys.held(state, shape))
+
+
 def _taken(desired: Mapping[Key, Object], observed: ObservedCluster) -> _Refusal | None:
     """Return whose name this cluster would take, or ``None``."""
     if observed.rival:
@@ -218,7 +228,7 @@ def _taken(desired: Mapping[Key, Object], observed: ObservedCluster) -> _Refusal
 
 
 def _hold(refusal: _Refusal | None) -> str:
-    """Return what operations wait for while a name is somebody else's."""
+    """Return what operations wait for while another owner has a name."""
     return "NamesFree" if refusal is not None and refusal.reason == "NameTaken" else ""
 
 
@@ -227,7 +237,8 @@ def _has_members(observed: ObservedCluster) -> bool:
 
 
 def _heals(action: Action, observed: ObservedCluster) -> bool:
-    """Tell whether an action keeps what is there: nothing new is made beside somebody else's."""
+    """Tell whether an action keeps what is there: nothing new is made beside an object of another
+    owner."""
     if not isinstance(action, Apply):
         return True
     if key_of(action.manifest) in observed.foreign:

@@ -1,7 +1,7 @@
 """Addresses that a cloud gives to members, read back from their Services. Pure.
 
 A member that was never told an address is not made before it has one: it would announce itself
-where nobody outside reaches it. A member that runs keeps what it announces until the new address
+where no client outside reaches it. A member that runs keeps what it announces until the new address
 is known.
 """
 

@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from failback.operator.kinds.chaos_experiment import Arm, ChaosExperiment
-from failback.operator.planning.jobs import guards, overlay, results
-from failback.operator.planning.jobs.healing import Heal, heal_state
-from failback.operator.planning.jobs.observed_jobs import ObservedExperiment
+from failback.operator.planning.jobs import guards, results
+from failback.operator.planning.jobs.results import Heal, heal_state
 from failback.operator.planning.jobs.runs import (
     injected_of,
     next_run,
@@ -25,6 +24,7 @@ from failback.operator.planning.jobs.runs import (
     timeline_of,
     worst,
 )
+from failback.operator.planning.observed.observed import ObservedExperiment
 from failback.operator.planning.plan.children import drift, finished
 from failback.operator.planning.plan.encoding import (
     condition,
@@ -167,7 +167,7 @@ def _begin(
 ) -> Plan:
     experiment = draft.experiment
     chosen = (draft.before.get("activeArm"), draft.before.get("activeRepetition"))
-    lacking = overlay.missing(arm, observed) if observed.cluster is not None else ""
+    lacking = guards.arm_problem(arm, observed) if observed.cluster is not None else ""
     if chosen == (arm.name, repetition) and lacking:
         draft.condition("Injected", False, "ApplyingArm", f"arm {arm.name}: {lacking}")
         draft.status["blockedBy"] = ["ApplyingArm"]
@@ -349,7 +349,8 @@ def _heal(experiment: ChaosExperiment, context: JobContext) -> Mapping[str, Any]
 
 
 def _heal_failed(draft: _Draft, heal: Heal, result: Mapping[str, Any] | None) -> Plan:
-    """Somebody has to look: the Lease stays with the run, so nothing else is injected."""
+    """Keep the Lease with the run, so that nothing else is injected until a person has healed
+    it."""
     if result is not None:
         draft.status["runs"] = [*(draft.before.get("runs") or ()), dict(result)]
     draft.condition("Recovered", False, "HealFailed", heal.why)

@@ -10,9 +10,8 @@ from failback.common.text import typed
 from failback.operator.kinds.reconsumption_report import ReconsumptionReport
 from failback.operator.planning.jobs import results
 from failback.operator.planning.jobs.experiment import OVER
-from failback.operator.planning.jobs.observed_jobs import ObservedReport
 from failback.operator.planning.jobs.runs import MAX_REASONS
-from failback.operator.planning.observed.observed import Object
+from failback.operator.planning.observed.observed import Object, ObservedReport
 from failback.operator.planning.plan.encoding import condition, from_time, merge_conditions, to_time
 from failback.operator.planning.plan.types import Action, Apply, Event, Plan
 from failback.operator.render.jobs import RUNS, JobContext, run_folder
@@ -284,7 +283,7 @@ def judge(summary: Mapping[str, Any], absent: Sequence[str] = ()) -> tuple[str, 
     The thresholds went to the Job as limits of each run, so the summary has judged by them.
 
     Args:
-        absent: What is said of runs that could not be counted: then Pass is nobody's to say.
+        absent: What is said of runs that could not be counted: the verdict is then not Pass.
     """
     verdict = str(summary["verdict"])
     if verdict == "Pass" and absent:

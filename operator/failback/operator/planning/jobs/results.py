@@ -1,4 +1,4 @@
-"""What Jobs and their pods tell: ended or not, how, and the summary they left. Pure."""
+"""What Jobs and their pods say: ended or not, how, and the summary they left. Pure."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from failback.operator.planning.observed.observed import Object
+from failback.operator.kinds.chaos_experiment import ChaosExperiment
+from failback.operator.planning.jobs import results
+from failback.operator.planning.observed.observed import Object, ObservedExperiment
+from failback.operator.render.experiment_jobs import heal_job_name
 from failback.operator.render.jobs import CONTAINER
+from failback.common.typed import typed
 
 NOT_HEALED: Final = 5
 _PULL_PROBLEMS: Final = (
@@ -127,3 +131,32 @@ def _need(found: Mapping[str, Any], name: str, kind: type) -> None:
     value = found.get(name)
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise SummaryInvalid(f"{name} is missing or no {kind.__name__}")
+
+
+@dataclass(frozen=True, slots=True)
+class Heal:
+    """State of the heal Job; ``over`` and ``healed`` are false while there is none."""
+
+    name: str
+    job: Object | None = None
+    over: bool = False
+    healed: bool = False
+    why: str = ""
+
+
+def heal_state(experiment: ChaosExperiment, observed: ObservedExperiment) -> Heal:
+    """Return what is known of an experiment's heal Job."""
+    name = heal_job_name(experiment.name)
+    job = observed.jobs.get(name)
+    if job is None:
+        return Heal(name)
+    end = results.end_of(job)
+    if end is None:
+        return Heal(name, job)
+    if end.succeeded:
+        return Heal(name, job, over=True, healed=True)
+    code = results.exit_code(observed.pods.get(name))
+    how = f"exit code {code}" if code is not None else end.why
+    folder = f"/runs/{experiment.name}"
+    why = f"{name} ended with {how}: type {typed('failback', 'experiment', 'heal', folder)}"
+    return Heal(name, job, over=True, why=why)

@@ -1,4 +1,4 @@
-"""What Topic and SubscriptionGroup plans share: where an item is, who owns it, its status. Pure.
+"""What Topic and SubscriptionGroup plans share: where an item is, its owner, its status. Pure.
 
 An item is written to masters only; a slave copies its master's tables within one synchronisation
 period, and what it has is observed, never written.

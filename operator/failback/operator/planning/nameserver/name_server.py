@@ -15,7 +15,6 @@ from typing import Any, Final
 from failback.operator.kinds.name_server import NameServer, NameServerSpec
 from failback.operator.planning.cluster import last_valid
 from failback.operator.planning.cluster.conditions import Verdict, birth_events
-from failback.operator.planning.cluster.engine_release import name_server_context
 from failback.operator.planning.cluster.external_access import CONDITION, address_of
 from failback.operator.planning.cluster.warnings import (
     another_operator,
@@ -32,6 +31,7 @@ from failback.operator.planning.plan.encoding import (
     names,
 )
 from failback.operator.planning.plan.types import Event, Plan
+from failback.operator.planning.state.running_engine import name_server_context
 from failback.operator.render.context import Context
 from failback.operator.render.nameserver import addresses, statefulset_name
 from failback.operator.render.objects import render_name_server

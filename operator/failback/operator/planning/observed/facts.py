@@ -1,4 +1,5 @@
-"""Facts derived from an observation: who is registered as what, who lags, who is ahead. Pure.
+"""Facts derived from an observation: which broker is registered as what, which lags, which is
+ahead. Pure.
 
 Conditions, status and predicates read them, so that all of them mean the same.
 """

@@ -167,7 +167,7 @@ class Route:
     """Broker name → lowest ``perm`` of its queue data over the topics asked for (105)."""
 
 
-NOBODY: Final = "nobody"
+NO_GROUP: Final = "nobody"
 """Stands for the group of messages that no group has begun to read."""
 
 
@@ -176,8 +176,8 @@ class PairLag:
     """Backlog of one pair, asked for only while it drains."""
 
     unread: Mapping[str, int] = field(default_factory=dict)
-    """``group@topic`` → messages, the largest first. :data:`NOBODY` stands for messages of a topic
-    of which no group has an offset."""
+    """``group@topic`` → messages, the largest first. :data:`NO_GROUP` stands for messages of a
+    topic of which no group has an offset."""
     groups: frozenset[str] = frozenset()
     """Groups that have an offset of any topic there."""
 
@@ -211,7 +211,7 @@ class ObservedCluster:
     name_servers: Sequence[str] | None = None
     """``host:port`` in index order; ``None`` when the NameServer resource does not exist."""
     read_only: frozenset[str] = frozenset()
-    """Those of the name servers that are somebody else's: they get no order."""
+    """Those of the name servers that another owner runs: they get no order."""
     routes: Sequence[Route] = ()
     master_since: Mapping[int, float] = field(default_factory=dict)
     """Pair → Unix time since which all answering name servers agree on one id-0 address."""
@@ -278,3 +278,49 @@ class ObservedNameServer:
     """Versions of this operator and of another one that writes the same status."""
     version_shown: str = ""
     """Version for the status; empty = our own."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedExperiment:
+    """Everything one pass over a ChaosExperiment sees."""
+
+    at: float
+    """Unix time of the pass."""
+    namespace_labels: Mapping[str, str] | None = None
+    """Labels of the namespace; ``None`` while unknown."""
+    cluster: Object | None = None
+    """The BrokerCluster; ``None`` when there is none."""
+    config_maps: Mapping[str, Object] = field(default_factory=dict)
+    """The cluster's ConfigMaps by name, for the overlay of an arm."""
+    broker_pods: Sequence[Object] = ()
+    """Pods of the cluster's brokers, for their liveness probes."""
+    lease: Object | None = None
+    """Lease ``failback-<cluster>-chaos``."""
+    jobs: Mapping[str, Object] = field(default_factory=dict)
+    """Jobs that the experiment owns, by name."""
+    settings: Object | None = None
+    """The ConfigMap that its Jobs read."""
+    pods: Mapping[str, Object] = field(default_factory=dict)
+    """Newest pod of each of those Jobs, by the Job's name."""
+    claim: Object | None = None
+    """The claim of the run volume."""
+    progress: Mapping[str, Any] | None = None
+    """Answer of the running Job to ``GET /run``; ``None`` when it did not answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedReport:
+    """Everything one pass over a ReconsumptionReport sees."""
+
+    at: float
+    experiment: Object | None = None
+    """The ChaosExperiment that it refers to; ``None`` when there is none."""
+    job: Object | None = None
+    pod: Object | None = None
+    """Newest pod of the Job."""
+    application: Object | None = None
+    """The SparkApplication."""
+    claim: Object | None = None
+    """The claim that holds the runs."""
+    served_kinds: frozenset[str] = frozenset()
+    """Optional kinds that the API server serves."""

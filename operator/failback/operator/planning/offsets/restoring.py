@@ -164,7 +164,7 @@ def _row(pair: str, key: str, queue: int, offset: int, master: OnMaster) -> Row 
 
 
 def preview(restore: Restore, snapshot: str) -> dict[str, Any]:
-    """Return ``status.restore`` of a restore that nobody has confirmed."""
+    """Return ``status.restore`` of a restore that is not confirmed yet."""
     names = sorted({*(row.group for row in restore.rows), *restore.left_alone})
     groups = [_group(restore, name) for name in names]
     groups.sort(key=lambda each: (-each["redelivered"] - each["skipped"], each["group"]))
@@ -189,7 +189,7 @@ def preview(restore: Restore, snapshot: str) -> dict[str, Any]:
 def still_as_seen(restore: Restore, seen: Mapping[str, Any]) -> list[Row]:
     """Return the rows whose queue has what a preview saw, as far as that lists them.
 
-    Whoever has set another offset since has moved on; a running group does all the time.
+    An offset that was set since then is left alone; a running group sets offsets all the time.
     """
     listed = {
         (each["group"], each["pair"], each["topic"], each["queue"]): each.get("fromOffset")

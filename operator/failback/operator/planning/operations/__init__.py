@@ -71,7 +71,8 @@ _RANK: Final = {module.TYPE: rank for rank, module in enumerate(_BY_PRIORITY)}
 
 
 def reshape(shape: Shape, cluster: BrokerCluster, running: Iterable[Operation]) -> Shape:
-    """Return the shape as the running operations need it: who holds a pair has the last word."""
+    """Return the shape as the running operations need it: the one that holds a pair decides
+    last."""
     for operation in sorted(running, key=precedence.holds_pair):
         shape = OPERATIONS[operation.type].reshape(shape, cluster, operation)
     return shape

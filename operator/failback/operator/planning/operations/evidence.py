@@ -1,8 +1,8 @@
 """Whether an operation in the status is one that the operator opened. Pure.
 
-Whoever may write a status could put one there. What an operation needs before it takes a member
-away is therefore looked for outside the status: the object that asked for it, the pair's Lease, the
-claims, the spec. One that has no such evidence is given up before it shapes anything.
+Every account that may write a status could put one there. What an operation needs before it takes a
+member away is therefore looked for outside the status: the object that asked for it, the pair's
+Lease, the claims, the spec. One that has no such evidence is given up before it shapes anything.
 """
 
 from __future__ import annotations

@@ -200,7 +200,7 @@ def _in_order(
 ) -> Iterator[Change]:
     """Yield a pair's changes in the order in which they are safe.
 
-    Nobody may be sent to a slave that would refuse: the master is the last to suggest and the
+    No client may be sent to a slave that would refuse: the master is the last to suggest and the
     first to stop. It waits for all slaves, and they for it, while one does not answer.
     """
     waits: set[int] = set()

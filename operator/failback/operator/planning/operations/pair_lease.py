@@ -16,11 +16,11 @@ RENEW_SECONDS: Final = 15
 
 @dataclass(frozen=True, slots=True)
 class PairLease:
-    """A pair's Lease, as one who wants to hold it sees it."""
+    """A pair's Lease, as an operation that wants to hold it sees it."""
 
     name: str
     holder: str
-    """Who asks."""
+    """The operation that asks."""
     spec: Mapping[str, Any]
     """Empty when there is no such Lease."""
     now: float
@@ -33,7 +33,7 @@ class PairLease:
 
     @property
     def is_ours(self) -> bool:
-        """Who asks holds it."""
+        """The operation that asks holds it."""
         return bool(self.spec.get("holderIdentity") == self.holder)
 
     @property

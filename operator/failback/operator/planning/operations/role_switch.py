@@ -4,8 +4,8 @@
 
     Planned  Preflight TakeLease DrainWrites Replicate SyncOffsets | StopOldMaster StartNewMaster
              ApplyOffsets OpenWrites RejoinOldMaster Verify Finished
-    alone    the same without DrainWrites: no other pair takes the messages, so that nobody waits
-             until producers have gone there; Replicate closes the old master
+    alone    the same without DrainWrites: no other pair takes the messages, so no step
+             waits until producers have gone there; Replicate closes the old master
     Forced   Preflight TakeLease | StopOldMaster StartNewMaster OpenWrites RejoinOldMaster Verify
              Finished
 
@@ -43,7 +43,7 @@ from failback.operator.planning.operations.switching.request import (
 )
 from failback.operator.planning.operations.switching.request import TYPE as TYPE
 from failback.operator.planning.plan.types import Advance, Event, Operation, TakeLease
-from failback.operator.planning.state import other_pairs, predicates
+from failback.operator.planning.state import predicates
 from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.render.shape import Shape
 
@@ -108,7 +108,8 @@ def give_way(state: ClusterState, operation: Operation, urgent: Operation) -> Op
 
 
 def reshape(shape: Shape, cluster: BrokerCluster, operation: Operation) -> Shape:
-    """Return the shape at the operation's step: who is master, who is stopped, what is closed."""
+    """Return the shape at the operation's step: the master, the stopped members, the closed
+    pairs."""
     pair, step, data = operation.pair or 0, operation.step, operation.data
     switched = step in SWITCHED or (step == "StartNewMaster" and "recorded" in data)
     masters = dict(shape.masters)
@@ -286,7 +287,9 @@ def _preflight(view: PairView) -> Outcome:
     if found.old_master != view.data["from"]:
         return waiting("SingleMaster")
     if not view.forced and "alone" not in view.data:
-        return Outcome(data={"alone": not other_pairs.take_messages_of(view.state, view.pair)})
+        return Outcome(
+            data={"alone": not predicates.others_take_messages_of(view.state, view.pair)}
+        )
     since = view.observed.masterless_since.get(view.pair)
     if view.forced and since is not None and "masterlessSince" not in view.data:
         return Outcome(data={"masterlessSince": since})

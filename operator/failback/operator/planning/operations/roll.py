@@ -34,7 +34,7 @@ from failback.operator.planning.plan.types import (
     PatchMetadata,
     operation_id,
 )
-from failback.operator.planning.state import other_pairs, precedence, predicates, restarts
+from failback.operator.planning.state import precedence, predicates, restarts
 from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.render.shape import Member, Shape
 
@@ -207,7 +207,7 @@ def _begin(step: StepContext, ordinal: int) -> Advance:
 
 def _drains(step: StepContext) -> bool:
     wanted = step.cluster.spec.update_strategy.drain_master
-    return bool(wanted) and other_pairs.take_messages_of(step.state, step.pair)
+    return bool(wanted) and predicates.others_take_messages_of(step.state, step.pair)
 
 
 def _blocked(step: StepContext, ordinal: int) -> tuple[str, ...]:

@@ -72,7 +72,7 @@ def causes(state: ClusterState) -> Iterator[Operation]:
 def give_way(state: ClusterState, operation: Operation, urgent: Operation) -> Operation | None:
     """End a ScaleDown of slaves that has begun nothing, or does not come to its end.
 
-    A pair that leaves goes on: nobody else works on it.
+    A pair that leaves goes on: no other operation works on it.
     """
     if operation.data.get("leaves"):
         return operation

@@ -60,7 +60,7 @@ def with_stalled(
 
 
 def _cause(status: Mapping[str, Any]) -> tuple[str, str]:
-    """Return reason and message of what nobody but a person ends; empty when there is nothing."""
+    """Return reason and message of what only a person can end; empty when there is nothing."""
     ready = find_condition(status, "Ready")
     if ready is not None and ready["status"] == "False" and ready["reason"] in _FOR_GOOD:
         return ready["reason"], ready["message"]

@@ -147,8 +147,8 @@ class CommitOffsets:
 class RestoreOffsets:
     """UPDATE_CONSUMER_OFFSET (15) per (topic@group, queue, old, new), read back by 43.
 
-    43 is asked right before: where the broker has neither ``old`` nor ``new``, somebody has moved
-    on, and it is left as it is. ``old`` is ``None`` where the broker had none.
+    43 is asked right before: where the broker has neither ``old`` nor ``new``, another
+    client has set it, and it is left as it is. ``old`` is ``None`` where the broker had none.
     """
 
     address: str

@@ -93,7 +93,7 @@ class ClusterState:
 
     @functools.cached_property
     def masterships(self) -> Mapping[int, Mastership]:
-        """Pair → who is its master, of every pair that is wanted or has a member."""
+        """Pair → its master, of every pair that is wanted or has a member."""
         count = max([self.cluster.spec.pairs, *(pair + 1 for pair in self.pairs)])
         return {pair: self._mastership(pair) for pair in range(count)}
 
@@ -103,7 +103,7 @@ class ClusterState:
         return self.mastership(pair).member if found is None else found
 
     def mastership(self, pair: int) -> Mastership:
-        """Return who is master of a pair; the newest epoch on its claims says so."""
+        """Return the master of a pair; the newest epoch on its claims says so."""
         found = self.masterships.get(pair)
         return self._mastership(pair) if found is None else found
 
@@ -120,9 +120,9 @@ class ClusterState:
 
     @functools.cached_property
     def unclear(self) -> frozenset[int]:
-        """The pairs of which nobody may open, because it cannot be told who was master.
+        """The pairs of which no member may open, because their master cannot be told.
 
-        Of a pair that leaves nobody opens anyway.
+        Of a pair that leaves no member opens anyway.
         """
         return frozenset(
             pair

@@ -68,8 +68,9 @@ def given_up(master: MemberView, view: MemberView) -> GivenUp:
 
 
 def _master_end(master: MemberView, view: MemberView) -> int | None:
-    """Return where the master's log ends, by whoever asked it last: the operator or the check of
-    the member that stays out. An older answer would make the member's log seem the longer one."""
+    """Return where the master's log ends, from the last answer: the operator's, or that of the
+    check of the member that stays out. An older answer would make the member's log seem the longer
+    one."""
     found, pod = _end(master), view.pod
     if pod is None or view.is_ready or pod.master_end is None or pod.checked_at is None:
         return found

@@ -1,10 +1,10 @@
-"""Who is master of a pair, and which change of master that was: read from its claims. Pure.
+"""Which member is master of a pair, and by which change of master: read from its claims. Pure.
 
 Every claim says whose log lies on it: the role that its member had, and the *epoch*, which every
 change of master raises. A claim outlives the cluster, so that a cluster made anew over kept,
-restored or foreign claims opens the member that was master last. Where that cannot be told nobody
-opens, until a person names the claim. Claims that say nothing are those of a new pair, or of
-release 0.1.0: then the members' files, the status and ``masterMember`` say who is master.
+restored or foreign claims opens the member that was master last. Where that cannot be told no
+member opens, until a person names the claim. Claims that say nothing are those of a new pair, or of
+release 0.1.0: then the members' files, the status and ``masterMember`` name the master.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NO_MASTER: Final = "SLAVE"
 
 @dataclass(frozen=True, slots=True)
 class Mastership:
-    """Who is master of one pair."""
+    """The master of one pair."""
 
     member: int
     """Ordinal. Of an unclear pair it is the first master that the spec names, and says nothing."""
@@ -34,7 +34,7 @@ class Mastership:
     log_id: str = ""
     """Which pair's epochs these are."""
     unclear: str = ""
-    """Why nobody may open, and what to do; empty = the master is known."""
+    """Why no member may open, and what to do; empty = the master is known."""
 
 
 def says_master(config_map: Object | None) -> bool:
@@ -46,7 +46,7 @@ def says_master(config_map: Object | None) -> bool:
 def mastership(
     cluster: BrokerCluster, pair: int, views: Sequence[MemberView], row: Mapping[str, Any]
 ) -> Mastership:
-    """Return who is master of a pair.
+    """Return the master of a pair.
 
     Args:
         views: All that is known of members of the pair, bare claims among them.
@@ -60,7 +60,7 @@ def mastership(
 
 @dataclass(frozen=True)
 class _Case:
-    """What there is to tell who is master of a pair."""
+    """What there is to tell the master of a pair by."""
 
     cluster: BrokerCluster
     pair: int
@@ -171,7 +171,7 @@ class _Case:
         )
 
     def _contradiction(self) -> str | None:
-        """Say why the claims do not tell who was master last, or ``None``."""
+        """Say why the claims do not tell which member was master last, or ``None``."""
         if len({claim.log_id for claim in self.followed.values()}) > 1:
             return "its claims are of different pairs"
         if not self._newest:
@@ -204,7 +204,7 @@ class _Case:
     def _untouched_master(self) -> int | None:
         """Return the master of a living pair whose claim is still the one it had.
 
-        Only the marks were changed, by somebody else.
+        Only the marks were changed, and not by this operator.
         """
         if len(self.files) != 1 or self.files[0] not in self.claims:
             return None
@@ -241,7 +241,7 @@ class _Case:
 
 
 def _described(claim: Claim) -> str:
-    """Say what a claim remembers, for a person who has to choose."""
+    """Say what a claim remembers, for a person that has to choose."""
     if claim.epoch is None:
         return ""
     end = "" if claim.log_end is None else f", to {claim.log_end}"

@@ -1,4 +1,5 @@
-"""Which operations may go on beside which: who holds a pair, and who disturbs one now. Pure.
+"""Which operations may go on beside which: which one holds a pair, and which one disturbs one now.
+Pure.
 
 A pair has one operation at a time. What is taken away in one pair keeps voluntary disruptions of
 other pairs waiting, but for a limited time: an operation that does not come to its end only waits,

@@ -1,7 +1,7 @@
 """What must hold before a disruptive step: named, each a pure function of a :class:`Question`.
 
 Unknown is never good enough: a broker or name server that does not answer makes the predicate
-that needs its answer false. The names of those that are false stand in ``blockedBy``.
+that needs its answer false. The status lists the names of false predicates in ``blockedBy``.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from failback.operator.planning.plan.types import Operation
 from failback.operator.planning.state import precedence
 from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.planning.state.running_engine import engine_of
+from failback.protocol.message import DLQ_PREFIX, RETRY_PREFIX
+from failback.protocol.names import is_system_topic
 
 STABLE_MASTER_SECONDS: Final = 60.0
 """How long id 0 must have had one address: two masters show as an address that alternates."""
@@ -38,7 +40,7 @@ class Question:
     member: int | None = None
     """The ordinal that the step would take away."""
     operation: Operation | None = None
-    """Who asks."""
+    """The operation that asks."""
     master: int | None = None
     """The pair's master member; ``None`` = as the ConfigMaps say."""
 
@@ -310,3 +312,50 @@ def evaluate(
     """
     question = Question(state, pair=pair, member=member, operation=operation, master=master)
     return tuple(name for name in names if not PREDICATES[name](question))
+
+
+_WRITE: Final = 2
+
+
+def is_broker_made(topic: str) -> bool:
+    """Tell whether brokers make and fill a topic themselves: system topics, retries, dead letters.
+
+    The two that are named after a pair and its cluster are not among them.
+    """
+    return is_system_topic(topic) or topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
+
+
+def others_take_messages_of(state: ClusterState, pair: int) -> bool:
+    """Tell whether every topic that producers write to on a pair is open on another one too.
+
+    What is not known of the pair's own topics speaks for closing it.
+    """
+    own = _written_topics(state, pair)
+    if own is None:
+        return True
+    others = [other for other in state.pairs if other != pair and _takes_writes(state, other)]
+    elsewhere = set().union(*(_written_topics(state, other) or () for other in others))
+    return bool(others) and own <= elsewhere
+
+
+def _takes_writes(state: ClusterState, pair: int) -> bool:
+    master = state.master(pair)
+    name = state.cluster.broker_name(pair)
+    listed = facts.is_registered(state.observed, name, master, 0)
+    return master.is_ready and listed and pair not in state.base_shape.closed
+
+
+def _written_topics(state: ClusterState, pair: int) -> set[str] | None:
+    broker = state.master(pair).broker
+    if broker is None or broker.topics is None:
+        return None
+    of_brokers = {state.cluster.cluster_name, state.cluster.broker_name(pair)}
+    return {
+        name
+        for name, config in broker.topics.items()
+        if _is_written(config) and name not in of_brokers and not is_broker_made(name)
+    }
+
+
+def _is_written(config: Mapping[str, Any]) -> bool:
+    return bool(config.get("perm", 6) & _WRITE)

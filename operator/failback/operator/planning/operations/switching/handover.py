@@ -138,7 +138,7 @@ def sync_offsets(view: PairView) -> Outcome:
 
     What the target must have is the table at the begin of this step. It is in the snapshot
     too, because an operator that starts anew must find it. A pair that is alone takes no writes
-    meanwhile: with CopyMax the snapshot has what the target lacks, and nobody waits for it.
+    meanwhile: with CopyMax the snapshot has what the target lacks, so no step waits for it.
     """
     policy = view.data["policy"]
     if policy == "None":

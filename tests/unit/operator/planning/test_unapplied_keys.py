@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from failback.operator.planning.cluster.fixed_keys import FIXED
+from failback.operator.planning.cluster.unapplied_keys import FIXED
 from failback.operator.planning.plan.encoding import find_condition
 from tests.support.operator.planning_run import Run, steady
 from tests.support.operator.planning_world import World
