@@ -45,8 +45,8 @@ from failback.operator.planning.state.decode import (
 )
 from failback.operator.render import common
 from failback.operator.render.common import HTTP_PORT
-from failback.operator.render.config import claim_name
 from failback.operator.render.context import Context
+from failback.operator.render.members import claim_name
 from failback.operator.render.nameserver import addresses, statefulset_name
 from failback.operator.render.shape import Member
 

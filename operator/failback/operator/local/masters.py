@@ -15,7 +15,7 @@ from failback.operator.kinds.broker_cluster import BrokerCluster, PairOverride
 from failback.operator.local.root import Root, read_json, write_json
 from failback.operator.planning.observed.observed import Claim, MemberView
 from failback.operator.planning.state.mastership import MASTER, SLAVE, Mastership, mastership
-from failback.operator.render.config import claim_name, member_name
+from failback.operator.render.members import claim_name, member_name
 from failback.protocol.errors import ConfigError
 
 Masters = dict[tuple[str, int], Mastership]

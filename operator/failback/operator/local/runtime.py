@@ -43,8 +43,8 @@ from failback.operator.local.process import Death
 from failback.operator.local.root import Root, read_json, write_json
 from failback.operator.local.supported import refuse_unsupported
 from failback.operator.local.views import View
-from failback.operator.render.config import member_name, pod_name
 from failback.operator.render.context import Context
+from failback.operator.render.members import member_name, pod_name
 from failback.operator.render.nameserver import statefulset_name
 from failback.operator.render.objects import render
 from failback.protocol.errors import ConfigError

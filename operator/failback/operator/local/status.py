@@ -11,7 +11,7 @@ from typing import Any
 
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.kinds.name_server import NameServer
-from failback.operator.render.config import pod_name
+from failback.operator.render.members import pod_name
 from failback.operator.render.nameserver import statefulset_name
 
 Status = dict[str, Any]

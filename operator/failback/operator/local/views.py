@@ -15,8 +15,8 @@ from failback.operator.local.process import Identity
 from failback.operator.local.root import Root
 from failback.operator.local.status import PodFact, cluster_status, name_server_status
 from failback.operator.render import common
-from failback.operator.render.config import pod_name
 from failback.operator.render.context import Context
+from failback.operator.render.members import pod_name
 from failback.operator.render.nameserver import addresses, statefulset_name
 from failback.operator.render.objects import name_servers_of
 

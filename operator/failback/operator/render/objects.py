@@ -12,15 +12,15 @@ from failback.operator.kinds.base import PodMonitor, Resource
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.kinds.name_server import NameServer
 from failback.operator.render import common
-from failback.operator.render.broker import member_labels, pair_selector, statefulset
-from failback.operator.render.config import (
-    broker_properties,
-    config_map,
-    member_name,
-    name_server_properties,
-    properties_text,
-)
+from failback.operator.render.broker import member_labels, statefulset
+from failback.operator.render.config import config_map, name_server_properties, properties_text
 from failback.operator.render.context import Context, Object
+from failback.operator.render.members import (
+    ClusterContext,
+    broker_properties,
+    context_of,
+    pair_selector,
+)
 from failback.operator.render.nameserver import (
     addresses,
     name_server_labels,
@@ -34,7 +34,7 @@ from failback.operator.render.service import (
     name_server_external,
     name_server_services,
 )
-from failback.operator.render.shape import Shape, live_values, shaped_cluster, shaped_pair
+from failback.operator.render.shape import Shape
 
 
 def render_name_server(name_server: NameServer, context: Context) -> list[Object]:
@@ -75,62 +75,48 @@ def render_cluster(
     """
     if cluster.spec.suspend:
         return []
-    cluster = shaped_cluster(cluster, shape)
-    found = [broker_service(cluster, context)]
-    for index in range(cluster.spec.pairs if shape is None else shape.pairs):
-        found += _pair(cluster, index, name_servers, context, shape)
+    found = context_of(cluster, name_servers, context, shape)
+    objects = [broker_service(found)]
+    for index in found.members:
+        objects += _pair(found, index)
     monitor = cluster.spec.metrics.pod_monitor
     if context.pod_monitors and monitor.enabled:
-        marks = common.labels(cluster, "broker", cluster=cluster.name)
+        marks = dict(found.marks)
         match = {"failback.dev/cluster": cluster.name, "app.kubernetes.io/component": "broker"}
-        found.append(_pod_monitor(cluster, cluster.name, monitor, marks, match, context))
-    return found
+        objects.append(_pod_monitor(cluster, cluster.name, monitor, marks, match, context))
+    return objects
 
 
-def _pair(
-    cluster: BrokerCluster,
-    index: int,
-    name_servers: Sequence[str],
-    context: Context,
-    shape: Shape | None,
-) -> Iterator[Object]:
-    pair = shaped_pair(cluster, index, shape)
-    closed = shape is not None and index in shape.closed
-    members: list[Object] = []
-    for ordinal in pair.ordinals:
-        draining = closed and pair.broker_id(ordinal) == 0
-        properties = broker_properties(
-            cluster, pair, ordinal, name_servers, context, draining=draining
-        )
-        properties = live_values(pair, ordinal, properties, shape)
-        stopped = shape is not None and (index, ordinal) in shape.stopped
-        name = member_name(cluster, index, ordinal)
-        marks = member_labels(cluster, index, ordinal, context)
-        text = properties_text(properties)
-        external = cluster.spec.external
+def _pair(context: ClusterContext, index: int) -> Iterator[Object]:
+    cluster, external = context.cluster, context.cluster.spec.external
+    objects: list[Object] = []
+    for member in context.members[index]:
+        properties = broker_properties(context, member)
+        marks, text = member_labels(context, member), properties_text(properties)
         if external is not None and external.type != "Template":
-            yield member_service(cluster, index, ordinal, context)
-        members += (
-            config_map(cluster, name, "broker.conf", text, marks, context),
-            statefulset(cluster, pair, ordinal, properties, context, stopped=stopped),
+            yield member_service(context, member)
+        objects += (
+            config_map(cluster, member.name, "broker.conf", text, marks, context.place),
+            statefulset(context, member, properties),
         )
     if cluster.spec.pod_disruption_budget.enabled:
-        running = sum(item["spec"]["replicas"] for item in members if "spec" in item)
-        yield _pair_budget(cluster, index, running, context)
-    yield from members
+        yield _pair_budget(context, index)
+    yield from objects
 
 
-def _pair_budget(cluster: BrokerCluster, pair: int, running: int, context: Context) -> Object:
+def _pair_budget(context: ClusterContext, pair: int) -> Object:
     """Return the budget of one pair: all but one of the members that are meant to run stay.
 
     The limit is ``minAvailable``: each member has a StatefulSet of its own, and ``maxUnavailable``
     counts only those that have a pod. While an evicted member has no new pod, ``maxUnavailable``
     would allow the eviction of the other member.
     """
+    cluster = context.cluster
+    running = sum(not member.stopped for member in context.members[pair])
     marks = common.labels(cluster, "broker", cluster=cluster.name, pair=str(pair))
-    name = f"{cluster.name}-{pair}"
     limit = {"minAvailable": max(0, running - 1)}
-    return _budget(cluster, name, marks, pair_selector(cluster, pair), limit, context)
+    match = pair_selector(cluster, pair)
+    return _budget(cluster, f"{cluster.name}-{pair}", marks, match, limit, context.place)
 
 
 def _name_server_budget(name_server: NameServer, context: Context) -> Object:

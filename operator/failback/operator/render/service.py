@@ -9,23 +9,28 @@ from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.kinds.external import External, NameServerExternal
 from failback.operator.kinds.name_server import NameServer
 from failback.operator.render import common
-from failback.operator.render.config import member_name, service_name
 from failback.operator.render.context import Context, Object
+from failback.operator.render.members import (
+    ClusterContext,
+    MemberContext,
+    member_name,
+)
 from failback.operator.render.nameserver import name_server_labels, selector, statefulset_name
 
 OUTSIDE: Final = "failback.dev/external"
 """Label of a Service for clients outside; the Service is deleted when the spec wants none."""
 
 
-def broker_service(cluster: BrokerCluster, context: Context) -> Object:
+def broker_service(context: ClusterContext) -> Object:
     """Return the headless Service of all brokers; names resolve before pods are ready."""
+    cluster = context.cluster
     port = cluster.spec.networking.listen_port
     ports = {"remoting": port, "fast": port - 2, "ha": port + 1, "http": common.HTTP_PORT}
-    marks = common.labels(cluster, "broker", cluster=cluster.name)
+    marks = dict(context.marks)
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": common.metadata(cluster, service_name(cluster), context, marks),
+        "metadata": common.metadata(cluster, context.service, context.place, marks),
         "spec": {
             "clusterIP": "None",
             "publishNotReadyAddresses": True,
@@ -43,17 +48,15 @@ def member_service_name(cluster: BrokerCluster, pair: int, ordinal: int) -> str:
     return f"{member_name(cluster, pair, ordinal)}-external"
 
 
-def member_service(cluster: BrokerCluster, pair: int, ordinal: int, context: Context) -> Object:
+def member_service(context: ClusterContext, member: MemberContext) -> Object:
     """Return the Service of one member for clients outside: its port, and that for VIP channels."""
-    external = cluster.spec.external
+    cluster, external = context.cluster, context.cluster.spec.external
     assert external is not None
-    port = cluster.listen_port(pair, ordinal)
-    marks = common.labels(
-        cluster, "broker", cluster=cluster.name, pair=str(pair), member=str(ordinal)
-    )
-    match = {key: marks[key] for key in marks if key.startswith("failback.dev/")}
+    port = cluster.listen_port(member.pair.index, member.ordinal)
+    name = member_service_name(cluster, member.pair.index, member.ordinal)
+    match = {key: text for key, text in member.marks.items() if key.startswith("failback.dev/")}
     return _outside(
-        common.metadata(cluster, member_service_name(cluster, pair, ordinal), context, marks),
+        common.metadata(cluster, name, context.place, dict(member.marks)),
         external,
         {**match, "app.kubernetes.io/component": "broker"},
         {"remoting": (port, port), "fast": (port - 2, port - 2)},

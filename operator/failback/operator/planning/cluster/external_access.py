@@ -19,8 +19,8 @@ from failback.operator.planning.observed.observed import Object, ObservedCluster
 from failback.operator.planning.plan.encoding import find_condition, names
 from failback.operator.planning.plan.memory import Desired
 from failback.operator.planning.state.decode import member_of
-from failback.operator.render.config import member_name
 from failback.operator.render.context import Context
+from failback.operator.render.members import member_name
 from failback.operator.render.service import member_service_name
 
 CONDITION: Final = "ExternalAccess"

@@ -13,7 +13,7 @@ from failback.operator.planning.observed import facts
 from failback.operator.planning.observed.observed import Key, MemberView, Object, ObservedCluster
 from failback.operator.planning.plan.types import Operation
 from failback.operator.planning.state.cluster_state import ClusterState
-from failback.operator.render.config import member_name, pod_name
+from failback.operator.render.members import member_name, pod_name
 from failback.operator.render.shape import Member, Shape
 
 

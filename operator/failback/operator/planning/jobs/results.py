@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from failback.common.typed import typed
 from failback.operator.kinds.chaos_experiment import ChaosExperiment
 from failback.operator.planning.jobs import results
 from failback.operator.planning.observed.observed import Object, ObservedExperiment
 from failback.operator.render.experiment_jobs import heal_job_name
 from failback.operator.render.jobs import CONTAINER
-from failback.common.typed import typed
 
 NOT_HEALED: Final = 5
 _PULL_PROBLEMS: Final = (

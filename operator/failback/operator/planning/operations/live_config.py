@@ -32,7 +32,8 @@ from failback.operator.planning.plan.types import (
 from failback.operator.planning.state import live_keys, precedence, predicates
 from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.planning.state.live_keys import PERMISSION, READ
-from failback.operator.render.config import member_name, properties_text
+from failback.operator.render.config import properties_text
+from failback.operator.render.members import member_name
 from failback.operator.render.shape import Member, Shape
 
 TYPE: Final = "LiveConfig"

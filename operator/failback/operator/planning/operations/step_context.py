@@ -21,7 +21,7 @@ from failback.operator.planning.plan.types import Action, Advance, Event, Operat
 from failback.operator.planning.state import predicates
 from failback.operator.planning.state.cluster_state import ClusterState, master_of
 from failback.operator.planning.state.live_keys import PERMISSION
-from failback.operator.render.config import member_name
+from failback.operator.render.members import member_name
 from failback.operator.render.shape import Member
 
 OPEN: Final = "6"

@@ -18,9 +18,8 @@ from failback.operator.planning.plan.types import MarkClaim
 from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.planning.state.decode import STAYS_OUT
 from failback.operator.planning.state.mastership import MASTER, SLAVE, Mastership
-from failback.operator.render.broker import member_selector
 from failback.operator.render.common import EPOCH, LOG_END, LOG_ID, MARKED_UID, ROLE_LABEL
-from failback.operator.render.config import member_name
+from failback.operator.render.members import member_name, member_selector
 
 _PREFIX_OF_MASTER: Final = frozenset({"", "Verified", "Empty", "Master"})
 """Verdicts of a member whose log was not found to differ from its master's."""

@@ -20,7 +20,7 @@ from failback.operator.planning.plan.types import Operation
 from failback.operator.planning.state import instants
 from failback.operator.planning.state.mastership import Mastership, mastership, says_master
 from failback.operator.planning.state.running_engine import arm_engine, held_engine, running_arm
-from failback.operator.render.config import member_name
+from failback.operator.render.members import member_name
 from failback.operator.render.shape import MOST_MEMBERS, Member, Shape
 
 FAILOVER_SECONDS: Final = 30.0

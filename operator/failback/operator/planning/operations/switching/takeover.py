@@ -27,7 +27,7 @@ from failback.operator.planning.plan.types import Action, CommitOffsets, DeleteP
 from failback.operator.planning.state import predicates
 from failback.operator.planning.state.claim_marks import new_master
 from failback.operator.render.common import ROLE_LABEL
-from failback.operator.render.config import member_name
+from failback.operator.render.members import member_name
 
 REJOINED_BYTES: Final = 1024 * 1024
 FENCE_MARGIN_SECONDS: Final = 30.0
