@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from failback.common.typed import typed
+from failback.common.text import typed
 from failback.operator.kinds.chaos_experiment import ChaosExperiment
-from failback.operator.planning.jobs import results
 from failback.operator.planning.observed.observed import Object, ObservedExperiment
 from failback.operator.render.experiment_jobs import heal_job_name
 from failback.operator.render.jobs import CONTAINER
@@ -97,6 +96,8 @@ def run_summary(pod: Object | None) -> dict[str, Any]:
     if found["verdict"] not in _VERDICTS:
         raise SummaryInvalid(f"verdict is {found['verdict']!r}")
     for fault in found["faults"]:
+        if isinstance(fault, dict) and "honest" in fault:  # as version 0.1 says it
+            fault["proved"] = fault.pop("honest")
         if not isinstance(fault, dict) or "id" not in fault or "proved" not in fault:
             raise SummaryInvalid("a fault has no id or does not say whether it was proved")
     return found
@@ -150,12 +151,12 @@ def heal_state(experiment: ChaosExperiment, observed: ObservedExperiment) -> Hea
     job = observed.jobs.get(name)
     if job is None:
         return Heal(name)
-    end = results.end_of(job)
+    end = end_of(job)
     if end is None:
         return Heal(name, job)
     if end.succeeded:
         return Heal(name, job, over=True, healed=True)
-    code = results.exit_code(observed.pods.get(name))
+    code = exit_code(observed.pods.get(name))
     how = f"exit code {code}" if code is not None else end.why
     folder = f"/runs/{experiment.name}"
     why = f"{name} ended with {how}: type {typed('failback', 'experiment', 'heal', folder)}"
