@@ -37,7 +37,7 @@ def test_one_job_after_the_other_and_the_results_of_all() -> None:
         ("handover", "Fail"),
     ]
     ended = world.status["runs"][0]
-    assert ended["reportUri"] == ended["reportURI"] == "file:///runs/kill/stay-000/report"
+    assert ended["reportUri"] == "file:///runs/kill/stay-000/report"
     assert world.condition("Injected") == ("True", "Proved")
     assert world.condition("Recovered") == ("True", "Healed")
     assert world.condition("SteadyStateRestored") == ("True", "Held")
