@@ -47,21 +47,6 @@ Below 60 columns help is plain text. `NO_COLOR` switches colours off. The plugin
 Of several runs the code that most needs a person counts: 5, 2, 4, 1, 3, 0. Servers have codes of
 their own besides: a broker ends with 74 when its disk failed, and with 253 when its store can't be
 opened.
-
-## Old spellings
-
-These of 0.1 go on working in 0.2, with a note on stderr, and end with 0.3.
-
-| old | now |
-|---|---|
-| `failback run EXPERIMENT` | `failback experiment run EXPERIMENT` |
-| `failback run --list` | `failback experiment list` |
-| `failback run EXPERIMENT --dry-run` | `failback experiment check EXPERIMENT` |
-| `failback run --heal RUN` | `failback experiment heal RUN` |
-| `failback run --abort RUN` | `failback experiment abort RUN` |
-
-Without a note, for programs that start it: `python -m failback.client.consumelog.ship` is
-`failback ship`.
 """
 
 

@@ -63,7 +63,7 @@ def test_a_report_waits_for_its_input_and_refuses_what_is_no_summary(
     with operator(namespace):
         create_report(namespace, "early", experimentRef={"name": "nobody"})
         inputs = {"claimName": CLAIM, "runs": ["old/base-000"]}
-        create_report(namespace, "kept", inputs=inputs, engine="local")
+        create_report(namespace, "kept", inputs=inputs, engine="Local")
         early = wait_for(namespace, "early", "ExperimentMissing")
         assert said(early) == ("Waiting", "False", "there is no ChaosExperiment nobody")
         assert early["status"]["blockedBy"] == ["ExperimentMissing"]

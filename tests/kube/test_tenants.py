@@ -87,15 +87,15 @@ EVIL: dict[str, tuple[Object, str]] = {
         "allow.serviceAccounts",
     ),
     "spec.spark.image": (
-        report("h", engine="spark", spark={"image": "attacker.example/tool:1"}),
+        report("h", engine="Spark", spark={"image": "attacker.example/tool:1"}),
         "allow.images",
     ),
     "spec.spark.master": (
-        report("i", engine="spark", spark={"master": "k8s://http://attacker.example"}),
+        report("i", engine="Spark", spark={"master": "k8s://http://attacker.example"}),
         "allow.sparkMasters",
     ),
     "spec.spark.conf.spark.ui.filters": (
-        report("j", engine="spark", spark={"conf": {"spark.ui.filters": "x"}}),
+        report("j", engine="Spark", spark={"conf": {"spark.ui.filters": "x"}}),
         "allow.sparkSettings",
     ),
 }
@@ -288,7 +288,7 @@ def test_the_api_server_refuses_it_by_the_charts_policies(namespace: Namespace) 
                 podTemplate={"securityContext": {"runAsUser": 5, "seccompProfile": None}},
             ),
             experiment("fine"),
-            report("fine", engine="spark", spark={"conf": {"spark.sql.shuffle.partitions": "8"}}),
+            report("fine", engine="Spark", spark={"conf": {"spark.sql.shuffle.partitions": "8"}}),
         ]
         del fine[1]["spec"]["podTemplate"]["securityContext"]["seccompProfile"]
         assert [refusal(author, each) for each in fine] == [""] * len(fine)

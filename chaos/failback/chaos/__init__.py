@@ -10,10 +10,6 @@ from typing import Any
 
 __version__ = "0.2.0"
 
-__path__ = [*__path__, f"{__path__[0]}/toolkit"]
-"""Experiments of 0.1 name failback.chaos.actions, .probes, .controls and .tolerances: they are in
-the folder toolkit, and for one version they are found under both names."""
-
 __all__ = ["__version__", "discover"]
 
 

@@ -9,7 +9,7 @@ import typer
 
 from failback.cli.administer import admin, doctor
 from failback.cli.container import tools
-from failback.cli.experiment import demo, experiments, faults, old_run, runs
+from failback.cli.experiment import demo, experiments, faults, runs
 from failback.cli.local import cluster
 from failback.cli.measure import explain_offset, observe, predict, report, trace
 from failback.cli.servers import collect, dashboard, exporter, long_running, operator
@@ -59,7 +59,7 @@ def root(
 
 for module in (
     *(observe, trace, report, explain_offset, predict),
-    *(demo, experiments, runs, faults, old_run),
+    *(demo, experiments, runs, faults),
     cluster,
 ):
     module.register(app)

@@ -23,7 +23,7 @@ from tests.support.chaos.chaos_lab import (
 
 RIGHT = "right"
 GROUP = {"group": "group-orders", "mode": "All"}
-MASTER = {"pair": "pair-0", "role": "Master"}
+MASTER = {"pair": "demo-0", "role": "Master"}
 RESTART: dict[str, Any] = {
     "id": "restart",
     "fault": "kill-consumer",

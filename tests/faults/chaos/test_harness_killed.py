@@ -23,7 +23,7 @@ from failback.protocol.route import parse_offset_table
 from tests.support.chaos.chaos_lab import LocalCluster, experiment, run_arm_command
 from tests.support.processes.child_process import failback_environment
 
-BROKER = {"pair": "pair-0"}
+BROKER = {"pair": "demo-0"}
 KILL = {"id": "f1", "fault": "kill", "at": 2, "target": BROKER, "with": {"downSeconds": 10}}
 TERMINATE = {"id": "f1", "fault": "terminate", "at": 2, "target": BROKER}
 PAUSE = {"id": "f1", "fault": "pause", "at": 2, "target": BROKER, "with": {"durationSeconds": 20}}

@@ -24,7 +24,7 @@ FREEZE = {
     "id": "f1",
     "fault": "pause",
     "at": 1,
-    "target": {"pair": "pair-0"},
+    "target": {"pair": "demo-0"},
     "with": {"durationSeconds": 300},
 }
 
@@ -116,7 +116,7 @@ def state_of(pod: dict[str, Any]) -> ProcessState:
 def test_a_broker_that_does_not_come_back_fails_the_run(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    fault = {"id": "f1", "fault": "terminate", "at": 1, "target": {"pair": "pair-0"}}
+    fault = {"id": "f1", "fault": "terminate", "at": 1, "target": {"pair": "demo-0"}}
     wanted = experiment(
         [{**fault, "with": {"restart": False}}], topic="stays-down", recoverTimeoutSeconds=3
     )

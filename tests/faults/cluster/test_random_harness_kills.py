@@ -36,7 +36,7 @@ FAULTS = [
         "id": "f1",
         "fault": "kill",
         "at": 10,
-        "target": {"pair": "pair-0"},
+        "target": {"pair": "demo-0"},
         "with": {"downSeconds": 20},
     },
 ]

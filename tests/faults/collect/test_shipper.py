@@ -53,7 +53,7 @@ while True:
 
 def shipping_command(hot: Path, lab: CollectorLab, *options: str) -> list[str]:
     return [
-        *(sys.executable, "-m", "failback.client.consumelog.ship", "--hot", str(hot)),
+        *(sys.executable, "-m", "failback.client.consumelog.upload", "--hot", str(hot)),
         *("--to", lab.url, "--token-file", str(lab.token_file), *options),
     ]
 

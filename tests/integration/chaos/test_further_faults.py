@@ -11,7 +11,7 @@ import pytest
 from failback.chaos.errors import TargetError
 from tests.support.chaos.chaos_lab import LocalCluster, duplicates, experiment, lost, rows
 
-MASTER = {"pair": "pair-0", "role": "Master"}
+MASTER = {"pair": "demo-0", "role": "Master"}
 
 
 def evidence(run_dir: Path, phase: str) -> dict[str, dict[str, Any]]:
@@ -87,7 +87,7 @@ def test_what_was_done_on_the_slave_comes_again(cluster: LocalCluster, tmp_path:
         "id": "f1",
         "fault": "long-outage",
         "at": 5,
-        "target": {"pair": "pair-0", "group": "group-outage"},
+        "target": {"pair": "demo-0", "group": "group-outage"},
         "with": {"downSeconds": 120, "startOwnersSeconds": 20, "minServed": 3000},
     }
     wanted = experiment(

@@ -26,7 +26,7 @@ from tests.support.chaos.chaos_lab import (
 )
 
 DEMO = Path(__file__).parents[3] / "operator/failback/cli/data/experiment.yaml"
-MASTER = {"pair": "pair-0", "role": "Master"}
+MASTER = {"pair": "demo-0", "role": "Master"}
 FULL_PROOF = {
     "K1": True,
     "K2": True,
@@ -223,9 +223,9 @@ REFUSED = [
     ({"time_scale": 0.5}, GuardRefused, "TimeScale: demo-0-0-0 runs at failbackTimeScale 0.1"),
     ({"clusterRef": {"name": "other"}}, GuardRefused, 'cluster "other": not running here'),
     (
-        {"faults": [{"id": "f1", "fault": "kill", "at": 1, "target": {"pair": "pair-7"}}]},
+        {"faults": [{"id": "f1", "fault": "kill", "at": 1, "target": {"pair": "demo-7"}}]},
         GuardRefused,
-        "TargetMatches: f1: no pair pair-7, there is pair-0",
+        "TargetMatches: f1: no pair demo-7, there is demo-0",
     ),
 ]
 

@@ -87,7 +87,7 @@ def test_of_a_handover_that_repeats_a_third_the_budget_is_told(lab: Lab) -> None
 
 
 def test_of_a_harness_that_was_killed_its_fault_is_told_until_it_is_healed(lab: Lab) -> None:
-    fault = {"id": "f1", "fault": "pause", "at": 2, "target": {"pair": "pair-0", "role": "Master"}}
+    fault = {"id": "f1", "fault": "pause", "at": 2, "target": {"pair": "demo-0", "role": "Master"}}
     wanted = experiment([{**fault, "with": {"durationSeconds": 200}}], topic="left")
     folder = lab.runs / "left"
     harness = subprocess.run(

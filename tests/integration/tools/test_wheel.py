@@ -59,7 +59,7 @@ def test_without_a_compiler_it_fits_every_machine_and_says_so(tmp_path: Path) ->
     [
         (["failback", "--version"], "0.2"),
         (["failback", "--help"], "demo"),
-        (["failback", "run", "failback-demo", "--dry-run"], "handover"),
+        (["failback", "experiment", "check", "failback-demo"], "handover"),
         (["failback", "predict", "failback-demo"], "EXPECTED"),
         (["failback", "report", "--schema"], "failback.report/1"),
         (["failback", "up", "--help"], "Usage"),

@@ -74,7 +74,7 @@ RUNS: Final = (
         "ROLLBACK_RESTART",
         "the group ended and committed; the master was killed and found its offset file of 8 s"
         " before (`replace-offset-file older`)",
-        _file(content="older", ageSeconds=80),
+        _file(content="Older", ageSeconds=80),
         load=STEADY,
         slaves=0,
         quick=True,
@@ -82,7 +82,7 @@ RUNS: Final = (
     CauseRun(
         "ROLLBACK_NO_ENTRY",
         "the same with both offset files deleted (`replace-offset-file delete`)",
-        _file(content="delete"),
+        _file(content="Delete"),
         load=STEADY,
         slaves=0,
     ),

@@ -25,10 +25,10 @@ from tests.support.operator.resources import as_file, resource
 
 TOPIC: Final = "orders"
 GROUP: Final = f"group-{TOPIC}"
-MASTER: Final = {"pair": "pair-0", "role": "Master"}
-SLAVE: Final = {"pair": "pair-0", "role": "Slave"}
+MASTER: Final = {"pair": "demo-0", "role": "Master"}
+SLAVE: Final = {"pair": "demo-0", "role": "Slave"}
 ALL: Final = {"group": GROUP, "mode": "All"}
-BOTH: Final = {"pair": "pair-0", "role": "Master", "group": GROUP}
+BOTH: Final = {"pair": "demo-0", "role": "Master", "group": GROUP}
 UNATTRIBUTED: Final = "unattributed"
 MINUTES: Final = 600_000
 """An interval in ms that does not come round in a run."""

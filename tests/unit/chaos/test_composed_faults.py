@@ -13,7 +13,7 @@ from failback.chaos.experiment.spec import ChaosExperiment
 from failback.chaos.faults.experiments import parse_experiment
 from failback.protocol.errors import ConfigError
 
-BOTH = {"pair": "pair-0", "group": "billing"}
+BOTH = {"pair": "demo-0", "group": "billing"}
 
 
 def experiment(*faults: dict[str, Any], group: dict[str, Any] | None = None) -> ChaosExperiment:
@@ -70,7 +70,7 @@ def test_consumers_restart_inside_the_outage() -> None:
 
 
 def test_each_further_kill_waits_for_the_return_from_the_one_before() -> None:
-    found = parts(fault("double-kill", {"pair": "pair-0"}, times=3, downSeconds=2))
+    found = parts(fault("double-kill", {"pair": "demo-0"}, times=3, downSeconds=2))
     assert [(each.id, each.at, each.with_.get("after")) for each in found.values()] == [
         ("f1", 7, None),
         ("f1-again-1", 8, "accept:f1"),
@@ -80,7 +80,7 @@ def test_each_further_kill_waits_for_the_return_from_the_one_before() -> None:
 
 
 def test_the_second_kill_can_hit_the_other_broker() -> None:
-    found = parts(fault("double-kill", {"pair": "pair-0"}, times=3, second="slave"))
+    found = parts(fault("double-kill", {"pair": "demo-0"}, times=3, second="Slave"))
     assert [each.target.role for each in found.values()] == [None, "slave", None]
 
 
@@ -91,7 +91,7 @@ def test_others_wait_for_the_first_kill_by_its_name() -> None:
         "target": {"group": "billing"},
         "with": {"after": "registered:f1"},
     }
-    found = experiment(fault("double-kill", {"pair": "pair-0"}), later)
+    found = experiment(fault("double-kill", {"pair": "demo-0"}), later)
     method = generate(found, found.arms[0], 0, run_dir="x")
     validate(method)
     names = [each["name"] for each in method["method"]]
@@ -103,7 +103,7 @@ def test_others_wait_for_the_first_kill_by_its_name() -> None:
     ("written", "message"),
     [
         (
-            fault("kill-then-restart-consumers", {"pair": "pair-0"}),
+            fault("kill-then-restart-consumers", {"pair": "demo-0"}),
             "spec.faults[0].target.group: is required",
         ),
         (
@@ -111,7 +111,7 @@ def test_others_wait_for_the_first_kill_by_its_name() -> None:
             "spec.faults[0].target.pair: give either pair or pairSelector",
         ),
         (
-            fault("long-outage", {"pair": "pair-0", "group": "biling"}),
+            fault("long-outage", {"pair": "demo-0", "group": "biling"}),
             'spec.faults[0].target.group: unknown "biling", did you mean "billing"',
         ),
         (
@@ -127,15 +127,15 @@ def test_others_wait_for_the_first_kill_by_its_name() -> None:
             'spec.faults[0].with.consumerSignal: unknown "STOP"',
         ),
         (
-            fault("double-kill", {"pair": "pair-0"}, times=17),
+            fault("double-kill", {"pair": "demo-0"}, times=17),
             "spec.faults[0].with.times: must be a whole number from 1 to 16 (got 17)",
         ),
         (
-            fault("double-kill", {"pair": "pair-0"}, second="other"),
+            fault("double-kill", {"pair": "demo-0"}, second="other"),
             'spec.faults[0].with.second: unknown "other"',
         ),
         (
-            fault("replace-offset-file", {"pair": "pair-0"}, content="old"),
+            fault("replace-offset-file", {"pair": "demo-0"}, content="old"),
             'spec.faults[0].with.content: unknown "old", did you mean "Older"',
         ),
         (
@@ -169,6 +169,6 @@ def test_shares_of_a_failing_handler_are_one_at_most() -> None:
 
 
 def test_the_parts_of_a_fault_overlap_with_others_like_single_ones() -> None:
-    first = fault("double-kill", {"pair": "pair-0"}, downSeconds=30)
-    second = {**fault("replace-offset-file", {"pair": "pair-0"}), "id": "f2", "at": 20}
+    first = fault("double-kill", {"pair": "demo-0"}, downSeconds=30)
+    second = {**fault("replace-offset-file", {"pair": "demo-0"}), "id": "f2", "at": 20}
     assert "spec.faults[1].at: f2 begins at 20 s while f1 is in effect" in refusal(first, second)

@@ -162,8 +162,18 @@ def set_in(document: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
         ("spec/faults/0/target/pair", "", "spec.faults[0].target.pair: give either pair or"),
         (
             "spec/faults/0/target/mode",
-            "all",
+            "All",
             "spec.faults[0].target.mode: kill takes One only (got All)",
+        ),
+        (
+            "spec/faults/0/target/mode",
+            "one",
+            'spec.faults[0].target.mode: unknown "one", did you mean "One"?',
+        ),
+        (
+            "spec/faults/0/with",
+            {"second": "same"},
+            'spec.faults[0].with.second: unknown "same", did you mean "Same"?',
         ),
         (
             "spec/faults/1",
@@ -179,7 +189,7 @@ def set_in(document: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
             {
                 "id": "f1",
                 "fault": "terminate",
-                "target": {"pair": "pair-0"},
+                "target": {"pair": "demo-0"},
                 "with": {"restart": False},
             },
             'spec.faults[1].with.after: f1 never reaches "accept": it has restart false',
@@ -201,7 +211,7 @@ def test_a_missing_field_is_named() -> None:
 def test_two_faults_at_once_on_one_victim_are_refused() -> None:
     document = example()
     document["spec"]["faults"].append(
-        {"id": "f3", "fault": "pause", "at": 35, "target": {"pair": "pair-0"}}
+        {"id": "f3", "fault": "pause", "at": 35, "target": {"pair": "demo-0"}}
     )
     assert refusal(document) == (
         "spec.faults[2].at: f3 begins at 35 s while f1 is in effect on the same victim until 42 s"
@@ -211,7 +221,7 @@ def test_two_faults_at_once_on_one_victim_are_refused() -> None:
 def test_faults_after_each_other_on_one_victim_are_allowed() -> None:
     document = example()
     document["spec"]["faults"].append(
-        {"id": "f3", "fault": "pause", "at": 42, "target": {"pair": "pair-0"}}
+        {"id": "f3", "fault": "pause", "at": 42, "target": {"pair": "demo-0"}}
     )
     assert len(parse(document).arms[0].faults) == 3
 
@@ -221,7 +231,7 @@ def test_a_circle_of_waiting_faults_is_refused() -> None:
     faults = document["spec"]["faults"]
     faults[0]["with"]["after"] = "gone:f3"
     faults.append(
-        {"id": "f3", "fault": "kill", "target": {"pair": "pair-0"}, "with": {"after": "gone:f1"}}
+        {"id": "f3", "fault": "kill", "target": {"pair": "demo-0"}, "with": {"after": "gone:f1"}}
     )
     assert "waits in a circle" in refusal(document)
 
@@ -260,10 +270,10 @@ def test_an_unknown_arm_is_named() -> None:
     ("target", "words"),
     [
         (FaultTarget(), "nobody"),
-        (FaultTarget(pair="pair-0"), "master of pair-0"),
+        (FaultTarget(pair="demo-0"), "master of demo-0"),
         (FaultTarget.model_validate({"pairSelector": "any", "role": "Slave"}), "slave of any"),
         (FaultTarget(group="billing"), "group billing"),
-        (FaultTarget(pair="pair-0", group="billing"), "master of pair-0 and group billing"),
+        (FaultTarget(pair="demo-0", group="billing"), "master of demo-0 and group billing"),
     ],
 )
 def test_a_plan_says_who_is_hit(target: FaultTarget, words: str) -> None:

@@ -13,7 +13,8 @@ from tests.support.chaos.fake_target import FakeTarget
 
 def test_it_is_a_target() -> None:
     target: Target = FakeTarget()
-    assert target.view().pair("pair-0") == target.view().pair("demo-0")
+    view = target.view()
+    assert (view.pair("demo-0"), view.pair("pair-0")) == (view.pairs[0], None)
 
 
 def test_it_signals_only_the_process_that_is_meant() -> None:

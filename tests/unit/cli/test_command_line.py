@@ -50,8 +50,7 @@ def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     for command in ("demo", "up", "down", "ps", "logs", "experiment", "report", "broker",
                     "namesrv", "workload", "admin", "operator"):  # fmt: skip
         assert f" {command} " in shown
-    for hidden in ("tools", "run"):
-        assert f"\n  {hidden} " not in shown
+    assert "\n  tools " not in shown
 
 
 @pytest.mark.parametrize(
@@ -59,12 +58,15 @@ def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["up"], 2, "FILE: is missing"),
         (["frobnicate"], 2, "frobnicate"),
-        (["run", "no-such-experiment"], 2, '"no-such-experiment" is no file and no bundled'),
-        (["run", "failback-dmo"], 2, 'did you mean "failback-demo"?'),
-        (["run", "failback-demo", "--arm", "sty"], 2, 'arm: unknown "sty", did you mean "stay"'),
+        (["experiment", "run", "no-such"], 2, '"no-such" is no file and no bundled'),
+        (["experiment", "run", "failback-dmo"], 2, 'did you mean "failback-demo"?'),
+        (
+            ["experiment", "run", "failback-demo", "--arm", "sty"],
+            2,
+            'arm: unknown "sty", did you mean "stay"',
+        ),
         (["demo", "--engine", "kafka"], 2, '--engine: must be failback or apache, got "kafka"'),
         (["demo", "--engine", "apache", "--quick"], 2, "--quick: needs engine failback"),
-        (["demo", "--report-engine", "pandas"], 2, "--report-engine: must be one of"),
         (["report", "/nonexistent-run"], 2, "/nonexistent-run"),
         (["logs", "x", "--root", "/nonexistent"], 2, 'POD: no log of "x" at /nonexistent'),
         (["ps", "--root", "/nonexistent"], 2, "no local cluster at /nonexistent"),
@@ -171,14 +173,16 @@ def test_a_table_without_a_terminal_is_plain_columns(capsys: pytest.CaptureFixtu
     assert capsys.readouterr().out == "title\nA      LONG\n1      -\n[red]  5\n"
 
 
-@pytest.mark.parametrize("options", [["--dry-run"], ["--dry-run", "--json"], ["--root", "/none"]])
+@pytest.mark.parametrize(
+    ("verb", "options"), [("check", []), ("check", ["--json"]), ("run", ["--root", "/none"])]
+)
 def test_a_misspelt_figure_is_refused_before_anything_is_started(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, options: list[str]
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, verb: str, options: list[str]
 ) -> None:
     file = tmp_path / "x.yaml"
     text = bundled("experiment.yaml").read_text()
     file.write_text(text.replace("metric: totals.lost", "metric: totals.losst"))
-    assert main(["run", str(file), *options]) == 2
+    assert main(["experiment", verb, str(file), *options]) == 2
     shown = capsys.readouterr()
     assert 'spec.expect[0].metric: "totals.losst" is no figure that report.json has' in shown.err
     assert 'did you mean "totals.lost"?' in shown.err
@@ -186,7 +190,7 @@ def test_a_misspelt_figure_is_refused_before_anything_is_started(
 
 
 def test_a_plan_is_json_where_json_was_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", "failback-demo", "--dry-run", "--json"]) == 0
+    assert main(["experiment", "check", "failback-demo", "--json"]) == 0
     plan = json.loads(capsys.readouterr().out)
     assert plan["experiment"] == "failback-demo"
     assert [arm["arm"] for arm in plan["arms"]] == ["stay", "handover"]

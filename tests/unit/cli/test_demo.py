@@ -10,7 +10,6 @@ import typer
 from failback.analytics.report import make_report
 from failback.cli.experiment import demo, on_spark
 from failback.cli.experiment.on_spark import OnSpark
-from failback.protocol.errors import ConfigError
 
 
 @pytest.mark.parametrize(
@@ -26,19 +25,6 @@ def test_spark_counts_by_default_only_what_runs_with_real_timers(
     spark: bool | None, quick: bool, wanted: bool
 ) -> None:
     assert demo._wants_spark(spark, quick) is wanted
-
-
-@pytest.mark.parametrize(("name", "spark"), [("spark", True), ("local", False), ("auto", None)])
-def test_the_option_of_0_1_goes_on_working_with_a_note(
-    capsys: pytest.CaptureFixture[str], name: str, spark: bool | None
-) -> None:
-    assert demo.old_engine(name) is spark
-    assert capsys.readouterr().err.count("\n") == 1
-
-
-def test_an_unknown_engine_is_refused() -> None:
-    with pytest.raises(ConfigError, match="--report-engine: must be one of spark, local, auto"):
-        demo.old_engine("pandas")
 
 
 def test_equal_is_one_line_with_its_seconds(capsys: pytest.CaptureFixture[str]) -> None:

@@ -104,8 +104,8 @@ class ClusterView:
     """Pod → its broker's image with the digest that runs; empty where there are no images."""
 
     def pair(self, name: str) -> Pair | None:
-        """Find a pair by its name (``pair-0``) or by its broker name."""
-        return next((each for each in self.pairs if name in (each.name, each.broker_name)), None)
+        """Find a pair by its broker name."""
+        return next((each for each in self.pairs if each.broker_name == name), None)
 
     @property
     def members(self) -> tuple[Member, ...]:

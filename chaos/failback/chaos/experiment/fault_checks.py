@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from failback.chaos.experiment.fault_kinds import FaultKind, FaultKinds, Parameter, parse_milestone
-from failback.chaos.experiment.model import Fault
+from failback.chaos.experiment.model import Fault, written
 from failback.chaos.experiment.reading import unknown_name
 from failback.protocol.errors import ConfigError, check_all, raise_all
-from failback.protocol.words.formerly import written
 
 _OF_A_RETURN: Final = ("accept", "registered", "slave-synced")
 
@@ -104,7 +103,7 @@ def _problem(parameter: Parameter, value: object) -> str | None:
                 return f"must be true or false (got {value!r})"
         case "choice":
             if value not in parameter.choices:
-                return unknown_name(str(value), [written(word) for word in parameter.choices])
+                return unknown_name(str(value), parameter.written_choices)
         case "milestone":
             try:
                 parse_milestone(str(value))
@@ -128,7 +127,7 @@ def _check_target(
         if target.group and kind.target == "broker":
             raise ConfigError(f"{path}.target.group", f"{fault.fault} hits brokers", file=file)
     if target.mode is not None and target.mode not in kind.modes:
-        modes = " or ".join(map(written, kind.modes))
+        modes = " or ".join(kind.written_modes)
         problem = f"{kind.name} takes {modes} only (got {written(target.mode)})"
         raise ConfigError(f"{path}.target.mode", problem, file=file)
     if target.mode in ("fixed", "fixed-percent", "random-max-percent") and target.value <= 0:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
 
-from failback.chaos.experiment.model import Fault
+from failback.chaos.experiment.model import Fault, written
 
 MODES: Final = ("one", "all", "fixed", "fixed-percent", "random-max-percent")
 """How many of those that match are hit."""
@@ -38,6 +38,16 @@ class Parameter:
     default: object = None
     choices: tuple[str, ...] = ()
     always: bool = False
+
+    @property
+    def written_choices(self) -> list[str]:
+        """The choices as a file writes them."""
+        return [written(word) for word in self.choices]
+
+    @property
+    def written_default(self) -> object:
+        """The default as a file writes it."""
+        return written(str(self.default)) if self.choices else self.default
 
 
 AFTER: Final = Parameter("after", "milestone", "after", default="")
@@ -72,6 +82,11 @@ class FaultKind:
 
     The first part keeps the id that the file gives: a fault that waits for this one waits for it.
     """
+
+    @property
+    def written_modes(self) -> list[str]:
+        """The modes as a file writes them."""
+        return [written(word) for word in self.modes]
 
     def parameter(self, name: str) -> Parameter | None:
         return next((each for each in self.parameters if each.name == name), None)

@@ -7,12 +7,12 @@ hold; :mod:`failback.chaos.experiment.spec` checks what needs two fields or the 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
-
-from failback.protocol.words.formerly import PairName, Written, written
+from pydantic_core import PydanticCustomError, PydanticKnownError
 
 API_VERSION = "failback.dev/v1alpha1"
 KIND = "ChaosExperiment"
@@ -31,6 +31,35 @@ def _decimal(value: object) -> object:
 Decimal = Annotated[float, BeforeValidator(_decimal)]
 
 
+def written(word: str) -> str:
+    """Return a word of our programs as a resource writes it; what is no such word stays."""
+    if not word.islower():
+        return word
+    return "".join(part.capitalize() for part in word.split("-"))
+
+
+def _called(word: str) -> str:
+    """Return the word of our programs for one of a resource: ``fixed-percent`` of FixedPercent."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", word).lower()
+
+
+def _spelled(*words: str, held: Callable[[str], str] = _called) -> BeforeValidator:
+    """Return the validator of a field whose words a resource spells otherwise than it holds them.
+
+    Args:
+        words: Every word of the field, as a resource spells it.
+        held: Returns the word that the field holds.
+    """
+
+    def read(value: object) -> str:
+        if isinstance(value, str) and value in words:
+            return held(value)
+        expected = ", ".join(f"'{word}'" for word in words)
+        raise PydanticKnownError("literal_error", {"expected": expected})
+
+    return BeforeValidator(read)
+
+
 _CALLED: Final = {
     written(word): word
     for word in ("same", "slave", "older", "delete", "empty", "truncate", "keep")
@@ -38,14 +67,27 @@ _CALLED: Final = {
 """Words among the parameters of faults → what the faults call them."""
 
 
-def as_called(parameters: Any) -> Any:
+def as_called(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters of a fault with their words as the fault calls them."""
-    if not isinstance(parameters, dict):
-        return parameters
     return {
         key: _CALLED.get(value, value) if isinstance(value, str) else value
         for key, value in parameters.items()
     }
+
+
+def _parameters(given: object) -> object:
+    """Return :func:`as_called` of the parameters that a file gives.
+
+    A word that is written as the fault calls it, and not as a resource does, is refused.
+    """
+    if not isinstance(given, dict):
+        return given
+    for key, value in given.items():
+        if value in _CALLED.values():
+            raise PydanticCustomError(
+                "parameter_word", "", {"key": key, "word": value, "known": [written(value)]}
+            )
+    return as_called(given)
 
 
 class Model(BaseModel):
@@ -119,12 +161,14 @@ class Group(Model):
     name: str = Field(min_length=1, max_length=120, pattern=r"^[%|a-zA-Z0-9_-]+$")
     topic: str
     members: int = Field(default=1, ge=1, le=64)
-    model: Annotated[Literal["push"], Written("Push")] = "push"
+    model: Annotated[Literal["push"], _spelled("Push")] = "push"
     message_model: Literal["CLUSTERING", "BROADCASTING"] = "CLUSTERING"
     handler: Handler = Handler()
     threads: int = Field(default=20, ge=1, le=1000)
     pull_threshold_for_queue: int = Field(default=1000, ge=1, le=65535)
-    consume_from: Annotated[Literal["LAST", "FIRST"], Written("Last", "First")] = "FIRST"
+    consume_from: Annotated[Literal["LAST", "FIRST"], _spelled("Last", "First", held=str.upper)] = (
+        "FIRST"
+    )
     max_reconsume_times: int = Field(default=-1, ge=-1, le=16)
     start: Start = Start()
 
@@ -132,7 +176,7 @@ class Group(Model):
 class LogOptions(Model):
     """The consume log. Files are sealed when the run closes; fewer and longer ones seal faster."""
 
-    mode: Annotated[Literal["full"], Written("Full")] = "full"
+    mode: Annotated[Literal["full"], _spelled("Full")] = "full"
     segment_bytes: int = Field(default=4 * 1024 * 1024, ge=65536, le=1 << 30)
     segment_seconds: float = Field(default=5.0, gt=0, le=3600)
 
@@ -145,8 +189,8 @@ class Workload(Model):
     send_timeout_ms: int = Field(default=3000, ge=100)
     retries: int = Field(default=2, ge=0, le=16)
     groups: tuple[Group, ...] = ()
-    clients: Annotated[Literal["python"], Written("Python")] = "python"
-    processes: Annotated[Literal["separate"], Written("Separate")] = "separate"
+    clients: Annotated[Literal["python"], _spelled("Python")] = "python"
+    processes: Annotated[Literal["separate"], _spelled("Separate")] = "separate"
     log: LogOptions = LogOptions()
     switches: dict[str, bool | int | float | str] = {}
 
@@ -154,14 +198,14 @@ class Workload(Model):
 class FaultTarget(Model):
     """Who is hit: a broker by pair and role, or the members of a group."""
 
-    pair: Annotated[str, PairName()] = ""
-    pair_selector: Annotated[str, PairName()] = ""
+    pair: str = ""
+    pair_selector: str = ""
     group: str = ""
-    role: Annotated[Literal["master", "slave"], Written("Master", "Slave")] | None = None
+    role: Annotated[Literal["master", "slave"], _spelled("Master", "Slave")] | None = None
     mode: (
         Annotated[
             Literal["one", "all", "fixed", "fixed-percent", "random-max-percent"],
-            Written("One", "All", "Fixed", "FixedPercent", "RandomMaxPercent"),
+            _spelled("One", "All", "Fixed", "FixedPercent", "RandomMaxPercent"),
         ]
         | None
     ) = None
@@ -184,7 +228,7 @@ class Fault(Model):
     at: float = Field(default=0.0, ge=0, le=86400)
     jitter_seconds: float = Field(default=0.0, ge=0, le=3600)
     target: FaultTarget = FaultTarget()
-    with_: Annotated[dict[str, Any], BeforeValidator(as_called)] = Field(default={}, alias="with")
+    with_: Annotated[dict[str, Any], BeforeValidator(_parameters)] = Field(default={}, alias="with")
 
 
 class SteadyState(Model):
@@ -208,7 +252,7 @@ class Expectation(Model):
     arm: str | None = None
     op: Annotated[
         Literal["<=", ">=", "==", ">", "<", "between", "within-bound"],
-        Written("Between", "WithinBound"),
+        _spelled("<=", ">=", "==", ">", "<", "Between", "WithinBound"),
     ]
     value: int | float | tuple[float, float] | None = None
 
@@ -233,7 +277,7 @@ class Arm(Model):
     """
 
     name: str = Field(pattern=_NAME, max_length=40)
-    engine: Annotated[Literal["failback", "apache"], Written("Failback", "Apache")] | None = None
+    engine: Annotated[Literal["failback", "apache"], _spelled("Failback", "Apache")] | None = None
     broker_config: dict[str, str] = {}
     client_switches: dict[str, bool | int | float | str] = {}
     workload: dict[str, Any] = {}
@@ -256,13 +300,13 @@ class Spec(Model):
     expect: tuple[Expectation, ...] = ()
     thresholds: Thresholds = Thresholds()
     guard: Guard = Guard()
-    on_not_honest: Annotated[Literal["stop", "continue"], Written("Stop", "Continue")] = "stop"
+    on_not_honest: Annotated[Literal["stop", "continue"], _spelled("Stop", "Continue")] = "stop"
     recover_timeout_seconds: float = Field(default=300.0, gt=0)
     scan_timeout_seconds: float = Field(default=300.0, gt=0)
     heal_deadline_seconds: float = Field(default=300.0, gt=0)
     timeout_seconds: float | None = Field(default=None, gt=0)
     abort: bool = False
-    backend: Annotated[Literal["native"], Written("Native")] = "native"
+    backend: Annotated[Literal["native"], _spelled("Native")] = "native"
     job: dict[str, Any] = {}
     """How Kubernetes runs it; nothing here reads it."""
 

@@ -13,9 +13,8 @@ from typing import Any
 from failback.chaos.experiment.expectation_checks import MetricProblem
 from failback.chaos.experiment.fault_checks import fault_problems
 from failback.chaos.experiment.fault_kinds import FaultKinds
-from failback.chaos.experiment.model import ChaosExperimentResource, as_called
+from failback.chaos.experiment.model import as_called
 from failback.protocol.errors import ConfigError
-from failback.protocol.words.formerly import Former, former_words, written
 
 
 def raw_problems(
@@ -34,16 +33,6 @@ def raw_problems(
             problem = metric_problem(metric, of_group=wish.get("group") is not None)
             found += [ConfigError(f"{path}.metric", problem, file=file)] if problem else []
     return found
-
-
-def former_spellings(data: Mapping[str, Any]) -> Iterator[Former]:
-    """Yield what a valid file writes as an earlier release did."""
-    yield from former_words(ChaosExperimentResource, data)
-    for path, fault in _entries(data, "faults"):
-        for key, value in (fault.get("with") or {}).items():
-            now = written(value) if isinstance(value, str) else value
-            if as_called({key: now})[key] != now and now != value:
-                yield Former(f"{path}.with.{key}", value, now)
 
 
 def _entries(data: Mapping[str, Any], key: str) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -119,6 +119,9 @@ def _describe(model: type[Model], error: Any, prefix: str) -> tuple[str, str]:
         case "literal_error":
             expected = [each.strip(" '") for each in _expected(error)]
             return field, unknown_name(str(error["input"]), expected)
+        case "parameter_word":
+            context = error["ctx"]
+            return f"{field}.{context['key']}", unknown_name(context["word"], context["known"])
         case "missing":
             return field, "is required"
         case kind:

@@ -29,7 +29,7 @@ from failback.chaos.experiment.model import (
     Spec,
     Workload,
 )
-from failback.chaos.experiment.raw_checks import former_spellings, raw_problems
+from failback.chaos.experiment.raw_checks import raw_problems
 from failback.chaos.experiment.reading import load_yaml, put_places, unknown_name, validate_fields
 from failback.protocol.errors import ConfigError, check_all, raise_all
 
@@ -60,8 +60,6 @@ class ChaosExperiment:
     arms: tuple[ResolvedArm, ...]
     source: str
     """Text of the file, kept word by word in every run folder."""
-    former: tuple[str, ...] = field(repr=False, compare=False)
-    """Sentences about what the file writes as an earlier release did."""
     kinds: FaultKinds = field(repr=False, compare=False)
     """What its faults may be."""
 
@@ -88,8 +86,8 @@ class ChaosExperiment:
 
     def with_time_scale(self, time_scale: float) -> ChaosExperiment:
         """Return the same experiment at another time scale, checked like the file's own."""
-        data = self.spec.model_dump(mode="python", by_alias=True)
-        data["timeScale"] = time_scale
+        written = load_yaml(self.source, None)["spec"]
+        data = {**written, "timeScale": time_scale, "seed": self.seed}
         spec = validate_fields(Spec, data, "spec", None)
         return replace(self, spec=spec)
 
@@ -142,7 +140,6 @@ def _parsed(
         spec=spec.model_copy(update={"seed": seed}),
         arms=arms,
         source=text,
-        former=tuple(map(str, former_spellings(data))),
         kinds=kinds,
     )
 

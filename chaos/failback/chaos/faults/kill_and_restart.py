@@ -49,7 +49,7 @@ def _consumers(fault: Written, values: Values, after: str, at: float) -> Written
             "id": f"{fault.id}-consumers",
             "fault": "kill-consumer",
             "at": float(at),
-            "target": FaultTarget.model_validate({"group": fault.target.group, "mode": "all"}),
+            "target": FaultTarget.model_validate({"group": fault.target.group, "mode": "All"}),
             "with": {
                 "signal": values["consumerSignal"],
                 "after": after,

@@ -28,7 +28,7 @@ class NoTarget(GuardRefused):
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """Which brokers: ``pair`` by name, or ``pair_selector`` as a shell pattern over pair names.
+    """Which brokers: ``pair`` by name, or ``pair_selector`` as a shell pattern over broker names.
 
     ``value`` is a count for ``fixed`` and a percentage for the two percent modes.
     """
@@ -91,7 +91,7 @@ def _matches(member: Member, selector: Selector) -> bool:
         return False
     if selector.pair:
         return member.pair == selector.pair
-    return fnmatchcase(member.pair, selector.pair_selector or "*")
+    return fnmatchcase(member.broker_name, selector.pair_selector or "*")
 
 
 def amount_of(mode: str, value: float, available: int, seed: int) -> int:

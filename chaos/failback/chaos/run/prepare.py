@@ -91,7 +91,7 @@ def check_guards(session: Session) -> ClusterView:
     for fault in session.arm.faults:
         name = fault.target.pair
         if name and view.pair(name) is None:
-            known = ", ".join(pair.name for pair in view.pairs)
+            known = ", ".join(pair.broker_name for pair in view.pairs)
             raise GuardRefused("TargetMatches", f"{fault.id}: no pair {name}, there is {known}")
     _check_disks(view)
     for fault in session.arm.faults:

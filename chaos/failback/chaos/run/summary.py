@@ -83,7 +83,7 @@ def _fault(fid: str, line: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "id": fid,
         "fault": line["fault"],
-        "proved": line.get("proved", line.get("honest")) is True,
+        "proved": line.get("proved") is True,
         "issued": _seconds(issued[0] if issued else None),
         "effect": _seconds(observed.get("gone_ns")),
         "heal": _seconds(observed.get("healed_ns")),

@@ -264,7 +264,7 @@ class LocalTarget:
         raise TargetError(f"pod {name}", "the runtime does not know it")
 
     def _pair(self, entry: Mapping[str, Any]) -> Pair:
-        """Pairs are called pair-0, pair-1 ... in experiments; broker names do not count."""
+        """Pairs are called pair-0, pair-1 ... in what a run writes; experiments name the broker."""
         name = f"pair-{entry['index']}"
         members = tuple(
             self._member(name, index, pod) for index, pod in enumerate(entry["members"])

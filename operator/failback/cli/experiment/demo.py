@@ -37,8 +37,6 @@ LASTS: Final = {
     "failback": "about two and a half minutes to the table",
     "apache": "about three minutes to the table",
 }
-REPORT_ENGINES: Final = {"spark": True, "local": False, "auto": None}
-"""What the option of 0.1 means: whether Spark counts as well."""
 
 
 def register(app: typer.Typer) -> None:
@@ -80,13 +78,10 @@ def demo(
     runs: RunsOption = RUNS,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the brokers' stores.")] = False,
     json: JsonOption = False,
-    report_engine: Annotated[str, typer.Option("--report-engine", hidden=True)] = "",
     fetch_spark: Annotated[str, typer.Option("--fetch-spark", hidden=True)] = "",
 ) -> None:
     """Kill a master under load, with and without a consumer handover; count what comes twice."""
     experiment = load_demo(quick=quick, engine=engine, version=version, rules=rules)
-    if report_engine:
-        spark = old_engine(report_engine)
     if spark and not fetch_spark and (missing := why_not_spark()):
         raise ConfigError("--spark", missing)
     if engine == "apache":
@@ -165,19 +160,6 @@ def load_demo(*, quick: bool, engine: str, version: str = "", rules: str) -> Cha
         raise ConfigError("--version", "needs --engine apache: there is one Failback here")
     experiment = load_experiment(bundled("experiment.yaml"))
     return experiment.with_time_scale(QUICK_TIME_SCALE) if quick else experiment
-
-
-def old_engine(name: str) -> bool | None:
-    """Whether Spark counts, by the option of 0.1.
-
-    Raises:
-        ConfigError: There is no such engine.
-    """
-    if name not in REPORT_ENGINES:
-        problem = f'must be one of {", ".join(REPORT_ENGINES)}, got "{name}"'
-        raise ConfigError("--report-engine", problem)
-    note("--report-engine is now --spark or --no-spark; 0.3 will not know it")
-    return REPORT_ENGINES[name]
 
 
 def demo_resources(

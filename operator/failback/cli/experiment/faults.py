@@ -70,7 +70,9 @@ def _show(kind: FaultKind) -> None:
     say(f"{kind.title}.")
     if kind.parameters:
         say("")
-        rows = [(each.name, _values(each), _shown(each.default)) for each in kind.parameters]
+        rows = [
+            (each.name, _values(each), _shown(each.written_default)) for each in kind.parameters
+        ]
         print_table(("PARAMETER", "VALUE", "DEFAULT"), rows)
     if kind.milestones:
         say("")
@@ -87,7 +89,7 @@ def _shown(default: object) -> str:
 
 def _values(parameter: Parameter) -> str:
     if parameter.choices:
-        return "|".join(parameter.choices)
+        return "|".join(parameter.written_choices)
     return "MILESTONE:ID" if parameter.kind == "milestone" else parameter.kind
 
 
@@ -101,13 +103,13 @@ def _document(kind: FaultKind) -> dict[str, Any]:
             {
                 "name": each.name,
                 "kind": each.kind,
-                "default": each.default,
-                "choices": list(each.choices),
+                "default": each.written_default,
+                "choices": each.written_choices,
             }
             for each in kind.parameters
         ],
         "milestones": list(kind.milestones),
-        "modes": list(kind.modes),
+        "modes": kind.written_modes,
         "targets": sorted(kind.supported_by),
         "engines": sorted(kind.engines),
     }

@@ -15,7 +15,7 @@ from failback.cli.shared.bundled import bundled_experiments
 from failback.cli.shared.checks import check_folder
 from failback.cli.shared.errors import PASS, explain, fail, worst
 from failback.cli.shared.options import open_root
-from failback.cli.shared.output import note, print_json, print_table, say
+from failback.cli.shared.output import print_json, print_table, say
 from failback.cli.shared.termination import fit, write_termination
 from failback.cli.shared.verdicts import print_verdicts, row_of, say_answers
 from failback.common.text import typed
@@ -151,8 +151,6 @@ def load(name: str, time_scale: float | None = None, seed: int | None = None) ->
         near = did_you_mean(name, known) or "; see: failback experiment list"
         raise ConfigError("EXPERIMENT", f'"{name}" is no file and no bundled experiment{near}')
     plan = load_experiment(path, metric_problem=metric_problem)
-    for sentence in plan.former:
-        note(f"{path}: {sentence}")
     if seed is not None:
         plan = plan.with_seed(seed)
     return plan.with_time_scale(time_scale) if time_scale is not None else plan

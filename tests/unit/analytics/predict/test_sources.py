@@ -21,7 +21,7 @@ KILL: dict[str, Any] = {
     "id": "f1",
     "fault": "kill",
     "at": 6.0,
-    "target": {"pair": "pair-0", "role": "Master"},
+    "target": {"pair": "demo-0", "role": "master"},
     "with": {"downSeconds": 50},
 }
 
@@ -150,7 +150,7 @@ def test_no_fault_and_consumers_alone() -> None:
     [
         ([{"id": "f1", "fault": "pause"}], 'spec.faults[0].fault: "pause" is not predicted'),
         ([KILL, {**KILL, "id": "f3"}], "more than one broker fault"),
-        ([{**KILL, "target": {"role": "Slave"}}], "a fault of a slave is not predicted"),
+        ([{**KILL, "target": {"role": "slave"}}], "a fault of a slave is not predicted"),
         ([KILL, consumer_fault(after="gone:f9")], "is no milestone of the broker's fault"),
         ([KILL, consumer_fault(restartAfter="slave-serving:f1")], "is not predicted"),
     ],

@@ -155,7 +155,7 @@ def test_a_report_has_no_account_unless_spark_starts_executors() -> None:
     plain = pod_of(report_job(report(), runs, "failback-runs", CONTEXT))
     assert plain["automountServiceAccountToken"] is False
     assert "serviceAccountName" not in plain
-    spark = report(engine="spark", spark={"master": "k8s://https://api", "conf": {"a.b": "c d"}})
+    spark = report(engine="Spark", spark={"master": "k8s://https://api", "conf": {"a.b": "c d"}})
     pod = pod_of(report_job(spark, runs, "failback-runs", CONTEXT))
     assert pod["serviceAccountName"] == "failback-spark"
     (container,) = pod["containers"]
@@ -187,18 +187,18 @@ def test_resources_of_executors_are_said_in_sparks_words(
 ) -> None:
     resources = {"requests": requests, "limits": {"cpu": "4"}}
     spark = {"master": "k8s://https://api", "executor": {"resources": resources}}
-    words = spark_submit_arguments(report(engine="spark", spark=spark), "i", "runs")
+    words = spark_submit_arguments(report(engine="Spark", spark=spark), "i", "runs")
     assert f"spark.executor.cores={cores}" in words
     assert f"spark.kubernetes.executor.request.cores={requests['cpu']}" in words
     assert "spark.kubernetes.executor.limit.cores=4" in words
     assert f"spark.executor.memory={memory}" in words
-    application = report(engine="spark", spark={**spark, "mode": "SparkApplication"})
+    application = report(engine="Spark", spark={**spark, "mode": "SparkApplication"})
     found = spark_application(application, ["/runs/a"], "runs", CONTEXT)["spec"]["executor"]
     assert (str(found["cores"]), found["memory"]) == (cores, memory)
 
 
 def test_a_spark_application_names_main_file_runs_and_executors() -> None:
-    wanted = report(engine="spark", spark={"mode": "SparkApplication"})
+    wanted = report(engine="Spark", spark={"mode": "SparkApplication"})
     found = spark_application(wanted, ["/runs/a"], "failback-runs", CONTEXT)
     spec = found["spec"]
     assert spec["mainApplicationFile"] == "local:///opt/failback/bin/spark_main.py"
@@ -208,7 +208,7 @@ def test_a_spark_application_names_main_file_runs_and_executors() -> None:
 
 
 def test_pods_of_a_spark_application_are_as_strict_as_those_of_a_report() -> None:
-    wanted = report(engine="spark", spark={"mode": "SparkApplication"})
+    wanted = report(engine="Spark", spark={"mode": "SparkApplication"})
     spec = spark_application(wanted, ["/runs/a"], "failback-runs", CONTEXT)["spec"]
     pod = pod_of(report_job(report(), ["/runs/a"], "failback-runs", CONTEXT))
     template = YAML(typ="safe").load(TEMPLATE)["spec"]
@@ -247,7 +247,7 @@ def test_who_names_no_account_gets_the_one_that_the_release_made() -> None:
         own = {} if account is None else {"serviceAccountName": account}
         run = experiment_job(experiment(job=own), "stay", 0, context)
         assert pod_of(run)["serviceAccountName"] == chosen
-    spark = report(engine="spark", spark={"master": "k8s://https://kubernetes.default.svc"})
+    spark = report(engine="Spark", spark={"master": "k8s://https://kubernetes.default.svc"})
     counted = pod_of(report_job(spark, ["/runs/a"], "runs", context))
     assert counted["serviceAccountName"] == "r1-spark"
     (words,) = (

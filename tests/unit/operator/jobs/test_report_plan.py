@@ -282,7 +282,7 @@ def test_a_job_that_failed_with_figures_is_complete() -> None:
 
 
 def test_the_spark_operator_is_needed_where_it_is_asked_for() -> None:
-    wanted = report(engine="spark", spark={"mode": "SparkApplication"})
+    wanted = report(engine="Spark", spark={"mode": "SparkApplication"})
     plan = plan_report(wanted, {}, SEEN, CONTEXT, NOW)
     assert condition(plan, "Complete")[1] == "SparkOperatorMissing"
     assert jobs(plan) == []

@@ -1,4 +1,4 @@
-"""The command line of the shipper: ``python -m failback.client.consumelog.ship``."""
+"""The command line of the shipper: ``python -m failback.client.consumelog.upload``."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ and writes equal bytes under equal names. Rows of a run that is not open wait, s
 last pass opens a run that no other process opened. :class:`Shipper` seals into a lake on the same
 host; ``upload`` sends to a collector.
 
-Run as ``python -m failback.client.consumelog.ship --hot DIR --to LAKE_FOLDER|http://COLLECTOR``.
+Run as ``python -m failback.client.consumelog.upload --hot DIR --to LAKE_FOLDER|http://COLLECTOR``.
 """
 
 from __future__ import annotations

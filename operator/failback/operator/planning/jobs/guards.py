@@ -88,16 +88,15 @@ def _consent(experiment: ChaosExperiment, arm: Arm) -> Refusal | None:
 
 
 def _known_pairs(experiment: ChaosExperiment, arm: Arm, cluster: Object) -> Refusal | None:
-    """A pair by its broker name, or as ``pair-N``."""
+    """Refuse a fault of a pair that the cluster has not; a pair is named by its broker name."""
     spec = cluster["spec"]
     prefix = spec.get("brokerNamePrefix") or cluster["metadata"]["name"]
     count = spec.get("pairs", 1)
-    known = {f"{name}-{index}" for name in (prefix, "pair") for index in range(count)}
+    known = [f"{prefix}-{index}" for index in range(count)]
     for fault in faults_of(experiment, arm):
         pair = fault.target.pair
         if pair and pair not in known:
-            there = ", ".join(f"{prefix}-{index}" for index in range(count))
-            text = f"{fault.id}: there is no pair {pair}, there is {there}"
+            text = f"{fault.id}: there is no pair {pair}, there is {', '.join(known)}"
             return Refusal("GuardRefused", text)
     return None
 
