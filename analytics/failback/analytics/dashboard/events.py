@@ -69,7 +69,7 @@ class EventHub:
     ) -> AsyncGenerator[ServerSentEvent]:
         """Events for one reader, of one run if it is named, until it goes or the hub is closed.
 
-        ``allowed`` is asked about once in ``check_seconds``: a token may be taken away meanwhile.
+        ``allowed`` is asked about once in ``check_seconds``: a token may be revoked meanwhile.
         """
         checked = time.monotonic()
         reader = _Reader(run)

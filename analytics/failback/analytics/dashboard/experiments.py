@@ -195,7 +195,7 @@ class Experiments:
         return found
 
     def _note(self, what: str, name: str, who: str, **more: Any) -> None:
-        """One synced line of the audit log; a disk that refuses it refuses what it tells."""
+        """Write a line to the audit log and sync it. If the disk refuses, the action is refused."""
         row = {"at": rfc3339(time.time_ns()), "what": what, "experiment": name, "by": who, **more}
         try:
             append_line(self._audit, json.dumps(row).encode())
@@ -210,7 +210,7 @@ class Experiments:
 
 
 def last_lines(path: Path) -> list[str]:
-    """The end of what a process said."""
+    """Return the end of a process's output."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - _TAIL_BYTES))

@@ -65,7 +65,7 @@ class LiveHistory:
 
 
 def document(series: Mapping[str, array[float]]) -> Json:
-    """Oldest first, ``null`` where nothing was seen."""
+    """Return a series, the oldest first; ``null`` for steps without a look."""
     return {"step_seconds": STEP_SECONDS} | {
         name: [None if math.isnan(each) else each for each in values]
         for name, values in series.items()

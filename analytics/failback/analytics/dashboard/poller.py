@@ -1,4 +1,4 @@
-"""The one poller: looks at clusters, runs and experiments once a second and says what changed.
+"""The one poller: looks at clusters, runs and experiments once a second and publishes changes.
 
 Pages read :attr:`Poller.state`, an immutable picture that is replaced as a whole. Clusters, run
 folders and live runs have a task each, so that a silent broker does not hold up the others.
@@ -64,7 +64,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Everything that was seen last."""
+    """The last look at everything."""
 
     at: float = 0.0
     clusters: tuple[ClusterRef, ...] = ()
@@ -73,11 +73,11 @@ class State:
     runs: tuple[RunEntry, ...] = ()
     problems: tuple[str, ...] = ()
     made: dict[str, list[Json]] = field(default_factory=dict)
-    """What pages asked for since the clusters were looked at; everybody gets the same."""
+    """Answers made for pages since the last look at the clusters, shared by all readers."""
 
     @property
     def at_ns(self) -> int:
-        """When the clusters were looked at, Unix time."""
+        """Unix time of the look at the clusters."""
         return round(self.at * 1e9)
 
     def run(self, name: str) -> RunEntry | None:
@@ -89,7 +89,7 @@ class State:
         ])  # fmt: skip
 
     def offset_rows(self, group: str = "", topic: str = "") -> list[Json]:
-        """One row per queue; what needs a person comes first."""
+        """One row per queue, the most urgent first."""
         rows = self._once("rows", lambda: offset_rows(self.clusters, self.seen))
         return rows_about(rows, group, topic)
 
@@ -267,7 +267,7 @@ class Poller:
             self.hub.publish("offsets")
 
     async def memory_of(self, cluster: ClusterRef, broker: str, group: str) -> ClientMemory:
-        """Ask the members of a group where they stand, through any broker of the pair."""
+        """Ask the members of a group for their positions, through any broker of the pair."""
         for pair in cluster.pairs:
             for member in pair.members:
                 seen = self.state.seen.get(member.address)

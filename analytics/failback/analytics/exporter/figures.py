@@ -1,4 +1,4 @@
-"""Metric families from a survey and what is remembered of earlier ones. No I/O."""
+"""Metric families from a survey and the memory of earlier ones. No I/O."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _CLASS: Final = re.compile(r"\[([^\]]*)\]:(\d+)")
 
 @dataclass(slots=True)
 class GroupSums:
-    """What is shown of groups under the same labels."""
+    """The sums of groups under the same labels."""
 
     lag: int = 0
     expired: int = 0
@@ -61,7 +61,7 @@ class Figures:
         self._values: dict[Family, dict[Labels, float]] = {}
 
     def set(self, family: Family, labels: Iterable[object], value: float) -> None:
-        """Show ``value``, or add it to what ``other`` has already."""
+        """Set a value, or add it to the one of ``other``."""
         rows = self._values.setdefault(family, {})
         key = tuple(map(str, labels))
         rows[key] = rows.get(key, 0.0) + value
@@ -84,7 +84,7 @@ def figures_of(
     queue_topics: Collection[str] = (),
     offset_files: OffsetFiles | None = None,
 ) -> Figures:
-    """Return everything that a survey says.
+    """Return the figures of a survey.
 
     Args:
         survey: The newest one, which the history has seen.
@@ -103,7 +103,7 @@ def figures_of(
         if is_up:
             _add_broker(found, broker)
         if is_up and broker.ends:
-            lags = lags_of(broker, history.fallen((broker.cluster, broker.broker)))
+            lags = lags_of(broker, history.uncounted((broker.cluster, broker.broker)))
             _add_topics(found, broker, history)
             _add_groups(found, broker, history, queue_topics, lags)
             _add_members(found, broker, history)
@@ -163,7 +163,7 @@ def _add_runtime(found: Figures, broker: BrokerAnswers) -> None:
 
 
 def _add_sizes(found: Figures, runtime: Mapping[str, str], labels: Labels) -> None:
-    """Show what runtime information says as sizes with units and as classes of times."""
+    """Show sizes with units, and classes of times, of the runtime information."""
     capacity = _CAPACITY.fullmatch(runtime.get("commitLogDirCapacity", "").strip())
     sizes = {
         "remain_howmanydata_toflush": runtime.get("remainHowManyDataToFlush", ""),
@@ -215,7 +215,7 @@ def _add_groups(
     queue_topics: Collection[str],
     lags: Lags,
 ) -> None:
-    """Show every group on every topic; those without a line of their own are added up first."""
+    """Show every group on every topic. Groups without a line of their own are added up first."""
     cluster, name = broker.cluster, broker.broker
     pair = history.pairs[cluster, name]
     sums: dict[GroupLabels, GroupSums] = {}
@@ -263,7 +263,7 @@ def _add_groups(
 
 
 def _add_group_details(found: Figures, broker: BrokerAnswers, history: History, lags: Lags) -> None:
-    """Show what was asked of single groups, of those with lines of their own."""
+    """Show the details of single groups with lines of their own."""
     cluster, name = broker.cluster, broker.broker
     for place, queues in lags.behind.items():
         if not history.budget.has("group", cluster, place):
@@ -328,9 +328,9 @@ def _add_slaves(found: Figures, survey: Survey, history: History) -> None:
         master = masters.get((slave.cluster, slave.broker))
         if master is None or master.offsets is None or slave.offsets is None:
             continue
-        fallen = history.fallen((master.cluster, master.broker))
+        uncounted = history.uncounted((master.cluster, master.broker))
         for group, distance in divergence(master.offsets, slave.offsets).items():
-            if group in fallen:
+            if group in uncounted:
                 continue
             shown = history.budget.place("divergence", slave.cluster, ("", group))[1]
             where = (slave.cluster, slave.broker, slave.node[2], shown)
@@ -339,7 +339,7 @@ def _add_slaves(found: Figures, survey: Survey, history: History) -> None:
 
 
 def _add_exposures(found: Figures, survey: Survey, history: History, files: OffsetFiles) -> None:
-    """Show what a kill of each master that answers would cost its groups."""
+    """Show the cost of a kill of each master that answers, by group."""
     pairs: dict[tuple[str, str], list[BrokerAnswers]] = {}
     for each in survey.brokers:
         pairs.setdefault((each.cluster, each.broker), []).append(each)
@@ -392,7 +392,7 @@ def _rates(table: Mapping[str, str], key: str) -> list[float]:
 
 
 def bytes_of(text: str) -> float | None:
-    """Read ``58.7 GiB`` or ``12 B``; ``None`` for anything else."""
+    """Read ``58.7 GiB`` or ``12 B``; ``None`` for other text."""
     found = _SIZE.fullmatch(text)
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""What only several surveys together tell: rates, ages, what went back. No I/O, no clock."""
+"""Figures that need several surveys: rates, ages, offsets that went back. No I/O, no clock."""
 
 from __future__ import annotations
 
@@ -14,23 +14,22 @@ from failback.protocol.metric_families import MAX_SERIES, OTHER
 from failback.protocol.route import split_offset_key
 
 FORGET_SECONDS: Final = 3600.0
-"""For so long a broker that no name server lists any more is shown as down, and a name that is gone
-keeps its line."""
+"""For so long a broker that is in no list any more is shown as down, and a name keeps its line."""
 Pair = tuple[str, str]
 """Cluster and broker name."""
 Place = tuple[str, str]
-"""Topic and group; a group of "" stands for the topic itself."""
+"""Topic and group; the group is "" for the topic itself."""
 
 
 class Life(NamedTuple):
-    """What a master had since it began: its disk may be empty then."""
+    """The names that a master had since it began: its disk may have been empty then."""
 
     boot_ms: int
     names: frozenset[str]
 
 
 class Budget:
-    """Which topics and groups of a cluster get lines of their own: the first that came.
+    """The topics and groups of a cluster that get lines of their own: the first ones.
 
     A place that is not asked for within :data:`FORGET_SECONDS` makes room for another one.
     """
@@ -38,11 +37,11 @@ class Budget:
     def __init__(self, most: int = MAX_SERIES) -> None:
         self._most = most
         self._kept: dict[tuple[str, str], dict[Place, float]] = {}
-        """When each was asked for."""
+        """The time of the last request for each."""
         self._at = 0.0
 
     def look(self, at: float) -> None:
-        """Take the time of a survey, in seconds, and forget what is gone."""
+        """Take the time of a survey, in seconds, and forget names that are gone."""
         self._at = at
         for kept in self._kept.values():
             for place in [each for each, asked in kept.items() if at - asked > FORGET_SECONDS]:
@@ -58,13 +57,13 @@ class Budget:
         return (OTHER if topic else "", OTHER if group else "")
 
     def has(self, kind: str, cluster: str, place: Place) -> bool:
-        """Tell whether a place has a line of its own."""
+        """Return whether a place has a line of its own."""
         return place in self._kept.get((kind, cluster), ())
 
 
 @dataclass(slots=True)
 class PairHistory:
-    """Rates of a pair, and what was counted since the start."""
+    """Rates of a pair, and counts since the start of the exporter."""
 
     stored: RateMeter[str] = field(default_factory=RateMeter)
     """Topic to the sum of its ends."""
@@ -87,7 +86,8 @@ class PairHistory:
     ) -> None:
         """Take the sums of a survey, of the member that acts for the pair.
 
-        What another one has more or less than the last one is nothing that was sent or consumed.
+        After a change of that member the rates begin anew, because a difference between two members
+        is no message that was sent or consumed.
         ``read`` are the sums of :func:`consumed_of`.
         """
         if member != self._member and self._member is not None:
@@ -105,7 +105,7 @@ class PairHistory:
 
 
 class History:
-    """Everything that is remembered from survey to survey."""
+    """The memory from survey to survey."""
 
     def __init__(self) -> None:
         self.budget = Budget()
@@ -148,15 +148,15 @@ class History:
         self._forget(survey.at)
 
     def _note_models(self, broker: BrokerAnswers) -> None:
-        """A group that broadcast does so until members of it say something else."""
+        """Note the groups that broadcast. A group does so until its members say otherwise."""
         known = self._broadcasting.setdefault(broker.cluster, set())
         known.difference_update(broker.groups)
         known.update(broker.broadcasting)
 
     def _note_deleted(self, broker: BrokerAnswers) -> None:
-        """A group is deleted that lost its settings while its master ran, and has no member.
+        """Note deleted groups: without a member, and without settings since the master began.
 
-        A master's word counts alone: a slave that is new has no table yet.
+        Only the master's answer counts, because a new slave has no table yet.
         """
         if not broker.is_master:
             return
@@ -172,15 +172,18 @@ class History:
                 del self.regressions[labels]
 
     def broadcasting(self, cluster: str) -> frozenset[str]:
-        """Groups of a cluster whose members keep their own offsets, as far as is known."""
+        """Return the groups of a cluster whose members keep their own offsets."""
         return frozenset(self._broadcasting.get(cluster, ()))
 
     def deleted(self, pair: Pair) -> frozenset[str]:
-        """Groups that a pair had; its tables may still have offsets of them."""
+        """Return the deleted groups of a pair. Its tables may still have their offsets."""
         return frozenset(self._deleted.get(pair, ()))
 
-    def fallen(self, pair: Pair) -> frozenset[str]:
-        """Groups whose offsets on a pair do not stand for what they have consumed."""
+    def uncounted(self, pair: Pair) -> frozenset[str]:
+        """Return the groups whose offsets on a pair are not what they have consumed.
+
+        ``offsets_count`` in ``live/facts.py`` is the same rule for dashboard and commands.
+        """
         return self.broadcasting(pair[0]) | self.deleted(pair)
 
     def _note_regressions(self, broker: BrokerAnswers) -> None:
@@ -210,18 +213,18 @@ class History:
                 del table[pair]
 
     def unlisted(self, survey: Survey) -> Sequence[BrokerAnswers]:
-        """Brokers of earlier surveys that no name server lists now."""
+        """Return brokers of earlier surveys that no name server lists now."""
         listed = {self._key(each) for each in survey.brokers}
         return [broker for key, (_, broker) in self._seen.items() if key not in listed]
 
     def sync(self, broker: BrokerAnswers) -> SyncWatch | None:
-        """What is known of a slave's copies."""
+        """Return the watch over a slave's copies."""
         return self._syncs.get(self._key(broker))
 
     def sync_ages(
         self, brokers: Iterable[BrokerAnswers], at: float
     ) -> dict[tuple[str, int], float]:
-        """Broker name and id of slaves to the seconds since they copied, as far as looks show."""
+        """Return by broker name and id of slaves the seconds since they copied, where known."""
         ages = {
             (each.broker, each.broker_id): watch.age_seconds(at)
             for each in brokers
@@ -246,12 +249,12 @@ def _gone(lives: dict[Pair, Life], master: BrokerAnswers, has: Set[str] | None) 
 
 
 def sums_of(ends: Mapping[str, Mapping[int, int]]) -> dict[str, int]:
-    """Topic to the sum of the ends of its queues."""
+    """Return by topic the sum of the ends of its queues."""
     return {topic: sum(queues.values()) for topic, queues in ends.items()}
 
 
 def committed_of(broker: BrokerAnswers) -> dict[Place, int]:
-    """(topic, group) to the sum of the group's offsets."""
+    """Return by topic and group the sum of the group's offsets."""
     found = {}
     for key, queues in (broker.offsets or {}).items():
         topic, group = split_offset_key(key)
@@ -260,7 +263,7 @@ def committed_of(broker: BrokerAnswers) -> dict[Place, int]:
 
 
 def consumed_of(broker: BrokerAnswers) -> dict[Place, int]:
-    """The same, but nothing beyond the end of a queue: there is no message to consume."""
+    """Return the same sums, with each offset cut to its queue's end: no message is beyond."""
     found = {}
     for key, queues in (broker.offsets or {}).items():
         topic, group = split_offset_key(key)
@@ -272,23 +275,23 @@ def consumed_of(broker: BrokerAnswers) -> dict[Place, int]:
 
 
 class Lags(NamedTuple):
-    """Where groups stand on queues that are there, in messages."""
+    """Messages between the offsets of groups and the queues."""
 
     behind: dict[Place, dict[int, int]]
-    """Queue id to what is stored and not consumed."""
+    """Queue id to the messages that are stored and not consumed."""
     expired: dict[Place, int]
-    """What was not consumed and is no longer stored, where that is something."""
+    """Messages that were not consumed and are no longer stored, where there are any."""
     beyond: dict[Place, int]
-    """How far offsets lie behind the ends of queues, where they do."""
+    """By how much offsets are beyond the ends of queues, where they are."""
 
 
-def lags_of(broker: BrokerAnswers, fallen: Container[str] = ()) -> Lags:
-    """Where groups stand by a broker's table; ``fallen``: those whose offsets stand for nothing."""
+def lags_of(broker: BrokerAnswers, uncounted: Container[str] = ()) -> Lags:
+    """Return the lags by a broker's table, without the groups in ``uncounted``."""
     found = Lags({}, {}, {})
     for key, queues in (broker.offsets or {}).items():
         topic, group = place = split_offset_key(key)
         ends = broker.ends.get(topic)
-        if ends is None or group in fallen:  # a topic that was deleted, or did not answer
+        if ends is None or group in uncounted:  # a topic that was deleted, or did not answer
             continue
         begins = broker.begins.get(topic, {})
         behind = found.behind[place] = {}

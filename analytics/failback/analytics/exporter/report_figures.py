@@ -1,4 +1,4 @@
-"""What reports found, as metrics: of many for the exporter, of each for a textfile. No clock."""
+"""The figures of reports as metrics: of many for the exporter, of each for a textfile. No clock."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class ReportFigures:
         self._counted: set[str] = set()
 
     def add(self, report: Report) -> None:
-        """Count a report, all of it or nothing; of a run that was counted only its verdict.
+        """Count a report as a whole. Of a run that was counted before only the verdict is taken.
 
         Raises:
             KeyError, TypeError, ValueError, AttributeError: It has another shape.
@@ -96,7 +96,7 @@ class ReportFigures:
 
 
 class _EachReport(Collector):
-    """The families of each report, every sample with the run's id: files lie side by side."""
+    """The families of each report. Each sample has the run's id, so files of several runs agree."""
 
     def __init__(self, reports: Sequence[Report]) -> None:
         self._reports = reports
@@ -125,7 +125,7 @@ def write_textfile(path: Path, reports: Sequence[Report]) -> None:
 
 
 def _counts(report: Report, budget: Budget) -> Iterator[Sample]:
-    """What is counted of a report. Raises what a wrong shape raises."""
+    """Return the counts of a report. Raises what a wrong shape raises."""
     cluster = str((report.get("system") or {}).get("cluster") or "")
     brokers: dict[tuple[str, str], set[str]] = {}
     for queue in report.get("queues") or ():
@@ -143,7 +143,7 @@ def _counts(report: Report, budget: Budget) -> Iterator[Sample]:
 
 
 def _times(report: Report) -> Iterator[Sample]:
-    """The durations of a report. Raises what a wrong shape raises."""
+    """Return the durations of a report. Raises what a wrong shape raises."""
     for each in report.get("rto") or ():
         broker, phases = str(each.get("broker") or OTHER), each.get("phases") or {}
         kill = phases.get("kill")

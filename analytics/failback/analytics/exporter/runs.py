@@ -1,4 +1,4 @@
-"""Run folders as metrics: runs that go on, faults that are open, what reports found.
+"""Run folders as metrics: running runs, open faults, figures of reports.
 
 Folders are only read. A run goes on while the process that its lock names lives. A fault is active
 from its line in the undo ledger until the line that says that it healed.
@@ -94,7 +94,7 @@ def open_faults(ledger: Path) -> set[tuple[str, str]]:
 
 
 def victim_of(record: Document) -> str:
-    """What an entry of the ledger acts on, in one word."""
+    """Return the target of an entry of the ledger, in one word."""
     arguments = record.get("args") or {}
     for name in ("pod", "member", "group", "pid"):
         if name in arguments:

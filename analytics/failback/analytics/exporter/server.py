@@ -1,4 +1,4 @@
-"""The loop that asks, and the HTTP port that answers with what was asked last."""
+"""The loop of surveys, and the HTTP port that answers with the last one."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Exporter(Collector):
         self.rounds += 1
 
     def _read_offset_files(self, survey: Survey) -> dict[tuple[str, int], OffsetFile]:
-        """Those that were named, and those of masters that run on this machine."""
+        """Return the offset files that were named, and those of masters on this machine."""
         named = self.settings.offset_files
         found = {member: read(path) for member, path in named.items()}
         for each in survey.brokers:
@@ -66,7 +66,7 @@ class Exporter(Collector):
                 yield from list(self._runs.collect())
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: what there is depends on the cluster."""
+        """Return no family: which ones there are depends on the cluster."""
         return ()
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -102,7 +102,7 @@ async def serve(
     """Serve /metrics until ``stop`` is set; ``on_ready`` gets the port.
 
     Raises:
-        ConfigError: The port is taken, or the address is not ours.
+        ConfigError: The port is in use, or the address is not one of this machine.
     """
     exporter = Exporter(settings)
     registry = CollectorRegistry(auto_describe=False)

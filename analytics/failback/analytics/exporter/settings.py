@@ -15,7 +15,7 @@ from failback.protocol.errors import ConfigError
 from failback.protocol.names import NameRefused, check_topic
 
 DEFAULT_PORT: Final = 5557
-"""The one that rocketmq-exporter has, so that scrape configurations go on working."""
+"""The port of rocketmq-exporter, so that scrape configurations keep working."""
 
 
 def offset_file(text: str) -> tuple[tuple[str, int], Path]:

@@ -62,7 +62,7 @@ class QueueLineage:
 
     @property
     def outside(self) -> tuple[str, ...]:
-        """Each offset that lies outside of the queue, in words; the furthest first."""
+        """Each offset outside of the queue, in words; the highest first."""
         if self.is_gone:
             return ("there is no such queue any more",)
         if self.span is None:
@@ -144,8 +144,7 @@ def behind(
 ) -> int:
     """Messages between two positions, of those that are stored.
 
-    A queue without an entry is begun at its first message. What lies beyond a queue's end stands
-    for no message.
+    A queue without an entry is begun at its first message. No message is beyond a queue's end.
     """
     if held == best:
         return 0

@@ -1,4 +1,4 @@
-"""Messages per second from counts that are looked at again and again. Pure."""
+"""Messages per second from counts that are read again and again. Pure."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class RateMeter(Generic[Key]):
     last: Counts[Key] | None = None
     _looks: deque[Counts[Key]] = field(default_factory=deque)
     _began: dict[Key, Counts[Key]] = field(default_factory=dict)
-    """Where counting began, of what fell or came within the window."""
+    """The first counts of keys that fell, or were new, within the window."""
 
     def look(self, at: float, counts: Mapping[Key, int], time_scale: float = 1.0) -> None:
         """Take the counts of an instant; instants only grow. What is not counted is forgotten."""

@@ -18,7 +18,7 @@ Report = Mapping[str, Any]
 TRIMMABLE: Final = ("reasons", "perPair", "perGroup")
 """Lists that may lose their last entries where there is no room for all."""
 MAX_ENTRIES: Final = 64
-_WORST_FIRST: Final = ("Fail", "Inconclusive")
+_MISSED_WORST_FIRST: Final = ("Fail", "Inconclusive")
 _WORST_OUTCOME_FIRST: Final = ("limit missed", "limit not judged", "limit met", "no limit set")
 _RATIO_DIGITS: Final = 6
 _MAX_REASON: Final = 240
@@ -27,7 +27,7 @@ _MAX_REASON: Final = 240
 def _worst(reports: Sequence[Report]) -> str:
     """The worst verdict. A resource's status has no word for Observed: nothing was missed."""
     found = {each["verdict"]["value"] for each in reports}
-    return next((word for word in _WORST_FIRST if word in found), "Pass")
+    return next((word for word in _MISSED_WORST_FIRST if word in found), "Pass")
 
 
 def status_of(reports: Sequence[Report], artifact_uri: str) -> dict[str, Any]:

@@ -67,7 +67,7 @@ _OF_THE_API_SERVER: Final = {400: USER_ERROR, 403: REFUSED, 404: FAIL, 409: FAIL
 _ERRNO: Final = re.compile(r"\[Errno -?\d+\] ")
 _OF_A_PATH: Final = (FileNotFoundError, PermissionError, NotADirectoryError, IsADirectoryError)
 _LONGEST: Final = 300
-_WORST_FIRST: Final = (NOT_HEALED, USER_ERROR, REFUSED, FAIL, INCONCLUSIVE, PASS)
+_WORST_CODES_FIRST: Final = (NOT_HEALED, USER_ERROR, REFUSED, FAIL, INCONCLUSIVE, PASS)
 
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
@@ -108,7 +108,7 @@ def guarded(command: Callable[_Parameters, _Result]) -> Callable[_Parameters, _R
 def worst(codes: Iterable[int]) -> int:
     """Return the exit code of several runs: what most needs a person comes first."""
     found = set(codes)
-    return next((code for code in _WORST_FIRST if code in found), max(found, default=PASS))
+    return next((code for code in _WORST_CODES_FIRST if code in found), max(found, default=PASS))
 
 
 def fail(line: str) -> None:

@@ -11,6 +11,8 @@ Works on candidates: deliveries of messages that a group got more than once. Def
 * Causes: the first rule that matches; inputs that a rule needs and that are missing make the cause
   null (*unattributed*), never a default.
 
+The class is written twice: ``lake/views/classified.sql`` has it for queries.
+
 All deliveries of a message are classified together; beyond that, candidates may be classified in
 any number of parts, before :func:`joined` finds the causes that lie in what was sent.
 """

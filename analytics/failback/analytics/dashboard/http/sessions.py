@@ -39,7 +39,7 @@ def static_routes(app: FastAPI) -> None:
 
 
 def _came_by_tls(request: Request) -> bool:
-    """Whether the browser spoke TLS, with us or with a proxy; to claim it falsely gains nothing."""
+    """Whether the browser spoke TLS, with us or with a proxy; a false claim gains no right."""
     by_proxy = request.headers.get("x-forwarded-proto", "").partition(",")[0].strip().lower()
     return request.url.scheme == "https" or by_proxy == "https"
 

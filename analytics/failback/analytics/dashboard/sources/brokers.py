@@ -1,4 +1,4 @@
-"""Asks one broker everything that a page shows of it, by the admin protocol; nothing is written."""
+"""Asks one broker for everything that a page shows of it. No broker is changed."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def _member(item: Mapping[str, Any], pair: str, *, with_http: bool) -> MemberRef
 
 
 def _slaves_may_be_read(spec: Mapping[str, Any], index: int) -> bool:
-    """What is wanted; shown until a broker has said what is."""
+    """The wanted value, shown until a broker has answered with the real one."""
     for override in spec.get("pairOverrides") or ():
         if override.get("index") == index and override.get("slaveReadEnable") is not None:
             return bool(override["slaveReadEnable"])

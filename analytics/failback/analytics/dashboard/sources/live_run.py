@@ -1,4 +1,4 @@
-"""A run that is going on: its faults, what it says, and how many duplicates so far.
+"""A run that is going on: its faults, its output, and its duplicates so far.
 
 Everything is read from its folder, a little further with each look: ``evidence.jsonl`` for the
 faults, the harness's log for the phases, the hot logs for the counters. The count of repeats is the
@@ -289,5 +289,5 @@ def _victim(target: Mapping[str, Any]) -> str:
 
 
 def is_over(live: LiveRun) -> bool:
-    """Whether the harness said that it closes the run."""
+    """Return whether the harness has begun to close the run."""
     return any(text in _END_PHASES for _, text in live.lines)

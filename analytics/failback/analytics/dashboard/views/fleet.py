@@ -22,7 +22,7 @@ Rates = Mapping[tuple[str, str], Mapping[GroupTopic, float]]
 
 @dataclass(frozen=True, slots=True)
 class PairSeen:
-    """One pair with what its brokers said."""
+    """One pair with the answers of its brokers."""
 
     cluster: ClusterRef
     ref: PairRef

@@ -1,4 +1,4 @@
-"""Where each copy of a consumer offset stands, and what is safe to go on from. Pure."""
+"""The copies of each consumer offset, and the offset that is safe to go on from. Pure."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _NOBODY: Final = {
 
 
 def offset_rows(clusters: Sequence[ClusterRef], seen: Seen) -> list[Json]:
-    """One row per cluster, group, topic, broker and queue; what needs a person comes first."""
+    """One row per cluster, group, topic, broker and queue; the most urgent first."""
     rows = []
     for cluster in clusters:
         for pair in pairs_of(cluster, seen):

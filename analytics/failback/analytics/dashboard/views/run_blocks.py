@@ -56,7 +56,7 @@ class TableBlock:
 
     @property
     def empty(self) -> str:
-        """What is said when it has no rows."""
+        """The sentence for a table without rows."""
         return self.table.empty
 
 

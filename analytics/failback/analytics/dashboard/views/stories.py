@@ -58,7 +58,7 @@ def name_of(lane: int | None, lseq: int | None, ukey: str | None) -> str | None:
 
 
 def story(lake: Path, message: str, zero_mono_ns: int) -> list[Json]:
-    """Everything that happened to one message, by time. ``message`` as :func:`name_of` says.
+    """Return all events of one message, by time. ``message`` as :func:`name_of` says.
 
     Raises ``ReportInputError`` where a file cannot be read.
     """

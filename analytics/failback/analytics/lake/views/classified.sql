@@ -1,3 +1,4 @@
+-- The class of a delivery, as `analysis/causes/classify.py` decides it for reports.
 -- PRIMARY: the first delivery of a message in its group. RETRY: the first of a copy that exists because
 -- a handler failed before. DUP: everything else, which nobody asked for. `after_success`: it had been
 -- handled with success before.

@@ -1,3 +1,4 @@
+-- The fate of lost messages, as `report/measures/loss.py` decides it for reports.
 -- Messages sent after the warm-up that a broker acknowledged and a group never handled with success:
 -- STORE_LOST is in no store, SKIPPED was not delivered, FAILED_NOT_DLQ failed for good. Only of runs whose
 -- stores were scanned at their end. A report has them of broadcasting groups and of dead letters as well.

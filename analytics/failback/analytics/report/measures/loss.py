@@ -1,4 +1,7 @@
-"""The fate of every message, per group. Pure."""
+"""The fate of every message, per group. Pure.
+
+The fates are written twice: ``lake/views/losses.sql`` has them for queries.
+"""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ MAX_TIMELINE: Final = 200
 MAX_TARGETS: Final = 64
 MAX_REASONS: Final = 32
 _MAX_REASON: Final = 240
-_WORST_FIRST: Final = ("Fail", "Inconclusive", "Pass")
+_WORST_VERDICTS_FIRST: Final = ("Fail", "Inconclusive", "Pass")
 _BAD_INPUT, _GUARD_REFUSED = 2, 4
 NOT_PROVED: Final = "FAULT_NOT_PROVED"
 _OF_SUMMARY: Final = ("reportUri", "run", "runSha256")
@@ -45,7 +45,7 @@ def next_run(experiment: ChaosExperiment, status: Mapping[str, Any]) -> tuple[Ar
 def worst(runs: Iterable[Mapping[str, Any]]) -> str:
     """Return the worst verdict; no run at all proves nothing."""
     verdicts = {str(each.get("verdict") or "Inconclusive") for each in runs}
-    return next((word for word in _WORST_FIRST if word in verdicts), "Inconclusive")
+    return next((word for word in _WORST_VERDICTS_FIRST if word in verdicts), "Inconclusive")
 
 
 def result_of(

@@ -17,7 +17,7 @@ from failback.analytics.report.page.tables.registry import (
 )
 from failback.analytics.report.page.words import PEERS, PHASES, words_of
 
-_WORST_FIRST: Final = {"Fail": 0, "Inconclusive": 1}
+_CHECK_ORDER: Final = {"Fail": 0, "Inconclusive": 1}
 
 
 def checks(report: Report) -> Table:
@@ -34,7 +34,7 @@ def checks(report: Report) -> Table:
         columns,
         report.get("checks", []),
         "No check was made.",
-        order=lambda row: _WORST_FIRST.get(row["value"], 2),
+        order=lambda row: _CHECK_ORDER.get(row["value"], 2),
     )
 
 
