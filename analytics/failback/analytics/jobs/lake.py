@@ -212,7 +212,7 @@ def _fsck(options: argparse.Namespace) -> int:
 
 
 def _say_if_empty(store: object, found: Collection[str]) -> None:
-    """Nothing to do is no answer to whoever named another folder than a lake."""
+    """Refuse a folder that is no lake, where there is nothing to do."""
     if not found:
         print(f"{visible(str(store))} holds no run: is it a lake?", file=sys.stderr)
 

@@ -98,7 +98,7 @@ def _with_numbers(value: Any, schema: Report) -> Any:
 def name_as_now(document: Report) -> Report:
     """Return a report with the names of this version.
 
-    Version 0.1 calls a proved fault honest, and its proof rungs; it has no outcome. Read for one
+    Version 0.1 has other names for a proved fault and its proof, and no outcome. Read for one
     version.
     """
     if isinstance(document.get("checks"), list):

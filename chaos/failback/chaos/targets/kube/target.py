@@ -1,6 +1,6 @@
 """A cluster on Kubernetes, for the fault injector.
 
-Signals, holds, process facts and files go through ``pods/exec`` to whoever keeps the broker inside
+Signals, holds, process facts and files go through ``pods/exec`` to the parent of the broker inside
 its container; the deletion of a pod is never taken for a kill. Roles come from the brokers,
 addresses as they registered them. Nothing here chooses a victim.
 """
