@@ -97,7 +97,9 @@ def test_every_word_is_taken_in_one_spelling(namespace: Namespace) -> None:
                 told = str(refusal)
             else:
                 told = ""
-            if bool(told) != (word == other) or (told and words[0] not in told):
+            # A rule may refuse a right word for a field that it needs beside it.
+            spelling = "Unsupported value" in told
+            if spelling != (word == other) or (spelling and words[0] not in told):
                 differing[kind, path, word] = told
     assert differing == {}
     assert len(named) >= 30
