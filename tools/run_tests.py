@@ -6,11 +6,12 @@
 
 A tier is a folder of tests. ``processes`` is three of them in one run of pytest. Three lanes run
 side by side: lint, the tiers that compute, and those that wait for processes. The first two print
-a tier's output as a whole when it ends. Every tier runs even when an earlier one failed, so that
-one run shows everything; the exit code is 1 if any failed. With ``FAILBACK_REQUIRE=all`` a skip for
-a missing tool is a failure (tests/conftest.py). ``make test`` selects tests of the Kubernetes API
-server only where that is built; ``--rest`` runs the whole tier where the ``make test`` before it
-did not. A build starts in the background with the first tier.
+a tier's output as a whole when it ends. The third helps the second when it is done. Every tier runs
+even when an earlier one failed, so that one run shows everything; the exit code is 1 if any failed.
+With ``FAILBACK_REQUIRE=all`` a skip for a missing tool is a failure (tests/conftest.py).
+``make test`` selects tests of the Kubernetes API server only where that is built; ``--rest`` runs
+the whole tier where the ``make test`` before it did not. A build starts in the background with the
+first tier.
 
 Of unit, ``make test`` leaves out what is marked `foreign` or `full`, gives properties the examples
 of the profile `quick`, and does not repeat tests without kernels. ``--rest`` runs what was left
@@ -33,9 +34,11 @@ import sys
 import time
 import tomllib
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryFile
 from threading import Lock, Thread
@@ -265,6 +268,7 @@ class Run:
         self._part = part
         self._arguments = arguments
         self._set_up = {script: Lock() for script in {tier.needs for tier in TIERS.values()}}
+        self._computing: deque[str] = deque()
         self.results: dict[str, Result] = {}
 
     def run(self, names: Sequence[str]) -> dict[str, Result]:
@@ -272,23 +276,33 @@ class Run:
         lint = [name for name in names if name == "lint"]
         computing = [name for name in names if name != "lint" and TIERS[name].computes]
         waiting = [name for name in names if name not in (*lint, *computing)]
-        *beside, last = [lane for lane in (lint, computing, waiting) if lane]
+        self._computing.extend(computing)
+        beside: list[Iterable[str]] = [self._taken()] if computing and waiting else []
+        if computing or waiting:
+            beside.append(lint)
+            lint = []
         threads = [Thread(target=self._run_quietly, args=(lane,)) for lane in beside]
         for thread in threads:
             thread.start()
-        for name in last:
+        for name in chain(lint, waiting, self._taken()):
             self._run_one(name, Runner())
         for thread in threads:
             thread.join()
         return self.results
 
-    def _run_quietly(self, names: Sequence[str]) -> None:
+    def _run_quietly(self, names: Iterable[str]) -> None:
         """Run tiers; print what each of them printed when it has ended."""
         for name in names:
             with TemporaryFile("w+") as output:
                 self._run_one(name, Runner(output=output))
                 output.seek(0)
                 print(output.read(), end="", flush=True)
+
+    def _taken(self) -> Iterator[str]:
+        """Take tiers that compute until none is left."""
+        with suppress(IndexError):
+            while True:
+                yield self._computing.popleft()
 
     def _run_one(self, name: str, runner: Runner) -> None:
         needed = "" if name == "lint" else TIERS[name].needs

@@ -163,6 +163,26 @@ def test_a_tier_that_computes_runs_beside_the_others_and_prints_as_a_whole(
     assert re.search(r"=== unit: .*unit has begun\n.*=== unit: .*it goes on\n", shown, re.DOTALL)
 
 
+def test_the_lane_that_waits_helps_the_one_that_computes(
+    runner: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unit ends only when spark has begun, so the lane of kube must have taken it."""
+    begun = Event()
+
+    def run_tier(name: str, part: str, arguments: list[str], how: Any) -> object:
+        if name == "unit":
+            assert begun.wait(20)
+        if name == "spark":
+            begun.set()
+        return runner.Result(True)
+
+    monkeypatch.setattr(runner, "run_tier", run_tier)
+    monkeypatch.setattr(runner.Runner, "run", lambda *_: True)
+    results = runner.Run("all", []).run(["lint", "unit", "spark", "kube"])
+    assert set(results) - {"setup_kube.py"} == {"lint", "unit", "spark", "kube"}
+    assert all(result.passed for result in results.values())
+
+
 def test_every_folder_with_tests_is_a_tier(runner: ModuleType) -> None:
     folders = {path.relative_to(TESTS).parts[0] for path in TESTS.rglob("test_*.py")}
     together = runner.TIERS["processes"].folders
