@@ -13,9 +13,8 @@ from failback.cli.experiment import demo, experiments, faults, runs
 from failback.cli.local import cluster
 from failback.cli.measure import explain_offset, observe, predict, report, trace
 from failback.cli.servers import collect, dashboard, exporter, long_running, operator
-from failback.cli.shared.commands import ADMINISTER, SERVERS, Group, as_epilog
+from failback.cli.shared.commands import ADMINISTER, SERVERS, Group, as_epilog, run_app
 from failback.cli.shared.errors import Debug
-from failback.cli.shared.run_app import run_app
 
 app = typer.Typer(
     name="failback",

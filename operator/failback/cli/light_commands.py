@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from failback.client.program.command_line import CommandParser
+    from failback.client.remoting.guarded.cluster import Cluster, Given
 
 Main = Callable[[Sequence[str]], int]
 
@@ -27,7 +28,7 @@ class Light(NamedTuple):
 LIGHT: Final = {
     ("broker",): Light("failback.broker.__main__", parser="parser"),
     ("namesrv",): Light("failback.namesrv.__main__", parser="parser"),
-    ("workload",): Light("failback.cli.measure.workload", parser="parser"),
+    ("workload",): Light(__name__, "run_workload", "workload_parser"),
     ("ship",): Light("failback.client.consumelog.upload.__main__", parser="parser"),
     ("lake",): Light("failback.analytics.jobs.lake", parser="parser"),
     ("tools", "install-conf"): Light("failback.cli.container.install_conf"),
@@ -37,8 +38,28 @@ LIGHT: Final = {
 }
 
 
+def run_workload(argv: Sequence[str]) -> int:
+    """Run one process of the workload; without a name server the local cluster is asked."""
+    from failback.chaos.workload.commands import main
+
+    return main(argv, find=_cluster)
+
+
+def workload_parser() -> CommandParser:
+    """Return what reads the command line of the workload."""
+    from failback.chaos.workload.commands import parser
+
+    return parser()
+
+
+def _cluster(given: Given) -> Cluster:
+    from failback.cli.shared.clusters import ClusterOptions
+
+    return ClusterOptions(given).found()
+
+
 def light_command(words: list[str]) -> tuple[Main, list[str]] | None:
-    """Return what runs without typer, with its arguments, or ``None``."""
+    """Return the function of a light command and its arguments, or ``None``."""
     for name, light in LIGHT.items():
         if tuple(words[: len(name)]) == name:
             main: Main = getattr(import_module(light.module), light.main)

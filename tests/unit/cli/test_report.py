@@ -80,7 +80,7 @@ def test_definitions_are_those_of_the_command_line(runs: tuple[Path, Path]) -> N
     ("words", "said"),
     [
         ([], "RUN: name"),
-        (["{run}", "--key", "name"], "--key: must be one of lid, messageId, businessKey"),
+        (["{run}", "--key", "name"], "'name' is not one of 'lid', 'messageId', 'businessKey'"),
         (["{run}", "--compare", "/nowhere"], "/nowhere"),
         (["{run}", "--compare", "{run}/run.json"], "schema is 'failback.run/1'"),
     ],

@@ -14,7 +14,6 @@ import typer
 from failback.cli.administer.each_broker import Asked, Told, members_of, of_each
 from failback.cli.administer.progress import HEADERS, progress_of
 from failback.cli.administer.resetting import Goal, OneQueue, reset_to_time, store_one
-from failback.cli.shared import names
 from failback.cli.shared.asking import (
     NotThere,
     ask,
@@ -25,7 +24,7 @@ from failback.cli.shared.asking import (
 from failback.cli.shared.clusters import NO_CLUSTER, ClusterOptions, cluster_options
 from failback.cli.shared.commands import add, new_group
 from failback.cli.shared.errors import INCONCLUSIVE, guarded
-from failback.cli.shared.options import JsonOption
+from failback.cli.shared.options import JsonOption, check_groups, check_topics
 from failback.cli.shared.output import print_json, print_table, say
 from failback.client.remoting.addresses import addresses_of
 from failback.protocol.codes import PUT_ASIDE_TOPIC
@@ -64,10 +63,10 @@ BrokerOption = Annotated[
 ]
 GroupOption = Annotated[
     str,
-    typer.Option("--group", "-g", metavar="GROUP", callback=names.groups, help="Consumer group."),
+    typer.Option("--group", "-g", metavar="GROUP", callback=check_groups, help="Consumer group."),
 ]
 TopicOption = Annotated[
-    str, typer.Option("--topic", "-t", metavar="TOPIC", callback=names.topics, help="Topic.")
+    str, typer.Option("--topic", "-t", metavar="TOPIC", callback=check_topics, help="Topic.")
 ]
 
 _Answer = TypeVar("_Answer")
@@ -164,7 +163,7 @@ def consumer_progress(
             "--topic",
             "-t",
             metavar="TOPIC",
-            callback=names.topics,
+            callback=check_topics,
             help="One topic only (default: all).",
         ),
     ] = None,

@@ -1,4 +1,4 @@
-"""``failback doctor --bundle``: what somebody else needs to answer a question, without secrets."""
+"""``failback doctor --bundle``: an archive for a question to others, without secrets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from failback.cli.administer.redaction import cleaned
-from failback.cli.shared.checks import check_folder
+from failback.cli.shared.folders import check_folder
 from failback.common.text import why
 from failback.protocol.errors import ConfigError
 

@@ -61,7 +61,7 @@ def doctor(
     """Check this machine: what is missing, what it is needed for, and what to type."""
     from failback.cli.administer.bundle import write_bundle
     from failback.cli.administer.doctor_checks import MISSING, look
-    from failback.cli.shared.run_folders import one_run
+    from failback.cli.shared.folders import one_run
 
     where = open_root(root).path
     wanted = one_run(run) if run is not None else None

@@ -1,4 +1,4 @@
-"""What ``failback doctor`` looks at: each check says what it found and what to type."""
+"""The checks of ``failback doctor``: each says what it found and what to type."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from failback.cli.shared.checks import check_folder
 from failback.cli.shared.errors import EXTRAS
+from failback.cli.shared.folders import check_folder
 from failback.client.remoting.guarded.cluster import Cluster
 from failback.common import numbers
 from failback.common.text import install

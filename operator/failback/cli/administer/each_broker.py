@@ -1,4 +1,4 @@
-"""A question to several brokers: what each says, and of each that is missing, why."""
+"""One question to several brokers: their answers, and why an answer is missing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _AT_ONCE: Final = 32
 
 
 class Asked(NamedTuple):
-    """One broker that is asked; without an address nobody is registered whom to ask."""
+    """One broker to ask. Without an address no broker of that name and id is registered."""
 
     broker: str
     broker_id: int
@@ -37,7 +37,7 @@ class Asked(NamedTuple):
 
     @property
     def said_by(self) -> str:
-        """Who answered, for a table."""
+        """Address and role of the broker that answered, for a table."""
         role = "master" if self.broker_id == 0 else f"slave {self.broker_id}"
         return f"{self.address} ({role})"
 
@@ -48,13 +48,13 @@ class Asked(NamedTuple):
 
 @dataclass(slots=True)
 class Told:
-    """What brokers said, and the lines about those that did not."""
+    """Rows that brokers answered with, and a line for each broker without an answer."""
 
     rows: list[Row] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     codes: list[int] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
-    """What is worth a line and no problem."""
+    """Lines about what is odd without being a problem."""
 
     def miss(self, who: str, why: str, code: int = FAIL) -> None:
         """Add a line about what was not done, or not found out."""
@@ -62,10 +62,10 @@ class Told:
         self.codes.append(code)
 
     def end(self) -> None:
-        """Say what is odd or missing, and end with a code that tells, if anything is missing.
+        """Print remarks and problems; end with an exit code if there is a problem.
 
         Raises:
-            Exit: With the worst code of what is missing.
+            Exit: With the worst code of the problems.
         """
         for line in self.remarks:
             note(line)
@@ -76,11 +76,11 @@ class Told:
 
 
 Question = Callable[[Asked, Told], Awaitable[None]]
-"""Asks one broker and adds its rows; what it added stays when it fails then."""
+"""Asks one broker and adds its rows; rows added before a failure are kept."""
 
 
 async def of_each(brokers: Iterable[Asked], question: Question) -> Told:
-    """Ask all of them side by side; rows and lines come in the order of ``brokers``."""
+    """Ask all brokers side by side; rows and lines are in the order of ``brokers``."""
     turn = asyncio.Semaphore(_AT_ONCE)
 
     async def ask(broker: Asked) -> Told:
@@ -104,7 +104,7 @@ async def of_each(brokers: Iterable[Asked], question: Question) -> Told:
 
 
 def why_missing(error: FailbackError) -> tuple[str, int]:
-    """Return why a broker did not say what was asked, and the exit code of that."""
+    """Return why a broker gave no answer, and the exit code for it."""
     if isinstance(error, RemotingConnectError):
         return f"cannot be reached: {error.why}", INCONCLUSIVE
     if isinstance(error, RemotingTimeout):
@@ -139,7 +139,7 @@ def members_of(brokers: Iterable[BrokerData]) -> list[Asked]:
     ]
 
 
-def everybody_of(brokers: Iterable[BrokerData]) -> list[Asked]:
+def all_members_of(brokers: Iterable[BrokerData]) -> list[Asked]:
     """Return every member of each pair."""
     return [
         Asked(each.broker_name, number, addr)

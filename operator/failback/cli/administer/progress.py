@@ -1,4 +1,4 @@
-"""Where a group stands on each queue: what ``consumerProgress`` asks and how it puts it."""
+"""The offsets of a group on each queue: what ``consumerProgress`` asks and prints."""
 
 from __future__ import annotations
 

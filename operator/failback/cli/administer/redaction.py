@@ -1,7 +1,7 @@
 """Takes secrets out of texts before they are handed to others. Pure.
 
-A value counts as a secret by the name it stands under, by its form, or because the same value
-stood under such a name elsewhere. What is taken out is ``***``.
+A value is a secret by its name, by its form, or because the same value had such a name elsewhere.
+It becomes ``***``.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ _FORMS: Final = re.compile(
     r"\beyJ[\w-]{8,}\.[\w-]{4,}\.[\w-]*|\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bgh[pousr]_\w{20,}"
 )
 _SHORTEST: Final = 6
-"""A shorter value is hidden where it stands under its name, not everywhere."""
+"""A shorter value is hidden beside its name only, not everywhere."""
 _PLAIN: Final = frozenset({"true", "false", "null", "none", "enabled", "disabled", HIDDEN})
 
 
 def is_secret_name(name: str) -> bool:
-    """Tell whether what stands under this name is nobody else's business."""
+    """Tell whether a value of this name is a secret."""
     return SECRET_NAME.search(name) is not None
 
 
 class Redaction:
-    """Remembers the secrets it saw, so that they are hidden wherever they stand."""
+    """Remembers the secrets it saw, and hides them in every text."""
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         self._known: set[str] = set()
@@ -84,7 +84,7 @@ class Redaction:
         return text
 
     def clean_json(self, text: str) -> str:
-        """Return JSON, or JSON Lines, without secrets; what is none is cleaned as a text."""
+        """Return JSON or JSON Lines without secrets; other text is cleaned as text."""
         try:
             documents = [json.loads(text)]
             lines = False
@@ -131,7 +131,7 @@ def _same_quotes(value: str) -> str:
 
 
 def cleaned(texts: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
-    """Return texts by name without secrets; one that stands in two texts is hidden in both."""
+    """Return texts by name without secrets; a secret of one text is hidden in all."""
     redaction = Redaction(environment)
     for text in texts.values():
         redaction.learn(text)

@@ -15,7 +15,7 @@ from failback.cli.administer.each_broker import (
     Asked,
     Row,
     Told,
-    everybody_of,
+    all_members_of,
     lost_topic,
     masters_of,
     of_each,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from failback.protocol.route import BrokerData, TopicConfig
 
 LONG_BEFORE_MS: Final = 7 * 24 * 3600 * 1000
-"""A time that lies so far before all messages is asked back."""
+"""A time that is so long before the first message is refused without --yes."""
 _RESET_BY_BROKER: Final = 28
 """The version from which on clients take an offset from a broker."""
 _OBEY: Final = frozenset({"JAVA", "CPP", "PYTHON"})
@@ -50,7 +50,7 @@ _OVERWRITTEN: Final = "stored, its member writes over it"
 
 
 class Goal(NamedTuple):
-    """Where a group goes."""
+    """The time that the offsets of a group are set to."""
 
     group: str
     topic: str
@@ -69,7 +69,7 @@ class NotReset(FailbackError):
 
 
 async def reset_to_time(admin: AdminClient, goal: Goal) -> Told:
-    """Send a group to a time on every master of a topic.
+    """Set the offsets of a group to a time on every master of a topic.
 
     Raises:
         ConfigError: The time lies long before everything that is stored.
@@ -87,7 +87,7 @@ async def reset_to_time(admin: AdminClient, goal: Goal) -> Told:
 
 
 class _Online(NamedTuple):
-    """Who is connected anywhere: members come back to a master that was restarted."""
+    """The members connected to any broker: they come back to a master that was restarted."""
 
     members: list[Connection]
     answered: set[str]
@@ -111,7 +111,7 @@ async def _online_anywhere(
         for each in readers(connection, goal.topic):
             found.setdefault(each.client_id, each)
 
-    await of_each(everybody_of(brokers), look)
+    await of_each(all_members_of(brokers), look)
     online.members.extend(found[client_id] for client_id in sorted(found))
     return online
 
@@ -146,7 +146,7 @@ async def _config_of(admin: AdminClient, addr: str, topic: str) -> TopicConfig:
 
 
 def readers(connection: ConsumerConnection, topic: str) -> Sequence[Connection]:
-    """Return the members that read a topic; all, where the broker tells of no subscription."""
+    """Return the members that read a topic; all, where the broker names no subscription."""
     topics = connection.subscription_table
     return () if topics and topic not in topics else connection.connection_set
 
@@ -178,7 +178,7 @@ async def _tell(
     members: Sequence[Connection],
     told: Told,
 ) -> None:
-    """Have the broker tell the members, which it does for the queues that are written to."""
+    """Have the broker notify the members, which it does for the queues that are written to."""
     addr, written = asked.address, range(config.write_queue_nums)
     held = (await admin.all_offsets(addr)).get(goal.key, {})
     for queue in written:
@@ -217,7 +217,7 @@ def _in_order(found: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
 
 
 def named(members: Sequence[Connection]) -> str:
-    """Return who is online: the first few by name."""
+    """Return the members as text: the first few by name, the rest as a number."""
     words = [f"{each.client_id} {each.language}" for each in members[:_NAMED]]
     more = len(members) - len(words)
     return ", ".join([*words, *([f"{more} more"] if more > 0 else [])])

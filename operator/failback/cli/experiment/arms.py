@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from failback.cli.shared.live import Board
+from failback.cli.shared.output import Board
 from failback.protocol.errors import FailbackError
 
 if TYPE_CHECKING:

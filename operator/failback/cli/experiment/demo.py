@@ -16,12 +16,11 @@ from failback.cli.experiment.arms import ArmRun
 from failback.cli.experiment.on_spark import OnSpark, count_on_spark, fetch, why_not_spark
 from failback.cli.experiment.side_by_side import running
 from failback.cli.shared.bundled import bundled
-from failback.cli.shared.checks import check_folder
 from failback.cli.shared.commands import EXPERIMENT, add
 from failback.cli.shared.errors import FAIL, INCONCLUSIVE, Debug, explain, fail, guarded, worst
-from failback.cli.shared.live import Board
+from failback.cli.shared.folders import check_folder
 from failback.cli.shared.options import RUNS, JsonOption, RunsOption
-from failback.cli.shared.output import note, print_json, say
+from failback.cli.shared.output import Board, note, print_json, say
 from failback.cli.shared.verdicts import print_verdicts, row_of, say_answers
 from failback.common.text import typed
 from failback.protocol.errors import ConfigError
@@ -270,7 +269,7 @@ def _wants_spark(spark: bool | None, quick: bool) -> bool:
 
 
 def _on_spark(done: Sequence[ReportPaths], fetching: str, *, silent: bool) -> OnSpark | None:
-    """What Spark finds; ``None`` where it is not installed, which is said."""
+    """Return what Spark finds; print a note and return ``None`` where it is not installed."""
     if why_not_spark() and fetching:
         fetch(fetching)
     if missing := why_not_spark():
@@ -298,7 +297,7 @@ def _say_next(rows: Sequence[dict[str, Any]], runs: Path) -> None:
 
 
 def _worst_queue(report: Path) -> tuple[str, ...]:
-    """Group, topic and queue with the most duplicates, as ``explain-offset`` takes them."""
+    """Return group, topic and queue with the most duplicates, for ``explain-offset``."""
     queues = loads(report.read_bytes()).get("queues") or []
     if not queues:
         return ()

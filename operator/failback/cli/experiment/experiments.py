@@ -21,14 +21,15 @@ from failback.cli.shared.bundled import bundled_experiments
 from failback.cli.shared.commands import EXPERIMENT, add, new_group
 from failback.cli.shared.errors import guarded
 from failback.cli.shared.options import (
+    ENGINE_HELP,
     RUNS,
+    Engine,
     JsonOption,
     KubeconfigOption,
     RootOption,
     RunsOption,
 )
 from failback.cli.shared.output import print_json, print_table, say
-from failback.cli.shared.reporting import ENGINE_HELP, Engine
 from failback.common.text import typed
 
 app = new_group(

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import typer
 
 from failback.cli.shared.bundled import bundled_experiments
-from failback.cli.shared.checks import check_folder
 from failback.cli.shared.errors import PASS, explain, fail, worst
+from failback.cli.shared.folders import check_folder
 from failback.cli.shared.options import open_root
 from failback.cli.shared.output import print_json, print_table, say
 from failback.cli.shared.termination import fit, write_termination
@@ -137,7 +137,7 @@ def load(name: str, time_scale: float | None = None, seed: int | None = None) ->
     """Read an experiment from a file, or one that comes with the program.
 
     Raises:
-        ConfigError: There is none, or its file is wrong.
+        ConfigError: No such experiment exists, or its file is wrong.
     """
     from failback.analytics.report.metric_paths import metric_problem
     from failback.chaos.faults.experiments import load_experiment
@@ -269,11 +269,11 @@ def _own_address() -> str:
 def _leave_summary(
     outcome: RunOutcome, rows: Sequence[dict[str, Any]], code: int, *, no_report: str = ""
 ) -> None:
-    """Leave the run's summary as the container's termination message, where there is one.
+    """Write the run's summary into the container's termination message, outside of pods nowhere.
 
     Args:
         rows: The report on the run; empty where none was wanted.
-        no_report: Why one that was wanted could not be made.
+        no_report: Why a wanted report could not be made.
     """
     from json import loads
 

@@ -25,8 +25,8 @@ _POLL_SECONDS: Final = 0.2
 def running(arms: Sequence[ArmRun], stopping: Callable[[], None]) -> Iterator[None]:
     """Run all arms; the block begins when their runs are closed, while their clusters stop.
 
-    One that fails, Ctrl-C or SIGTERM ends the others in order. When the block is left nothing of
-    them runs any more.
+    A failing arm, Ctrl-C or SIGTERM ends the others in order. No process of theirs is left behind
+    the block.
 
     Args:
         stopping: Called once, when the user stops them.
@@ -69,7 +69,7 @@ def _wait_until_counted(arms: Sequence[ArmRun], stopping: Callable[[], None]) ->
 
 
 def _preload() -> None:
-    """Import what makes reports while nothing else is to be done."""
+    """Import what makes reports while the arms run."""
     for name in _REPORTS:
         with contextlib.suppress(ImportError):  # whoever needs it says what is missing
             importlib.import_module(name)

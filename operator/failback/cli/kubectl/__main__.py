@@ -9,9 +9,8 @@ from typing import Annotated, Final
 import typer
 
 from failback.cli.kubectl import exposure, hold, offsets, report, status, switch, why
-from failback.cli.shared.commands import Group, as_epilog
+from failback.cli.shared.commands import Group, as_epilog, run_app
 from failback.cli.shared.errors import Debug
-from failback.cli.shared.run_app import run_app
 
 NAME: Final = "kubectl failback"
 app = typer.Typer(

@@ -106,7 +106,7 @@ def kind_of(word: str) -> str:
     """Return the kind that a word means: its name, plural, short name, with a group or not.
 
     Raises:
-        ConfigError: It means none of ours.
+        ConfigError: It is no kind of Failback.
     """
     plain = word.lower().partition(".")[0]
     singular = f"{plain.removesuffix('es')}" if plain.endswith("switches") else plain

@@ -33,7 +33,7 @@ def pages(api: Access, report: Object, folder: Path) -> list[Path]:
     """Fetch every page of a report into a folder; return them in order of their names.
 
     Raises:
-        NotThere: The report has none, or where it lies nobody can say any more.
+        NotThere: The report has no pages, or their place is not known any more.
         Unreachable: The pod that reads them did not end in time.
     """
     name = str(report["metadata"]["name"])

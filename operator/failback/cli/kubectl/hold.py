@@ -1,4 +1,4 @@
-"""``kubectl failback hold``: keep members down, or let them come back."""
+"""``kubectl failback hold``: keep members down, or release them."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _members(item: Mapping[str, Any]) -> list[_Member]:
 
 
 def _set(api: Access, item: dict[str, Any], member: str, *, on: bool) -> dict[str, Any]:
-    """Write the annotation; somebody else may write it at the same time."""
+    """Write the annotation; other writers may change it at the same time."""
     from failback.kube.errors import ApiError
 
     name = str(item["metadata"]["name"])

@@ -1,4 +1,4 @@
-"""``kubectl failback offsets``: keep consumer offsets, look at them, and give them back."""
+"""``kubectl failback offsets``: take consumer offsets, show them, and restore them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ from failback.cli.kubectl.access import (
     NamespaceOption,
     access,
 )
-from failback.cli.shared import names
 from failback.cli.shared.asking import NotThere, Unreachable
 from failback.cli.shared.commands import add, new_group
 from failback.cli.shared.errors import PASS, REFUSED, guarded
-from failback.cli.shared.options import JsonOption
+from failback.cli.shared.options import JsonOption, check_groups
 from failback.cli.shared.output import print_json, print_table, say
 from failback.common.numbers import count
 from failback.common.text import typed
@@ -38,7 +37,7 @@ GroupsOption = Annotated[
         "--group",
         "-g",
         metavar="GROUP",
-        callback=names.groups,
+        callback=check_groups,
         help="Only this group (default: all).",
     ),
 ]

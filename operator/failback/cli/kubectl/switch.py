@@ -134,7 +134,7 @@ def _order(cluster: str, pair: Object, ordinal: int) -> dict[str, Any]:
 
 
 def _follow(api: Access, name: str, most_seconds: float) -> Object:
-    """Tell each step as it ends, until the switch has; return the object as it was seen last."""
+    """Print each step of a switch as it ends; return the object at the end of the last."""
     began, told = time.monotonic(), [""]
     shown = 0
     while True:

@@ -127,7 +127,7 @@ def _up_detached(where: Root, items: Sequence[Any], json: bool) -> None:
 
 
 class Progress:
-    """Tells what a start waits for: every new condition, and what takes long."""
+    """Prints the progress of a start: every new condition, and which one takes long."""
 
     def __init__(self, *, silent: bool) -> None:
         self._silent = silent

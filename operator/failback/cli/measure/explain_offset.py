@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from failback.cli.shared import names
 from failback.cli.shared.asking import NotThere, ask
 from failback.cli.shared.clusters import NO_CLUSTER, ClusterOptions, cluster_options
 from failback.cli.shared.commands import MEASURE, add
 from failback.cli.shared.errors import INCONCLUSIVE, fail, guarded
-from failback.cli.shared.options import JsonOption
+from failback.cli.shared.folders import one_run
+from failback.cli.shared.options import JsonOption, check_group_of_client, check_topics
 from failback.cli.shared.output import print_json, print_table, say
-from failback.cli.shared.run_folders import one_run
 from failback.client.admin.queue_offsets import ANSWER, MASTER_TABLE
 from failback.common.text import visible
 from failback.protocol.errors import ConfigError
@@ -58,14 +57,14 @@ def explain_offset(
         str,
         typer.Argument(
             metavar="GROUP",
-            callback=names.group_of_client,
+            callback=check_group_of_client,
             help="Consumer group; broadcast: GROUP@CLIENT_ID.",
         ),
     ],
     topic: Annotated[
         str,
         typer.Argument(
-            metavar="TOPIC", callback=names.topics, help="Topic, %RETRY% topics included."
+            metavar="TOPIC", callback=check_topics, help="Topic, %RETRY% topics included."
         ),
     ],
     queue: Annotated[int, typer.Argument(metavar="QUEUE", help="Queue id, from 0.", min=0)],

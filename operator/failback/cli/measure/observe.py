@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from failback.cli.shared import names
-from failback.cli.shared.checks import check_folder, run_id
 from failback.cli.shared.clusters import NO_CLUSTER, ClusterOptions, cluster_options
 from failback.cli.shared.commands import MEASURE, add
 from failback.cli.shared.errors import INCONCLUSIVE, fail, guarded
-from failback.cli.shared.options import JsonOption, TraceTopicOption
+from failback.cli.shared.folders import check_folder, run_id
+from failback.cli.shared.options import JsonOption, TraceTopicOption, check_groups, check_topics
 from failback.cli.shared.output import console, note, print_json, say
 from failback.cli.shared.verdicts import row_of, say_answers
 from failback.common.text import typed, where_and_why
@@ -64,7 +63,7 @@ _GroupOption = Annotated[
     typer.Option(
         "--group",
         metavar="GROUP",
-        callback=names.groups,
+        callback=check_groups,
         help="Only this consumer group (default: all).",
     ),
 ]
@@ -73,7 +72,7 @@ _TopicOption = Annotated[
     typer.Option(
         "--topic",
         metavar="TOPIC",
-        callback=names.topics,
+        callback=check_topics,
         help="Only this topic (default: all).",
     ),
 ]
@@ -238,7 +237,7 @@ async def _until_told(run: Callable[..., Any], *args: Any) -> None:
 
 
 def _quiet(_: Look, __: list[Event], ___: Observation) -> None:
-    """Show nothing while it goes on."""
+    """Print no progress."""
 
 
 def _shown(stack: ExitStack) -> Callable[[Look, list[Event], Observation], None]:

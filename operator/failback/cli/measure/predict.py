@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from failback.cli.shared import names
 from failback.cli.shared.commands import MEASURE, add
 from failback.cli.shared.errors import FAIL, guarded
-from failback.cli.shared.options import JsonOption
+from failback.cli.shared.options import JsonOption, check_groups
 from failback.cli.shared.output import print_json, print_table, say
 from failback.protocol.errors import ConfigError
 
@@ -52,7 +51,7 @@ _GroupOption = Annotated[
     typer.Option(
         "--group",
         metavar="GROUP",
-        callback=names.groups,
+        callback=check_groups,
         help="Only this consumer group (default: all).",
     ),
 ]

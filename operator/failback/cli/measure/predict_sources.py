@@ -1,7 +1,7 @@
-"""What ``failback predict`` is asked about: files and folders, read and checked, as cases.
+"""Sources of ``failback predict``: files and folders, read and checked, as cases.
 
 A source is the name of a bundled experiment, an experiment file, a resource file with a
-BrokerCluster, a run folder, or nothing: then options alone say everything.
+BrokerCluster, a run folder, or none: then all is given by options.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from failback.analytics.predict.sources import (
 )
 from failback.analytics.run.documents import checked_run
 from failback.cli.shared.bundled import EXPERIMENTS, bundled
-from failback.cli.shared.run_folders import run_folders
+from failback.cli.shared.folders import run_folders
 from failback.common.files import read_object
 from failback.common.text import why
 from failback.protocol.errors import ConfigError
@@ -172,7 +172,7 @@ def _uptimes_of_run(path: Path, run: Mapping[str, Any]) -> tuple[float, float] |
 
 
 def _observed(path: Path) -> dict[str, int]:
-    """Duplicates by group as the run's report has them; nothing without a report."""
+    """Return duplicates by group of the run's report; none without a report."""
     report = path / "report" / "report.json"
     if not report.exists():
         return {}

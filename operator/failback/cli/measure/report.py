@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from failback.cli.shared.checks import check_folder
 from failback.cli.shared.commands import MEASURE, add
 from failback.cli.shared.errors import guarded, worst
-from failback.cli.shared.options import JsonOption
+from failback.cli.shared.folders import check_folder, run_folders
+from failback.cli.shared.options import ENGINE_HELP, Engine, JsonOption
 from failback.cli.shared.output import note, print_json, say
-from failback.cli.shared.reporting import ENGINE_HELP, Engine
-from failback.cli.shared.run_folders import run_folders
 from failback.cli.shared.verdicts import print_verdicts, row_of, say_answers
 from failback.common.numbers import counted
 from failback.common.text import typed

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from failback.cli.shared import names
 from failback.cli.shared.asking import meant_time
-from failback.cli.shared.checks import check_folder, run_id
 from failback.cli.shared.clusters import NO_CLUSTER, ClusterOptions, cluster_options
 from failback.cli.shared.commands import MEASURE, add
 from failback.cli.shared.errors import INCONCLUSIVE, guarded
-from failback.cli.shared.options import JsonOption, TraceTopicOption
+from failback.cli.shared.folders import check_folder, run_id
+from failback.cli.shared.options import JsonOption, TraceTopicOption, check_groups, check_topics
 from failback.cli.shared.output import console, print_json, say
 from failback.common.text import typed
 from failback.protocol.errors import ConfigError
@@ -49,7 +48,7 @@ _TopicOption = Annotated[
     typer.Option(
         "--topic",
         metavar="TOPIC",
-        callback=names.topics,
+        callback=check_topics,
         help="Traced topic to find positions in (default: all in the trace).",
     ),
 ]
@@ -58,7 +57,7 @@ _GroupOption = Annotated[
     typer.Option(
         "--group",
         metavar="GROUP",
-        callback=names.groups,
+        callback=check_groups,
         help="Only this consumer group.",
     ),
 ]
@@ -67,7 +66,7 @@ _BroadcastingOption = Annotated[
     typer.Option(
         "--broadcasting",
         metavar="GROUP",
-        callback=names.groups,
+        callback=check_groups,
         help="A group whose members all get everything.",
     ),
 ]

@@ -17,10 +17,10 @@ from failback.analytics.dashboard.settings import (
     Scenario,
 )
 from failback.cli.shared.bundled import EXPERIMENTS, bundled
-from failback.cli.shared.checks import check_folder
 from failback.cli.shared.clusters import NO_CLUSTER, ClusterOptions, cluster_options
 from failback.cli.shared.commands import SERVERS, add
 from failback.cli.shared.errors import Debug, explain, guarded
+from failback.cli.shared.folders import check_folder
 from failback.cli.shared.options import RootOption, open_root
 from failback.cli.shared.output import note
 from failback.cli.shared.settings_options import Typed, settings_options
@@ -79,7 +79,7 @@ def dashboard(
     from failback.analytics.dashboard.serve import serve
 
     _log_little()
-    runs, local = _made(settings.values["runs"]), open_root(root).path
+    runs, local = _folder_of_runs(settings.values["runs"]), open_root(root).path
     named = cluster.named()  # the local cluster is shown without it
     collector_at = CollectorAddress(collector, collector_token, collector_ca)
     made = settings.make(
@@ -93,7 +93,7 @@ def dashboard(
 
 
 def _log_little() -> None:
-    """The terminal shows the address alone; who wants more asks for it."""
+    """Log warnings only, so that the terminal shows the address alone; --debug logs more."""
     import logging
 
     from failback.client.program.log_lines import begin_logging
@@ -102,10 +102,10 @@ def _log_little() -> None:
     begin_logging(level)
 
 
-def _made(runs: Path) -> Path:
-    """Return the folder of runs, which is made where it is not there yet.
+def _folder_of_runs(runs: Path) -> Path:
+    """Return the folder of runs, and make it where it is missing.
 
-    One that is there is only read until somebody starts an experiment.
+    An existing folder need not be writable: only experiments write into it.
     """
     folder = runs.absolute()
     if not folder.is_dir():
@@ -116,7 +116,7 @@ def _made(runs: Path) -> Path:
 
 
 def startable(runs: Path, root: Path) -> tuple[list[Scenario], Callable[[Path], None]]:
-    """What can be started, and how a run is aborted; nothing where the extra chaos is missing."""
+    """Return the scenarios, and what aborts a run; no scenario without the extra chaos."""
     try:
         from failback.chaos.run.abort_and_heal import abort
 
@@ -240,7 +240,7 @@ def _longest(experiment: ChaosExperiment) -> str:
 
 
 def _faults(file: str) -> tuple[str, ...]:
-    """What an experiment does to whom, one sentence each."""
+    """Return the faults of an experiment with their targets, one sentence each."""
     from failback.chaos.faults.experiments import load_experiment
 
     experiment = load_experiment(bundled(file))

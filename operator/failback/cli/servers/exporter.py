@@ -52,7 +52,7 @@ def exporter(settings: Typed[ExporterSettings], cluster: ClusterOptions = NO_CLU
 
 
 def _cluster(options: ClusterOptions, runs: Path | None) -> Cluster:
-    """The cluster; none is needed where only run folders are to be shown."""
+    """Return the cluster; one without name servers where only run folders are shown."""
     try:
         return options.found()
     except ConfigError:

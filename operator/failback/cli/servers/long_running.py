@@ -1,7 +1,7 @@
 """``broker``, ``namesrv``, ``workload``, ``ship`` and ``lake`` in the list of commands.
 
-They are started before typer (see :mod:`failback.cli.light_commands`); what stands here shows them
-in ``failback --help`` and serves callers that come through the app.
+They start before typer is imported (:mod:`failback.cli.light_commands`). This module shows them in
+``failback --help``, completes their words and runs them for callers of the app.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What every command uses: exit codes, options, output, progress, run folders, bundled files.
+"""What several commands use: exit codes, options, output, progress, folders, bundled files.
 
-``asking`` finds and asks name servers and brokers. No command asks the person who typed it.
+``asking`` finds and asks name servers and brokers. No command asks its user a question.
 """

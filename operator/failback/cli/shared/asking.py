@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from failback.protocol.route import TopicRouteData
 
 END_OF_QUEUES: Final = -1
-"""The time that stands for the end of every queue."""
+"""The time that means the end of every queue."""
 ANSWER_MS: Final = 5000.0
 """For so long each question waits for its answer."""
 _Answer = TypeVar("_Answer")
@@ -35,7 +35,7 @@ class NotThere(FailbackError):
 
 
 class Unreachable(FailbackError):
-    """Nobody answered, so nothing can be said."""
+    """No broker or name server answered."""
 
     exit_code: ClassVar[int] = 3
 

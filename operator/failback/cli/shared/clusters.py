@@ -44,10 +44,10 @@ class ClusterOptions:
     def found(self) -> Cluster:
         """Return the cluster to ask: the one that is named, else the local one.
 
-        A local one that is found is asked as the options alone say: Failback runs it itself.
+        A local cluster is asked with the access of the options alone: Failback runs it itself.
 
         Raises:
-            ConfigError: None is known, or something that was named cannot be used.
+            ConfigError: No cluster is known, or an option cannot be used.
         """
         named = self.named() if self.root is None or self.given.namesrv else Cluster()
         if named.name_servers:
@@ -66,13 +66,13 @@ class ClusterOptions:
         """Return the cluster of options, environment or file, without name servers for none.
 
         Raises:
-            ConfigError: Something of it cannot be used.
+            ConfigError: One of them cannot be used.
         """
         return find_cluster(self.given)
 
 
 NO_CLUSTER: Final = ClusterOptions()
-"""The default of parameters; what was typed takes its place."""
+"""The default of parameters; the typed options replace it."""
 
 
 def cluster_options(

@@ -106,7 +106,7 @@ def guarded(command: Callable[_Parameters, _Result]) -> Callable[_Parameters, _R
 
 
 def worst(codes: Iterable[int]) -> int:
-    """Return the exit code of several runs: what most needs a person comes first."""
+    """Return the exit code of several runs: the one that most needs a person."""
     found = set(codes)
     return next((code for code in _WORST_CODES_FIRST if code in found), max(found, default=PASS))
 

@@ -1,16 +1,44 @@
-"""Options that several commands have, and what they stand for."""
+"""Options that several commands have, and the rules for the names that are typed into them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from failback.cli.shared import names
+from failback.protocol.names import NameRefused, check_group, check_topic
 
 if TYPE_CHECKING:
     from failback.operator.local.root import Root
+
+
+def check_groups(value: Any) -> Any:
+    """Refuse names that no consumer group may have; ``value`` is one, a list or ``None``."""
+    return _checked(check_group, value)
+
+
+def check_topics(value: Any) -> Any:
+    """Refuse names that no topic may have; ``value`` is one, a list or ``None``."""
+    return _checked(check_topic, value)
+
+
+def check_group_of_client(value: str) -> str:
+    """Refuse the group of ``GROUP`` or ``GROUP@CLIENT_ID`` if no group may have that name."""
+    _checked(check_group, value.partition("@")[0])
+    return value
+
+
+def _checked(check: Callable[[str], None], value: Any) -> Any:
+    for each in value if isinstance(value, (list, tuple)) else () if value is None else (value,):
+        try:
+            check(each)
+        except NameRefused as error:
+            raise typer.BadParameter(str(error)) from None
+    return value
+
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 TraceTopicOption = Annotated[
@@ -18,7 +46,7 @@ TraceTopicOption = Annotated[
     typer.Option(
         "--trace-topic",
         metavar="TOPIC",
-        callback=names.topics,
+        callback=check_topics,
         help="Where the clients' trace is (default: RMQ_SYS_TRACE_TOPIC and those of regions).",
     ),
 ]
@@ -49,3 +77,14 @@ def open_root(path: Path | None) -> Root:
     from failback.operator.local.root import Root, default_root
 
     return Root(path if path is not None else default_root())
+
+
+class Engine(StrEnum):
+    """What counts the rows of a report."""
+
+    auto = "auto"
+    local = "local"
+    spark = "spark"
+
+
+ENGINE_HELP: Final = "What counts: local, in this process; spark; auto, by the number of rows."

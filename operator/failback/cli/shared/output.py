@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
+from rich.live import Live
+from rich.table import Table
 from rich.text import Text
 
 from failback.common.text import visible
@@ -38,8 +43,6 @@ def print_table(headers: Sequence[str], rows: Sequence[Sequence[object]], title:
     """
     cells = [["-" if cell in (None, "") else visible(str(cell)) for cell in row] for row in rows]
     if console.is_terminal:
-        from rich.table import Table
-
         table = Table(title=title or None)
         for header in headers:
             table.add_column(header)
@@ -58,3 +61,45 @@ def print_table(headers: Sequence[str], rows: Sequence[Sequence[object]], title:
 def _lines(text: str) -> str:
     """Return a text of lines with escapes for what cannot be seen."""
     return "\n".join(map(visible, text.split("\n")))
+
+
+class Board:
+    """What each of several jobs said last. Thread-safe."""
+
+    def __init__(self, names: Sequence[str], *, silent: bool = False) -> None:
+        self._started = time.monotonic()
+        self._last = dict.fromkeys(names, "")
+        self._ended: dict[str, float] = {}
+        self._lock = threading.Lock()
+        self._silent = silent
+        self._drawn = console.is_terminal and not silent
+
+    def tell(self, name: str, line: str) -> None:
+        """Show ``line`` as what ``name`` does now."""
+        with self._lock:
+            self._last[name] = line
+            if not self._drawn and not self._silent:
+                say(f"{time.monotonic() - self._started:6.1f} s  {name}: {line}")
+
+    def end(self, name: str) -> None:
+        """Stop the clock of ``name``."""
+        with self._lock:
+            self._ended[name] = time.monotonic()
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """Draw the board while the block runs, on a terminal."""
+        if not self._drawn:
+            yield
+            return
+        with Live(get_renderable=self._table, console=console, refresh_per_second=5):
+            yield
+
+    def _table(self) -> Table:
+        table = Table.grid(padding=(0, 2))
+        now = time.monotonic()
+        with self._lock:
+            for name, line in self._last.items():
+                seconds = self._ended.get(name, now) - self._started
+                table.add_row(Text(name, style="bold"), f"{seconds:5.0f} s", Text(line))
+        return table

@@ -32,7 +32,7 @@ class Typed(Generic[_Settings]):
         Raises:
             ConfigError: A value is refused.
         """
-        made: _Settings = _made(self.kind, self.values, **further)
+        made: _Settings = _settings_of(self.kind, self.values, **further)
         return made
 
 
@@ -111,7 +111,7 @@ def _parameter(each: Field[Any], how: Option, kind: Any, default: Any) -> inspec
     return keyword(each.name, Annotated[kind, declared], default)
 
 
-def _made(settings: type[Any], typed: Mapping[str, Any], **further: Any) -> Any:
+def _settings_of(settings: type[Any], typed: Mapping[str, Any], **further: Any) -> Any:
     """Make settings of what was typed and of the fields that are no options."""
     values = {}
     for each in fields(settings):
@@ -119,7 +119,7 @@ def _made(settings: type[Any], typed: Mapping[str, Any], **further: Any) -> Any:
         if how is not None:
             values[each.name] = _value(how, typed[each.name], each.default)
         elif is_dataclass(each.default):
-            values[each.name] = _made(type(each.default), typed)
+            values[each.name] = _settings_of(type(each.default), typed)
     return settings(**{**values, **further})
 
 

@@ -1,7 +1,7 @@
-"""The termination message of a container: what it tells when its logs may already be gone.
+"""The termination message of a container, which is kept when its logs may already be gone.
 
-The kubelet reads up to 4096 bytes of ``/dev/termination-log`` into the container's status. On a
-machine without one nothing is written: the file is never created.
+The kubelet reads up to 4096 bytes of ``/dev/termination-log`` into the container's status. The
+file is never created: on a machine without it no message is written.
 """
 
 from __future__ import annotations
