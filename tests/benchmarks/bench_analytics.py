@@ -36,7 +36,7 @@ from failback.analytics.analysis.engines.spark.session import why_not
 from failback.analytics.collector.decode import decode
 from failback.analytics.collector.settings import Limits
 from failback.analytics.lake.segment_ids import SegmentId
-from failback.client.consumelog.upload.lake_files import ARROW_STREAM, lake_rows, parquet_bytes
+from failback.client.consumelog.upload.lake_files import lake_rows, parquet_bytes
 from failback.client.consumelog.upload.segments import SEGMENT_KEY
 from tests.benchmarks.analytics import driver
 from tests.benchmarks.analytics.bench import Entry, Lap, generated, machine, race, session_for
@@ -262,7 +262,7 @@ def ingestion(folder: Path) -> float:
     limits, rows = Limits(), 0
     with CpuMeter() as cpu:
         for named, body in bodies:
-            decoded = decode(named, body, ARROW_STREAM, "", limits)
+            decoded = decode(named, body, "", limits)
             parquet_bytes(lake_rows(decoded.table, "deliver"))
             rows += decoded.table.num_rows
         return rows / cpu.seconds()

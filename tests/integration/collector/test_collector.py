@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import os
 import socket
 import subprocess
@@ -13,11 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from failback.client.consumelog.schema import SCHEMA_ID
-from failback.client.consumelog.upload.lake_files import ARROW_STREAM, PARQUET
+from failback.client.consumelog.upload.lake_files import ARROW_STREAM
 from tests.support.analytics.collector_lab import (
     RUN,
     CollectorLab,
@@ -83,7 +81,7 @@ def test_what_is_not_what_it_says_is_refused(lab: CollectorLab, tmp_path: Path) 
     for wanted, (status, document) in {
         (400, "hash-mismatch"): lab.send(first, body=second.body),
         (422, "bad-segment"): lab.send(first, body=cut, X_Content_SHA256=sha_of_cut),
-        (415, "unsupported-type"): lab.send(first, Content_Type="text/plain"),
+        (415, "unsupported-type"): lab.send(first, Content_Type="application/vnd.apache.parquet"),
         (422, "bad-request"): lab.send(first, X_Content_SHA256="00"),
         (413, "too-large"): lab.send(first, body=bytes((16 << 20) + 1)),
     }.items():
@@ -100,17 +98,6 @@ def test_a_segment_under_the_name_of_another_is_refused(lab: CollectorLab, tmp_p
     moved = Upload(second.id, second.path, first.body, first.table)
     status, document = lab.send(moved)
     assert (status, slug(document)) == (422, "bad-segment")
-
-
-def test_a_parquet_body_is_stored_as_well(lab: CollectorLab, tmp_path: Path) -> None:
-    (first, *_) = uploads(tmp_path, "parquet")
-    sink = io.BytesIO()
-    pq.write_table(first.table, sink)
-    body = sink.getvalue()
-    sha256 = hashlib.sha256(body).hexdigest()
-    status, document = lab.send(first, body=body, X_Content_SHA256=sha256, Content_Type=PARQUET)
-    assert status == 201, document
-    check_lake(lab.lake, [Upload(first.id, first.path, body, first.table)], "parquet")
 
 
 def test_a_missing_column_is_named(lab: CollectorLab, tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ from failback.analytics.collector.settings import Limits
 from failback.analytics.lake.segment_ids import SegmentId
 from failback.analytics.trace.records import decode_body as decode_trace
 from failback.broker.filters.sql92 import compile_filter
-from failback.client.consumelog.upload.lake_files import ARROW_STREAM, PARQUET
 from failback.namesrv.processor import _registration_body
 from failback.operator.brokers.peers import gauges_of
 from failback.operator.planning.operations.switching import snapshot
@@ -74,12 +73,8 @@ def properties(data: bytes) -> object:
     return decode_properties(data.decode(errors="replace"))
 
 
-def parquet(data: bytes) -> object:
-    return decode_upload(_SEGMENT, data, PARQUET, "ab", Limits())
-
-
 def arrow_stream(data: bytes) -> object:
-    return decode_upload(_SEGMENT, data, ARROW_STREAM, "ab", Limits())
+    return decode_upload(_SEGMENT, data, "ab", Limits())
 
 
 heartbeat = _of(RequestCode.HEART_BEAT, clients.HeartbeatData)
@@ -165,6 +160,5 @@ DECODERS: Final[dict[str, Decoder]] = {
     "trace": Decoder(256 * KIB),
     "kept_offsets": Decoder(MIB, in_gzip, times=24),
     "metrics": Decoder(4 * MIB),
-    "parquet": Decoder(256 * KIB),
     "arrow_stream": Decoder(256 * KIB),
 }

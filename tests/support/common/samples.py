@@ -6,7 +6,7 @@ from typing import Final
 
 from failback.client.consumelog.reader import Head, HotLog
 from failback.client.consumelog.schema import TABLES
-from failback.client.consumelog.upload.lake_files import arrow_table, parquet_bytes, stream_bytes
+from failback.client.consumelog.upload.lake_files import stream_bytes
 from failback.client.consumelog.upload.segments import segments_of
 from failback.operator.planning.operations.switching import snapshot
 from failback.protocol.route import RegisterBrokerBody, TopicConfig, TopicConfigSerializeWrapper
@@ -44,7 +44,6 @@ SAMPLES: Final[dict[str, bytes]] = {
     "records": golden_bytes("stored_record"),
     "trace": b"".join(_TRACES),
     "kept_offsets": snapshot.encode({f"t@g{n}": {0: n, 1: 2} for n in range(50)}),
-    "parquet": parquet_bytes(arrow_table(_SEGMENT)),
     "arrow_stream": stream_bytes(_SEGMENT),
     "metrics": b'rocketmq_slave_bytes{slave="1"} 5\nrocketmq_slave_age 1.5\n',
     "settings": b"brokerName=a\nflushDiskType=SYNC_FLUSH\n",

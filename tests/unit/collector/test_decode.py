@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from failback.analytics.collector.decode import decode, unpacked_bytes
@@ -15,7 +13,7 @@ from failback.analytics.lake.segment_ids import UPLOAD_KEY, SegmentId
 from failback.analytics.web.problems import Problem
 from failback.client.consumelog.reader import Head, HotLog
 from failback.client.consumelog.schema import TABLES, arrow_schema
-from failback.client.consumelog.upload.lake_files import ARROW_STREAM, PARQUET, arrow_table
+from failback.client.consumelog.upload.lake_files import arrow_table
 from failback.client.consumelog.upload.segments import segments_of
 
 NAMED = SegmentId("r1", "70" * 16, 4, "life")
@@ -36,13 +34,6 @@ def stream(content: pa.Table) -> bytes:
     return data
 
 
-def parquet(content: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    pq.write_table(content, sink)
-    data: bytes = sink.getvalue().to_pybytes()
-    return data
-
-
 def changed(name: str, values: Any) -> pa.Table:
     given = table()
     at = given.schema.get_field_index(name)
@@ -56,15 +47,14 @@ def noted(old: bytes, new: bytes) -> pa.Table:
     return given.replace_schema_metadata(metadata)
 
 
-@pytest.mark.parametrize(("kind", "packed"), [(ARROW_STREAM, stream), (PARQUET, parquet)])
-def test_a_segment_comes_through_as_it_is(kind: str, packed: Callable[[pa.Table], bytes]) -> None:
-    body = packed(table())
-    decoded = decode(NAMED, body, kind, "ab", Limits())
+def test_a_segment_comes_through_as_it_is() -> None:
+    body = stream(table())
+    decoded = decode(NAMED, body, "ab", Limits())
     assert decoded.table.equals(table())
     assert decoded.table.schema.equals(arrow_schema("life"))
     assert decoded.table.schema.metadata[UPLOAD_KEY.encode()] == b"ab"
     assert (decoded.note.proc_no, decoded.note.records) == (3, 3)
-    assert unpacked_bytes(body, kind) > 0
+    assert unpacked_bytes(body) > 0
 
 
 @pytest.mark.parametrize(
@@ -86,7 +76,7 @@ def test_a_segment_comes_through_as_it_is(kind: str, packed: Callable[[pa.Table]
 )
 def test_what_does_not_fit_is_named(content: pa.Table, message: str) -> None:
     with pytest.raises(Problem, match=message) as caught:
-        decode(NAMED, stream(content), ARROW_STREAM, "ab", Limits())
+        decode(NAMED, stream(content), "ab", Limits())
     assert caught.value.status == 422
 
 
@@ -96,26 +86,23 @@ def test_nulls_where_there_may_be_none_are_refused() -> None:
     values = pa.array(["a", None, "b"]).dictionary_encode()
     content = given.set_column(at, pa.field("state", values.type), values)
     with pytest.raises(Problem, match="column state of life has nulls"):
-        decode(NAMED, stream(content), ARROW_STREAM, "ab", Limits())
+        decode(NAMED, stream(content), "ab", Limits())
 
 
 def test_a_column_of_a_newer_minor_version_is_kept() -> None:
     content = noted(b"failback.log/1", b"failback.log/1.3").append_column(
         "added", pa.array([7, 8, 9])
     )
-    decoded = decode(NAMED, stream(content), ARROW_STREAM, "ab", Limits())
+    decoded = decode(NAMED, stream(content), "ab", Limits())
     assert decoded.table.column("added").to_pylist() == [7, 8, 9]
 
 
 @pytest.mark.parametrize(
     "limits", [Limits(rows=2), Limits(decoded_bytes=100), Limits(dictionary_entries=2)]
 )
-@pytest.mark.parametrize(("kind", "packed"), [(ARROW_STREAM, stream), (PARQUET, parquet)])
-def test_limits(kind: str, packed: Callable[[pa.Table], bytes], limits: Limits) -> None:
-    if kind == PARQUET and limits.dictionary_entries == 2:
-        return  # bounded by rows and bytes there
+def test_limits(limits: Limits) -> None:
     with pytest.raises(Problem) as caught:
-        decode(NAMED, packed(table()), kind, "ab", limits)
+        decode(NAMED, stream(table()), "ab", limits)
     assert caught.value.status == 413
 
 
@@ -127,7 +114,7 @@ def test_an_index_outside_its_dictionary_is_refused() -> None:
     )
     content = given.set_column(at, given.schema.field(at), values)
     with pytest.raises(Problem) as caught:
-        decode(NAMED, stream(content), ARROW_STREAM, "ab", Limits())
+        decode(NAMED, stream(content), "ab", Limits())
     assert caught.value.status == 422
 
 
@@ -142,10 +129,9 @@ def test_text_that_grows_when_it_is_spelled_out_is_refused() -> None:
     content = given.set_column(at, pa.field("before", text.type), text)
     named = SegmentId("r1", "70" * 16, 4, "route")
     with pytest.raises(Problem, match="too many bytes when unpacked"):
-        decode(named, stream(content), ARROW_STREAM, "ab", Limits(decoded_bytes=1_000_000))
+        decode(named, stream(content), "ab", Limits(decoded_bytes=1_000_000))
 
 
 def test_bytes_that_are_nothing_are_refused() -> None:
-    for kind in (ARROW_STREAM, PARQUET):
-        with pytest.raises(Problem, match="cannot be read"):
-            decode(NAMED, b"nothing of ours", kind, "ab", Limits())
+    with pytest.raises(Problem, match="cannot be read"):
+        decode(NAMED, b"nothing of ours", "ab", Limits())

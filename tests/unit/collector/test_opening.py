@@ -18,7 +18,6 @@ from failback.analytics.lake.layout import say_opened
 from failback.analytics.lake.segment_ids import SegmentId
 from failback.analytics.lake.store import LakeStore
 from failback.analytics.web.problems import Problem
-from failback.client.consumelog.upload.lake_files import ARROW_STREAM
 from failback.client.consumelog.upload.layout import OPENED
 from tests.support.analytics.collector_lab import (
     RUN,
@@ -52,7 +51,7 @@ def send(store: Store, upload: Upload) -> str:
     run, proc, index, table = upload.id.split("/")
     named = SegmentId(run, proc, int(index), table)
     sha256 = hashlib.sha256(upload.body).hexdigest()
-    return store.commit(named, upload.body, ARROW_STREAM, sha256)
+    return store.commit(named, upload.body, sha256)
 
 
 @pytest.fixture

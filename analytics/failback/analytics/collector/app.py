@@ -49,7 +49,7 @@ from failback.analytics.lake.segment_ids import SegmentId
 from failback.analytics.web.applications import answer_refusals, problem_response
 from failback.analytics.web.problems import Problem, problems
 from failback.analytics.web.tokens import TokenEntry, TokenFile
-from failback.client.consumelog.upload.lake_files import ARROW_STREAM, PARQUET
+from failback.client.consumelog.upload.lake_files import ARROW_STREAM
 from failback.common.numbers import whole
 
 logger = logging.getLogger(__name__)
@@ -129,7 +129,7 @@ class Collector:
     async def upload(self, request: Request, named: SegmentId, sha256: str, backlog: int) -> str:
         """Take one segment. Raises ``Problem``."""
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind not in {ARROW_STREAM, PARQUET}:
+        if kind != ARROW_STREAM:
             raise Problem("unsupported-type", f"{kind or 'no type'!r}, not {ARROW_STREAM}")
         limit = self.settings.limits.body_bytes
         announced = _announced(request, limit)
@@ -141,7 +141,7 @@ class Collector:
         try:
             body = await _read_body(request, limit, self.settings.upload_seconds)
             started = time.perf_counter()
-            result = await self.blocking(self._store_checked, named, body, kind, sha256)
+            result = await self.blocking(self._store_checked, named, body, sha256)
             self.metrics.commit_seconds.observe(time.perf_counter() - started)
             self.metrics.answered(201 if result == STORED else 200, len(body))
         finally:
@@ -149,11 +149,11 @@ class Collector:
         self.store.note_backlog(named, backlog)
         return result
 
-    def _store_checked(self, named: SegmentId, body: bytes, kind: str, sha256: str) -> str:
+    def _store_checked(self, named: SegmentId, body: bytes, sha256: str) -> str:
         found = sha256_of(body)
         if found != sha256:
             raise Problem("hash-mismatch", f"the body has sha256 {found}, not {sha256}")
-        return self.store.commit(named, body, kind, sha256)
+        return self.store.commit(named, body, sha256)
 
 
 def create_app(collector: Collector) -> FastAPI:

@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from failback.analytics.collector.page_sizes import pages
 from failback.analytics.collector.settings import Limits
 from failback.analytics.collector.stream_sizes import BadStream, StreamSizes, stream_sizes
 from failback.analytics.lake.lake import plain_type, schema_major
 from failback.analytics.lake.segment_ids import UPLOAD_KEY, SegmentId, SegmentNote
 from failback.analytics.web.problems import Problem
 from failback.client.consumelog.schema import SCHEMA_ID, SCHEMA_KEY, arrow_schema
-from failback.client.consumelog.upload.lake_files import ARROW_STREAM
 from failback.client.consumelog.upload.segments import SEGMENT_KEY
-
-_BATCH_ROWS: Final = 1 << 16
-_FOOTER_BYTES: Final = 1 << 20
-"""A Parquet footer takes some forty times its size when it is read; a segment's has a few KiB."""
-_WIDTHS: Final = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "FLOAT": 4, "DOUBLE": 8, "BYTE_ARRAY": 4}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +27,15 @@ class Decoded:
     """In the lake's schema, unknown columns of a newer minor version behind it."""
 
 
-def decode(named: SegmentId, body: bytes, kind: str, sha256: str, limits: Limits) -> Decoded:
-    """Read and check an upload.
+def decode(named: SegmentId, body: bytes, sha256: str, limits: Limits) -> Decoded:
+    """Read and check an upload, an Arrow stream.
 
     Raises:
         Problem: It is too large when unpacked, damaged, of another schema (names the column), or
             not the segment that its name says.
     """
     try:
-        raw = _from_stream(body, limits) if kind == ARROW_STREAM else _from_parquet(body, limits)
+        raw = _from_stream(body, limits)
         raw.validate(full=True)  # indices and offsets from outside: Arrow would follow them
         metadata = raw.schema.metadata or {}
         note = read_note(_needed(metadata, SEGMENT_KEY), named)
@@ -58,48 +50,12 @@ def decode(named: SegmentId, body: bytes, kind: str, sha256: str, limits: Limits
     return Decoded(note, table.replace_schema_metadata({**kept, UPLOAD_KEY: sha256}))
 
 
-def unpacked_bytes(body: bytes, kind: str) -> int:
+def unpacked_bytes(body: bytes) -> int:
     """About how much memory the upload needs when it is unpacked; 0 if it is not known."""
     try:
-        return (_stream if kind == ARROW_STREAM else _footer)(body).unpacked_bytes
+        return stream_sizes(body).unpacked_bytes
     except (BadStream, pa.ArrowException, OSError):
         return 0
-
-
-_stream = stream_sizes
-
-
-def _footer(body: bytes) -> StreamSizes:
-    """Sizes as the heads of the pages say; the footer only tells where they are."""
-    footer_bytes = int.from_bytes(body[-8:-4], "little")
-    if footer_bytes > _FOOTER_BYTES:
-        raise BadStream(f"a footer of {footer_bytes} bytes, at most {_FOOTER_BYTES} are taken")
-    footer = pq.read_metadata(pa.BufferReader(body))
-    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
-    widths = [_width(footer.schema.column(number)) for number in range(footer.num_columns)]
-    unpacked = sum(
-        _chunk_bytes(body, group.column(number), width)
-        for group in groups
-        for number, width in enumerate(widths)
-    )
-    return StreamSizes(footer.num_rows, 0, unpacked, len(groups))
-
-
-def _width(column: pq.ColumnSchema) -> int:
-    """Bytes of a value in memory; of a text, those of its number in a dictionary."""
-    if column.physical_type == "FIXED_LEN_BYTE_ARRAY":
-        return max(1, int(column.length))
-    return _WIDTHS.get(column.physical_type, 16)
-
-
-def _chunk_bytes(body: bytes, chunk: pq.ColumnChunkMetaData, width: int) -> int:
-    starts = (chunk.dictionary_page_offset, chunk.data_page_offset)
-    start = min(at for at in starts if at is not None)
-    found = list(pages(body, start, chunk.total_compressed_size))
-    said, is_so = chunk.total_uncompressed_size, sum(page.unpacked_bytes for page in found)
-    if is_so > said:
-        raise BadStream(f"pages of {is_so} bytes in a column chunk of {said}")
-    return max(is_so, width * sum(page.values for page in found))
 
 
 def _check_sizes(sizes: StreamSizes, limits: Limits) -> None:
@@ -113,30 +69,9 @@ def _check_sizes(sizes: StreamSizes, limits: Limits) -> None:
 
 
 def _from_stream(body: bytes, limits: Limits) -> pa.Table:
-    _check_sizes(_stream(body), limits)
+    _check_sizes(stream_sizes(body), limits)
     with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
         return reader.read_all()
-
-
-def _from_parquet(body: bytes, limits: Limits) -> pa.Table:
-    """In pieces, because a value of a dictionary is spelled out with every row that has it."""
-    _check_sizes(_footer(body), limits)
-    with pq.ParquetFile(pa.BufferReader(body)) as file:
-        names = [field.name for field in file.schema_arrow if _is_text(field.type)]
-    pieces, total = [], 0
-    with pq.ParquetFile(pa.BufferReader(body), read_dictionary=names) as file:
-        metadata, empty = file.schema_arrow.metadata, file.schema_arrow.empty_table()
-        for batch in file.iter_batches(_BATCH_ROWS):
-            total += batch.nbytes
-            if total > limits.decoded_bytes:
-                what = f"more than {limits.decoded_bytes} bytes when unpacked"
-                raise Problem("too-large", what)
-            pieces.append(pa.table(batch))
-    return pa.concat_tables(pieces or [empty]).replace_schema_metadata(metadata)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
 
 
 def _needed(metadata: dict[bytes, bytes], key: str) -> bytes:

@@ -20,7 +20,7 @@ from failback.analytics.lake.segment_ids import (
 )
 from failback.analytics.web.applications import openapi_of
 from failback.analytics.web.problems import Problem
-from failback.client.consumelog.upload.lake_files import ARROW_STREAM, PARQUET
+from failback.client.consumelog.upload.lake_files import ARROW_STREAM
 
 RunName = Annotated[str, Path(pattern=RUN_PATTERN, max_length=RUN_CHARS, description="The run.")]
 ProcName = Annotated[str, Path(pattern=PROC_PATTERN, description="The process, 16 bytes in hex.")]
@@ -89,9 +89,7 @@ OPEN_BODY: Final[dict[str, Any]] = {
 }
 SEGMENT_BODY: Final[dict[str, Any]] = {
     "required": True,
-    "content": {
-        kind: {"schema": {"type": "string", "format": "binary"}} for kind in (ARROW_STREAM, PARQUET)
-    },
+    "content": {ARROW_STREAM: {"schema": {"type": "string", "format": "binary"}}},
 }
 
 

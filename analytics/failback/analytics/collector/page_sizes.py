@@ -1,8 +1,9 @@
 """How large the pages of a Parquet file become when unpacked, without unpacking them. Pure.
 
-What a footer says about sizes binds nobody; a reader allocates what the head of each page says. So
-the heads of the pages of each column chunk are walked first. A head is Thrift's compact form of
-``PageHeader``, of which the first three fields are needed, and the number of values:
+The sizes in a footer may be false, and a reader allocates what the head of each page says. So the
+heads of the pages of each column chunk are read first. It is kept as the guard of an opener of
+Parquet files from outside; until there is one, only its tests import it. A head is Thrift's compact
+form of ``PageHeader``, of which the first three fields are needed, and the number of values:
 
     1 type i32, 2 uncompressed size i32, 3 compressed size i32, 5 or 8 data page, 7 dictionary page
 

@@ -137,7 +137,7 @@ class Store:
                 retry_after_seconds=30,
             )
 
-    def commit(self, named: SegmentId, body: bytes, kind: str, sha256: str) -> str:
+    def commit(self, named: SegmentId, body: bytes, sha256: str) -> str:
         """Store a segment whose body has this hash. Returns ``STORED`` or ``KNOWN``.
 
         Raises:
@@ -148,9 +148,9 @@ class Store:
                 return KNOWN
             with (
                 disk_problems(),
-                self._memory.holding(unpacked_bytes(body, kind) + 2 * len(body)),
+                self._memory.holding(unpacked_bytes(body) + 2 * len(body)),
             ):
-                decoded = decode(named, body, kind, sha256, self._settings.limits)
+                decoded = decode(named, body, sha256, self._settings.limits)
                 self._write(named, decoded, sha256)
             return STORED
 

@@ -25,7 +25,6 @@ ZSTD_LEVEL: Final = 3
 _TRIES: Final = 8
 _QUEUE_ORDER: Final = ("broker", "ptopic", "qid", "qoff", "seq")
 ARROW_STREAM: Final = "application/vnd.apache.arrow.stream"
-PARQUET: Final = "application/vnd.apache.parquet"
 
 
 def arrow_table(segment: Segment) -> pa.Table:
