@@ -20,7 +20,6 @@ from failback.analytics.dashboard.sources.clusters import ask_runtime
 from failback.cli.shared.bundled import bundled
 from failback.client.admin.admin import AdminClient
 from tests.e2e.demo_run import run_command
-from tests.support.analytics.ingest_lab import OPEN_RUN, WHOLE_RUN, filled_collector, options_of
 from tests.support.common.polling import SCALE, wait_until
 from tests.support.dashboard.browser import ARGUMENTS, chromium
 from tests.support.dashboard.dashboard_lab import (
@@ -44,8 +43,6 @@ PAGES: Final = {
     "experiments": "/experiments",
     "experiment": "/experiments/demo",
     "predict": "/predict?fault=handover&rate=100",
-    "collector": "/ingest",
-    "received": f"/ingest/{OPEN_RUN}",
 }
 
 
@@ -59,11 +56,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DashboardLab]:
-    with (
-        filled_collector(tmp_path_factory.mktemp("collector")) as received,
-        running_dashboard(tmp_path_factory.mktemp("lab"), *options_of(received)) as lab,
-    ):
-        wait_until(lambda: lab.ask("GET", "/api/v1/ingest").json()["runs"], "what was received")
+    with running_dashboard(tmp_path_factory.mktemp("lab")) as lab:
         yield lab
 
 
@@ -216,28 +209,6 @@ def test_everything_can_be_reached_with_the_keyboard(browser: Browser, lab: Dash
         page.keyboard.press("Enter")
         page.wait_for_url(f"**/messages/{MESSAGE}")
         assert "delivered again" in page.locator(".story").inner_text()
-
-
-def test_what_was_received_is_sorted_by_size_not_by_its_text(
-    browser: Browser, lab: DashboardLab
-) -> None:
-    runs = lab.ask("GET", "/api/v1/ingest").json()["runs"]
-    with watched_page(browser, lab, 1280, "light") as page:
-        page.goto(lab.url + "/ingest", wait_until="load")
-        names = page.locator("#part-ingest tbody th")
-        assert names.all_inner_texts() == [OPEN_RUN, WHOLE_RUN]
-        for column, figure in (("bytes", "bytes"), ("with shippers", "backlog_bytes")):
-            wanted = [each["run"] for each in sorted(runs, key=lambda run: int(run[figure]))]
-            head = page.get_by_role("columnheader", name=column).get_by_role("button")
-            head.click()
-            assert names.all_inner_texts() == wanted
-            head.click()
-            assert names.all_inner_texts() == wanted[::-1]
-        page.get_by_role("link", name=OPEN_RUN).click()
-        page.wait_for_url(f"**/ingest/{OPEN_RUN}")
-        shown = page.locator("#part-procs td[data-label='deliveries']").all_inner_texts()
-        procs = lab.ask("GET", f"/api/v1/ingest/{OPEN_RUN}").json()["procs"]
-        assert shown == [f"{each['deliveries']:,}" for each in procs]
 
 
 def test_a_turned_knob_is_answered_at_once(browser: Browser, lab: DashboardLab) -> None:

@@ -528,7 +528,7 @@ def test_the_dashboard_takes_what_the_chart_gives_it(
     assert {each["name"] for each in container["volumeMounts"]} == {
         each["name"] for each in pod["volumes"]
     }
-    files = ("tokens", "tls_cert", "tls_key", "collector_token", "collector_ca", "audit")
+    files = ("tokens", "tls_cert", "tls_key", "audit")
     for path in (*filter(None, map(told.get, files)), told["runs"]):
         assert any(Path(path).is_relative_to(each) for each in mounts), path
     on_scratch = [each for each in mounts if Path(told["audit"]).is_relative_to(each)]
@@ -702,16 +702,6 @@ def test_an_exporter_that_could_not_be_told_whom_to_ask_is_refused(
     assert message in done.stderr
 
 
-def test_a_dashboard_asks_the_collector_of_the_chart_by_its_certificate(tmp_path: Path) -> None:
-    found = objects(render(tmp_path, *MODES["dashboard"]))
-    (container,) = deployment(found, "failback-dashboard")["containers"]
-    assert "--collector=https://failback-collector.failback.svc:8095" in container["args"]
-    service = one(found, "Service", "failback-collector")
-    assert 8095 in [each["port"] for each in service["spec"]["ports"]]
-    alone = render(tmp_path, "dashboard.enabled=true", "collector.enabled=true")
-    assert "--collector" not in alone, "without a token of it there is nothing to see"
-
-
 def test_a_proxy_beside_the_dashboard_is_where_the_service_leads(tmp_path: Path) -> None:
     words = ("dashboard.enabled=true", "dashboard.tokensSecret=", "dashboard.proxy.port=4180",
              "dashboard.proxy.address=127.0.0.1", "dashboard.proxy.containers[0].name=oauth2",
@@ -733,7 +723,6 @@ def test_a_proxy_beside_the_dashboard_is_where_the_service_leads(tmp_path: Path)
             "dashboard.tokens: needs a name for its Secret",
         ),
         (("dashboard.proxy.address=proxy.example",), "at '/dashboard/proxy/address'"),
-        (("dashboard.collector.url=collector:8095",), "at '/dashboard/collector/url'"),
     ],
 )
 def test_a_dashboard_that_nobody_could_use_is_refused(

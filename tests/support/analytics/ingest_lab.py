@@ -104,12 +104,6 @@ def _send(
     return Received(sent, left_out, last_seq)
 
 
-def options_of(lab: IngestLab) -> tuple[str, ...]:
-    """What a dashboard needs to look at it."""
-    collector = lab.collector
-    return ("--collector", collector.url, "--collector-token", str(collector.token_file))
-
-
 def proc_of(document: dict[str, Any], number: int) -> dict[str, Any]:
     found: dict[str, Any] = next(each for each in document["procs"] if each["proc_no"] == number)
     return found

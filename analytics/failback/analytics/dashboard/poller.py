@@ -29,7 +29,6 @@ from failback.analytics.dashboard.sources.clusters import (
     unique,
     with_known,
 )
-from failback.analytics.dashboard.sources.ingest import IngestReader, IngestView
 from failback.analytics.dashboard.sources.kube_clusters import KubeReader, KubeView, with_registered
 from failback.analytics.dashboard.sources.live_run import LiveRun
 from failback.analytics.dashboard.sources.observed_run import ObservedRun
@@ -57,7 +56,7 @@ logger = logging.getLogger(__name__)
 
 BROKER_TIMEOUT_MS: Final = 2_000
 RESOURCE_SECONDS: Final = 2.0
-"""Custom resources change slowly, and their API server has other clients; so has a collector."""
+"""Custom resources change slowly, and their API server has other clients."""
 _TOLD_ROWS: Final = 500
 Json = dict[str, Any]
 
@@ -120,8 +119,6 @@ class Poller:
         self._client: RemotingClient | None = None
         self._named: RemotingClient | None = None
         """Of clusters of the settings' name servers, which may be guarded."""
-        self.ingest = IngestView()
-        self._collector = IngestReader(settings.collector) if settings.collector else None
         self._kube = KubeReader(settings)
         self._kube_view = KubeView()
         self._known: dict[str, ClusterRef] = {}
@@ -144,8 +141,6 @@ class Poller:
                 )
                 if self.settings.kube_namespaces:
                     looks[self.look_at_resources] = max(seconds, RESOURCE_SECONDS)
-                if self._collector is not None:
-                    looks[self.look_at_collector] = max(seconds, RESOURCE_SECONDS)
                 for look, every in looks.items():
                     group.create_task(self._repeat(look, every), name=look.__name__)
         finally:
@@ -276,15 +271,6 @@ class Poller:
                     if found:
                         return found
         return {}
-
-    # --- what a collector received ----------------------------------------------------------------
-
-    async def look_at_collector(self) -> None:
-        assert self._collector is not None
-        before = self.ingest
-        self.ingest = now = await asyncio.to_thread(self._collector.look, time.time())
-        if (now.runs, now.problem) != (before.runs, before.problem):
-            self.hub.publish("ingest")
 
     # --- runs -------------------------------------------------------------------------------------
 

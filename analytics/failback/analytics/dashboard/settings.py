@@ -6,7 +6,6 @@ import ipaddress
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
 
 from failback.client.remoting.addresses import addresses_of
 from failback.client.remoting.guarded.access import ClusterAccess
@@ -21,11 +20,6 @@ from failback.common.options import (
     option,
 )
 from failback.protocol.errors import ConfigError
-
-if TYPE_CHECKING:
-    from failback.client.consumelog.upload.collector_client import CollectorClient
-
-_ANSWER_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,26 +118,6 @@ class Scenario:
 
 
 @dataclass(frozen=True, slots=True)
-class CollectorAddress:
-    """One collector, and how to speak to it."""
-
-    url: str
-    token_file: Path | None = None
-    ca_file: Path | None = None
-
-    def client(self) -> CollectorClient:
-        """A client of the caller's own. Raises ``ConfigError``."""
-        from failback.client.consumelog.upload.collector_client import CollectorClient
-
-        return CollectorClient(
-            self.url,
-            token_file=self.token_file,
-            ca_file=self.ca_file,
-            timeout_seconds=_ANSWER_SECONDS,
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class DashboardSettings:
     """One dashboard."""
 
@@ -166,8 +140,6 @@ class DashboardSettings:
         read=lambda names: tuple(dict.fromkeys(filter(None, names or ()))),
     )
     """Their NameServers are read, too; without one Kubernetes is not asked."""
-    collector: CollectorAddress | None = None
-    """A collector whose runs and processes are shown."""
     host: str = option("127.0.0.1", HOST)
     port: int = option(8090, PORT)
     tokens: Path | None = option(

@@ -5,13 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from failback.analytics.dashboard.settings import (
     Choice,
-    CollectorAddress,
     DashboardSettings,
     Option,
     Scenario,
@@ -45,25 +44,6 @@ def register(app: typer.Typer) -> None:
     )
 
 
-_CollectorOption = Annotated[
-    str, typer.Option("--collector", metavar="URL", help="Show what this collector received.")
-]
-_CollectorTokenOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--collector-token", metavar="FILE", help="File with a token of it that may read."
-    ),
-]
-_CollectorCaOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--collector-ca",
-        metavar="FILE",
-        help="Certificates to trust for it (default: the system's).",
-    ),
-]
-
-
 @guarded
 @cluster_options(root=False, tls_prefix="cluster-")
 @settings_options(DashboardSettings)
@@ -71,9 +51,6 @@ def dashboard(
     settings: Typed[DashboardSettings],
     cluster: ClusterOptions = NO_CLUSTER,
     root: RootOption = None,
-    collector: _CollectorOption = "",
-    collector_token: _CollectorTokenOption = None,
-    collector_ca: _CollectorCaOption = None,
 ) -> None:
     """Show clusters, offsets and runs on a web page; start experiments and watch them."""
     from failback.analytics.dashboard.serve import serve
@@ -81,13 +58,11 @@ def dashboard(
     _log_little()
     runs, local = _folder_of_runs(settings.values["runs"]), open_root(root).path
     named = cluster.named()  # the local cluster is shown without it
-    collector_at = CollectorAddress(collector, collector_token, collector_ca)
     made = settings.make(
         runs=runs,
         roots=(local,),
         namesrv=named.name_servers,
         access=named.access,
-        collector=collector_at if collector else None,
     )
     serve(made, *startable(runs, local))
 

@@ -14,7 +14,7 @@ from failback.analytics.dashboard.views.stories import story
 from failback.analytics.errors import ReportInputError
 from failback.analytics.report.compare import compare_reports
 from failback.common.files import read_object
-from failback.common.text import typed, why
+from failback.common.text import why
 
 Json = dict[str, Any]
 
@@ -95,35 +95,3 @@ async def experiments(shared: Shared) -> list[Json]:
         await asyncio.to_thread(shared.experiments.document, name)
         for name in shared.experiments.scenarios
     ]
-
-
-def ingest(shared: Shared, cursor: str, limit: int) -> Json:
-    """What a collector received, by run. Raises ``DashboardProblem``."""
-    view = shared.poller.ingest
-    found, following = page(received_runs(shared), lambda each: each["run"], cursor, limit)
-    at_ns = round(view.at * 1e9)
-    return {
-        "at": rfc3339(at_ns),
-        "at_ns": at_ns,
-        **view.document(),
-        "runs": found,
-        "next": following,
-    }
-
-
-def received_runs(shared: Shared) -> list[Json]:
-    """The runs of the last look at the collector, each with what to do next."""
-    view = shared.poller.ingest
-    lake = str((view.store or {}).get("lake", ""))
-    return [each | {"next": next_step(each, lake)} for each in view.runs]
-
-
-def next_step(run: Json, lake: str) -> str:
-    """A command, or what to wait for. Pure."""
-    if run["closed"]:
-        return typed("failback", "report", "--lake", lake, "--run", run["run"])
-    if run["backlog_bytes"]:
-        return "its shippers have more to send"
-    if run["missing"]:
-        return "records are missing: look which processes they are of"
-    return "close it when its processes have ended"

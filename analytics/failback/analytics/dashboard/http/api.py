@@ -47,7 +47,6 @@ from failback.analytics.dashboard.http.documents import (
     document_of,
     refusals,
 )
-from failback.analytics.dashboard.http.ingest_routes import api_routes
 from failback.analytics.dashboard.problems import DashboardProblem
 from failback.analytics.dashboard.sources.live_run import LiveRun
 from failback.analytics.dashboard.views.lanes import live_data, live_figure
@@ -69,7 +68,6 @@ def routes(app: FastAPI) -> None:
     _run_routes(router)
     _report_routes(router)
     _experiment_routes(router)
-    api_routes(router)
     app.include_router(router)
 
     @app.get("/api/openapi.json", responses=refusals())
@@ -162,7 +160,7 @@ def _run_routes(router: APIRouter) -> None:
     ) -> AsyncIterator[ServerSentEvent]:
         """Server-sent events `changed` with `kind` and `run`; what changed is in the other routes.
 
-        Kinds: phase, fault, counters, offsets, fleet, verdict, experiment, ingest."""
+        Kinds: phase, fault, counters, offsets, fleet, verdict, experiment."""
         allowed = partial(shared.access.may_read, request)
         async with aclosing(shared.hub.stream(run, allowed=allowed)) as found:
             async for event in found:

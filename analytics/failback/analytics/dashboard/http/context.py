@@ -19,11 +19,9 @@ from failback.analytics.dashboard.http.documents import MAX_BODY_BYTES
 from failback.analytics.dashboard.poller import Poller, State
 from failback.analytics.dashboard.problems import DashboardProblem
 from failback.analytics.dashboard.settings import DashboardSettings
-from failback.analytics.dashboard.sources.ingest import processes
 from failback.analytics.dashboard.sources.runs import Cache, RunEntry
 from failback.analytics.dashboard.views.fleet import PairSeen
 from failback.analytics.dashboard.views.offset_health import find_pair, lineage_document
-from failback.analytics.dashboard.views.paging import decode, encode
 from failback.analytics.dashboard.views.run_blocks import Draw, figure_json, figure_makers
 from failback.analytics.errors import ReportInputError
 from failback.analytics.live.facts import GroupTopic
@@ -109,18 +107,6 @@ class Shared:
         memory = await self.poller.memory_of(pair.cluster, broker, key.group)
         state = self.state
         return lineage_document(pair, key, qid, memory, state.rates, state.at)
-
-    async def processes(self, run: str, cursor: str, limit: int) -> Json:
-        """What the collector has of a run, by process. Raises ``DashboardProblem``."""
-        address = self.settings.collector
-        if address is None:
-            raise DashboardProblem("not-found", "no collector is watched: --collector names one")
-        name = decode(cursor) if cursor else "-1"
-        number = name.removeprefix("-")
-        if not (number.isascii() and number.isdigit()) or len(name) > 8:
-            raise DashboardProblem("bad-cursor", "it is none of this list")
-        found = await asyncio.to_thread(processes, address, run, max(-1, int(name)), limit)
-        return found | {"next": None if found["next"] is None else encode(str(found["next"]))}
 
 
 @contextmanager

@@ -87,28 +87,6 @@ class FigureList(BaseModel):
     figures: list[dict[str, str]]
 
 
-class IngestPage(BaseModel):
-    """What a collector received, by run; ``collector`` is ``null`` where none is watched, and
-    ``problem`` says why it said nothing this time."""
-
-    at: str
-    at_ns: int
-    collector: str | None
-    problem: str | None
-    store: Json | None
-    summary: Json
-    runs: list[Json]
-    next: str | None
-
-
-class ProcessList(BaseModel):
-    """What a collector received of one run, by process."""
-
-    run: str
-    procs: list[Json]
-    next: str | None
-
-
 class Story(BaseModel):
     """What happened to one message, by time."""
 

@@ -27,7 +27,6 @@ from failback.analytics.dashboard.http.documents import (
     ScenarioName,
     Text,
 )
-from failback.analytics.dashboard.http.ingest_routes import page_routes
 from failback.analytics.dashboard.http.rendering import link, render
 from failback.analytics.dashboard.http.sessions import form_fields, session_routes, static_routes
 from failback.analytics.dashboard.problems import DashboardProblem
@@ -58,7 +57,6 @@ def routes(app: FastAPI) -> None:
     _cluster_pages(app)
     _run_pages(app)
     _experiment_pages(app)
-    page_routes(app)
 
 
 # --- clusters and offsets -------------------------------------------------------------------------

@@ -32,7 +32,6 @@ NAVIGATION: Final = (
     ("/compare", "Compare"),
     ("/experiments", "Experiments"),
     ("/predict", "Predict"),
-    ("/ingest", "Collector"),
 )
 SPARK_HEIGHT: Final = 24
 STATIC: Final = {"app.js": "text/javascript", "app.css": "text/css"}

@@ -1,4 +1,4 @@
-"""What the dashboard reads: brokers, runtimes, custom resources, run folders, a collector.
+"""What the dashboard reads: brokers, runtimes, custom resources, run folders.
 
 Nothing here is written anywhere.
 """

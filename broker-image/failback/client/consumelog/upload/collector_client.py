@@ -121,10 +121,6 @@ class CollectorClient:
         headers = {"Content-Type": "application/json"}
         return self._ask("POST", f"/v1/runs/{quote(run)}/close", body.encode(), headers)
 
-    def look(self, path: str) -> Answer:
-        """Ask for one of the collector's documents. Raises ``CollectorAway``."""
-        return self._ask("GET", path)
-
     def close(self) -> None:
         """Let go of the connection."""
         if self._connection is not None:
