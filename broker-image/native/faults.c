@@ -67,7 +67,7 @@ static int touch_one(PyObject *data, int are_records)
     int good = 1;
     if (view.len > 0) {
         (void)bytes[view.len - 1];
-        good = !are_records || (view.len >= 8 && read_u32((const uint8_t *)view.buf + 4) == 0xdaa320a7);
+        good = !are_records || (view.len >= 8 && read_u32((const uint8_t *)view.buf + 4) == V1_MAGIC);
     }
     PyBuffer_Release(&view);
     return good;

@@ -21,6 +21,8 @@ extern PyMethodDef reading_methods[];
 extern PyMethodDef recovery_methods[];
 extern PyMethodDef send_methods[];
 
+#define V1_MAGIC 0xDAA320A7u /* of a record; V1_MAGIC of failback/protocol/message.py */
+
 /* zlib.crc32 of these bytes; a record has it without the top bit. */
 uint32_t crc32_of(const uint8_t *at, size_t length);
 

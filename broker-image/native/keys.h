@@ -9,7 +9,6 @@ enum {
     HEAD_BYTES = 88,  /* up to its body */
     RARE_FLAGS = 0x34, /* longer hosts; prepared and rolled back */
 };
-#define V1_MAGIC 0xDAA320A7u
 
 struct span {
     const uint8_t *at;

@@ -9,7 +9,6 @@
 #define MAX_FRAME_BYTES (16 * 1024 * 1024)
 #define RECORD_OVERHEAD_LIMIT 65536
 #define HEAD_V4_BYTES 88
-#define MAGIC 0xdaa320a7u
 #define BORN_HOST_V6 0x10
 #define STORE_HOST_V6 0x20
 #define MOST_QUEUES 64
@@ -179,7 +178,7 @@ static void write_head(uint8_t *out, const Run *run, const Send *send, const Que
     sys_flag |= PyBytes_GET_SIZE(run->born_host) == 20 ? BORN_HOST_V6 : 0;
     sys_flag |= PyBytes_GET_SIZE(run->store_host) == 20 ? STORE_HOST_V6 : 0;
     write_u32(out, (uint32_t)size);
-    write_u32(out + 4, MAGIC);
+    write_u32(out + 4, V1_MAGIC);
     write_u32(out + 8, crc32_of(body, (size_t)body_bytes) & 0x7fffffff);
     write_u32(out + 12, (uint32_t)send->numbers[QUEUE_ID]);
     write_u32(out + 16, (uint32_t)send->numbers[FLAG]);

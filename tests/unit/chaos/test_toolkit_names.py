@@ -45,6 +45,14 @@ def test_the_actions_are_there() -> None:
     assert set(actions.__all__) >= ACTIONS
 
 
+def test_each_fault_and_each_undo_has_its_action() -> None:
+    for fault in FAULTS:
+        if fault.inject is not None:
+            assert inspect.unwrap(action_of(fault.kind.action)) is fault.inject
+        if fault.undo is not None and fault.undo.action:
+            assert action_of(fault.undo.action).__name__ == fault.undo.action
+
+
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.kind.name)
 def test_every_parameter_of_a_fault_is_an_argument_of_its_action(fault: Any) -> None:
     if fault.kind.parts:

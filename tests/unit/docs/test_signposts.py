@@ -26,7 +26,9 @@ def is_whole(line: str) -> bool:
 
 
 def test_the_architecture_is_read_in_ten_minutes() -> None:
-    assert (ROOT / "ARCHITECTURE.md").read_text().count("\n") <= 150
+    prose, _, table = (ROOT / "ARCHITECTURE.md").read_text().partition("## I want to change")
+    assert prose.count("\n") <= 110
+    assert table.count("\n") <= 120
 
 
 @pytest.mark.parametrize("top", ["broker-image", "operator", "chaos", "analytics"])

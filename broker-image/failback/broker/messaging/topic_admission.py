@@ -1,5 +1,8 @@
 """Which topic a message goes to: checks in the original's order, creation, dead letters.
 
+Whether a topic is created, and with which queues and rights, is decided by ``create_in_send`` in
+``metadata/topics.py``.
+
 Source: AbstractSendMessageProcessor.msgCheck, SendMessageProcessor.handleRetryAndDLQ,
 apache/rocketmq 4.9.8.
 """

@@ -336,10 +336,14 @@ class TableFile:
         try:
             self.write(make_text())
         except OSError as error:
-            self.wait(make_text, error)
+            self.write_later(make_text, error)
 
-    def wait(self, make_text: Callable[[], str], error: OSError) -> None:
-        """Let :meth:`retry` write what the disk refused with ``error``, if that can pass."""
+    def write_later(self, make_text: Callable[[], str], error: OSError) -> None:
+        """Let :meth:`retry` write the text that the disk refused with ``error``.
+
+        Raises:
+            OSError: The error is fatal: no later write would succeed.
+        """
         if is_fatal(error):
             raise error
         if self._waiting is None:
@@ -347,7 +351,7 @@ class TableFile:
         self._waiting = make_text
 
     def retry(self) -> None:
-        """Write what the disk refused; it waits on if the disk refuses it again."""
+        """Write the refused text again; keep it for the next call if the disk still refuses."""
         if self._waiting is None:
             return
         try:

@@ -48,7 +48,7 @@ def kill_and_hold(session: Session, record: FaultRecord) -> None:
     member, identity = victim_of(record)
     before = proof.offset_file_time(session, member)
     hold(session, record)
-    send_signal(session, record, signal.SIGKILL)
+    signal_victim(session, record, signal.SIGKILL)
     proof.prove_death(session, record, member, identity, signal.SIGKILL, EFFECT_SECONDS)
     proof.prove_shutdown_code(session, record, member, must_run=False, file_before=before)
     proof.prove_gone(session, record, member)
@@ -110,7 +110,7 @@ def issued_ns(record: FaultRecord) -> int:
     return record.issued[0].mono_ns
 
 
-def send_signal(session: Session, record: FaultRecord, signum: int) -> None:
+def signal_victim(session: Session, record: FaultRecord, signum: int) -> None:
     """K2. The pid is compared with its ticks once more inside ``signal``."""
     member, identity = victim_of(record)
     name = signal.Signals(signum).name

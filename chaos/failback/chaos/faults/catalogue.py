@@ -1,4 +1,4 @@
-"""All faults: a further one is a module of this folder and a line here."""
+"""All faults: a further one is a module of this folder, a line here and one in the actions."""
 
 from __future__ import annotations
 

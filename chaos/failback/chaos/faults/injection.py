@@ -1,4 +1,7 @@
-"""What every injection begins and ends with: wait until it is due, choose, and give evidence."""
+"""The common steps of every injection: wait until it is due, choose victims, give evidence.
+
+The undo of each fault is in its module; ``undo.py`` replays what the ledger has open.
+"""
 
 from __future__ import annotations
 

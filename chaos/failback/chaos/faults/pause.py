@@ -24,7 +24,7 @@ from failback.chaos.faults.broker_faults import (
     close_when_healed,
     finish_effect,
     issued_ns,
-    send_signal,
+    signal_victim,
     victim_of,
 )
 from failback.chaos.faults.fault import Fault, Undo
@@ -66,7 +66,7 @@ def pause_broker(
     record.undo = session.ledger.add(CONTINUE, _named(member, identity), record.fid)
     crash_point("ledger-written")
     session.rec.open_fault(record)
-    send_signal(session, record, signal.SIGSTOP)
+    signal_victim(session, record, signal.SIGSTOP)
     resume_at = issued_ns(record) + round(session.scaled(duration_seconds) * 1e9)
     proof.prove_stopped(session, record, identity)
     session.rec.later(

@@ -16,7 +16,7 @@ from failback.chaos.faults.broker_faults import (
     finish_effect,
     hold,
     release_later,
-    send_signal,
+    signal_victim,
     victim_of,
 )
 from failback.chaos.faults.fault import Fault
@@ -71,7 +71,7 @@ def terminate(
     """Return when K1 to K6 are known."""
     member, identity = victim_of(record)
     hold(session, record)
-    send_signal(session, record, signal.SIGTERM)
+    signal_victim(session, record, signal.SIGTERM)
     try:
         proof.prove_death(session, record, member, identity, signal.SIGTERM, grace_seconds)
     except TargetError:

@@ -1,8 +1,8 @@
 """The actions that lead a run from its zero to the scan, and its last rollback.
 
-Those of the faults and of their undos are made from the catalogue: each is in the module of its
-fault. An action raises ``ActivityFailed`` only: Chaos Toolkit turns any other exception into that
-and goes on with the method, so stopping is the control's business.
+Those of the faults and of their undos are made of the functions in the modules of the faults. An
+action raises ``ActivityFailed`` only: Chaos Toolkit turns any other exception into that and goes on
+with the method, so stopping is the control's business.
 """
 
 from __future__ import annotations
@@ -18,7 +18,17 @@ from failback.chaos import session as sessions
 from failback.chaos.cluster.clock import now
 from failback.chaos.errors import TargetError
 from failback.chaos.failpoints import crash_point
-from failback.chaos.faults.catalogue import FAULTS
+from failback.chaos.faults import (
+    kill,
+    kill_consumer,
+    none,
+    pause,
+    slow_handler,
+    terminate,
+    unsubscribe,
+)
+from failback.chaos.faults import long_outage as outage
+from failback.chaos.faults import replace_offset_file as offset_file
 from failback.chaos.faults.undo import undo_action, undo_open
 from failback.chaos.run.drain import drain as drain_groups
 from failback.chaos.run.prepare import await_slaves
@@ -30,22 +40,47 @@ from failback.protocol.errors import FailbackError
 
 logger = logging.getLogger(__name__)
 
-# Chaos Toolkit looks actions up as attributes of this module.
-_OF_FAULTS = {each.kind.action: action(each.inject) for each in FAULTS if each.inject}
-_OF_UNDOS = {
-    each.undo.action: action(undo_action(each)) for each in FAULTS if each.undo and each.undo.action
-}
-globals().update(_OF_FAULTS | _OF_UNDOS)
-
 __all__ = [
     "begin_faults",
+    "do_nothing",
     "drain",
+    "kill_broker",
+    "long_outage",
+    "pause_broker",
     "recover",
+    "release_broker",
+    "replace_offset_file",
+    "reset_handlers",
+    "restart_consumers",
+    "restore_offset_file",
+    "resume_broker",
     "scan_stores",
+    "set_handler",
+    "start_broker",
+    "subscribe_consumers",
+    "terminate_broker",
     "undo_outstanding",
-    *_OF_FAULTS,
-    *_OF_UNDOS,
+    "unsubscribe_consumers",
 ]
+
+# Chaos Toolkit looks actions up as attributes of this module. Each fault of the catalogue has its
+# action here, and its undo where it has one.
+do_nothing = action(none.do_nothing)
+kill_broker = action(kill.kill_broker)
+long_outage = action(outage.long_outage)
+pause_broker = action(pause.pause_broker)
+replace_offset_file = action(offset_file.replace_offset_file)
+restart_consumers = action(kill_consumer.restart_consumers)
+set_handler = action(slow_handler.set_handler)
+terminate_broker = action(terminate.terminate_broker)
+unsubscribe_consumers = action(unsubscribe.unsubscribe_consumers)
+
+release_broker = action(undo_action(kill.FAULT))
+reset_handlers = action(undo_action(slow_handler.FAULT))
+restore_offset_file = action(undo_action(offset_file.FAULT))
+resume_broker = action(undo_action(pause.FAULT))
+start_broker = action(undo_action(terminate.FAULT))
+subscribe_consumers = action(undo_action(unsubscribe.FAULT))
 
 
 @action

@@ -102,9 +102,9 @@ class TransactionCheck:
     _opaque: Iterator[int] = field(init=False, default_factory=itertools.count)
 
     def run_once(self) -> int:
-        """Look at every half message that was not looked at before; return how many were asked.
+        """Check the half messages behind the last check; return how often a producer was asked.
 
-        A store that takes no writes ends the check where it stands.
+        A store that refuses writes ends the check at its current offset.
         """
         half_start, op_start = self._place(TRANS_HALF_TOPIC), self._place(TRANS_OP_HALF_TOPIC)
         ops = Ops(op_start)
@@ -154,7 +154,7 @@ class TransactionCheck:
         return bool(entries)
 
     def _judge_or_keep(self, offset: int, ops: Ops, half_start: int, began: int) -> int | None:
-        """As :meth:`_judge`; a half message at which that fails is put aside."""
+        """As :meth:`_judge`; a half message that fails it is put aside."""
         try:
             return self._judge(offset, ops, half_start, began)
         except (StoreError, OSError):
@@ -167,7 +167,7 @@ class TransactionCheck:
             return 0
 
     def _judge(self, offset: int, ops: Ops, half_start: int, began: int) -> int | None:
-        """Return 1 when a producer was asked, 0 when the message is passed, ``None`` to stop."""
+        """Return 1 when a producer was asked, 0 when none was, ``None`` to stop the round here."""
         entries = self.store.entries(TRANS_HALF_TOPIC, HALF_QUEUE, offset, 1)
         half = self.halves.message_at(entries[0][0]) if entries else None
         if half is None:
@@ -196,14 +196,13 @@ class TransactionCheck:
             if ops.is_ended(offset):
                 return 0
         try:
-            self._ask(half, properties, times + 1)
+            return self._ask(half, properties, times + 1)
         except MessageIllegal as error:
             logger.error("transaction %s can't be put back: %s", half.msg_id, error)
             self.halves.give_up(half)
-            return 0
-        except ProtocolError as error:  # put back it is: it will be given up in its time
+        except ProtocolError as error:  # it is put back, and given up after its last check
             logger.error("transaction %s can't be asked about: %s", half.msg_id, error)
-        return 1
+        return 0
 
     @property
     def _retained_ms(self) -> int:
@@ -222,7 +221,8 @@ class TransactionCheck:
                 self.halves.give_up(half)
         return 0
 
-    def _ask(self, half: MessageExt, properties: dict[str, str], times: int) -> None:
+    def _ask(self, half: MessageExt, properties: dict[str, str], times: int) -> int:
+        """Put the message back and ask a producer of its group; return how many were asked."""
         properties[CHECK_TIMES] = str(times)
         properties.setdefault(PREPARED_QUEUE_OFFSET, str(half.queue_offset))
         again = self.halves.put_back(half, properties)
@@ -230,7 +230,7 @@ class TransactionCheck:
         members = list(self.producers.groups.get(group, ()))
         if not members:
             logger.warning("transaction %s: no producer of %s is here", half.msg_id, group)
-            return
+            return 0
         host = pack_host(*half.store_host)
         header = CheckTransactionStateRequestHeader(
             tran_state_table_offset=again.queue_offset,
@@ -259,6 +259,7 @@ class TransactionCheck:
         )
         request.opaque = next(self._opaque) & 0x7FFFFFFF
         random.choice(members).push(request.encode())
+        return 1
 
 
 def _half_offset(op: MessageExt | None) -> int | None:

@@ -283,7 +283,7 @@ class ConsumerOffsetManager:
             try:
                 await asyncio.to_thread(self.file.write, self._to_text(), generation)
             except OSError as error:
-                self.file.wait(self._to_text, error)
+                self.file.write_later(self._to_text, error)
         else:
             self.file.keep(self._to_text)
 

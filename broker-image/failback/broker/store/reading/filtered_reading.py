@@ -1,4 +1,7 @@
-"""Reading through a filter over properties: every record is looked at, not only its entry.
+"""Reading through a filter over properties: every record is read, not only its queue entry.
+
+Which records count as in memory, and with them the limits of an answer, is decided as in
+``reading.py`` (the 40 % test): a change of one is a change of both.
 
 DefaultMessageStore.getMessage with a filter of the commit log, apache/rocketmq 4.9.8.
 """

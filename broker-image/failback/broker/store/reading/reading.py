@@ -109,13 +109,14 @@ class _Scan:
         """Walk ``entries``, which begin at ``queue_offset`` of a queue from low to high."""
         walked, log = None, self._log
         if _walk_entries is not None:
+            # The kernel takes arguments by position only: naming them costs time per pull.
             walked = _walk_entries(
                 entries,
                 self._tag_filter,
                 log.min_offset,
                 log.tail,
                 log.files.file_bytes,
-                self._in_memory_from,
+                self._in_memory_from,  # the 40 % test: records below it count as on disk
                 self._memory_limits,
                 self._disk_limits,
             )
@@ -134,7 +135,10 @@ class _Scan:
         )
 
     def walk(self, entries: memoryview) -> _Walked:
-        """Choose entries: what :func:`walk_entries` of the kernels does."""
+        """Choose entries: the twin of ``walk_entries`` in ``native``.
+
+        ``filtered_reading.scan_filtered`` has the same test of memory or disk, record by record.
+        """
         status = GetStatus.NO_MATCHED_MESSAGE
         log_tail, file_bytes = self._log.tail, self._log.files.file_bytes
         log_start = self._log.min_offset
