@@ -32,6 +32,9 @@ rm -rf "$site"/plotly/labextension "$site"/plotly/package_data/widgetbundle.js
 [ ! -e "$site/failback/analytics/report/page/plotly/plotly-basic.min.js" ] ||
     rm -f "$site"/plotly/package_data/plotly.min.js
 
+# The shell of the CEL library: operator/schema/rules.py loads the compiled module alone.
+rm -rf "$site/prompt_toolkit" "$site/wcwidth"
+
 # A second client, for event loops, that nothing here imports.
 rm -rf "$site/kubernetes/aio"
 
