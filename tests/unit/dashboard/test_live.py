@@ -20,7 +20,7 @@ RUN: dict[str, Any] = {
     "zero": {"wall_ns": 100 * SECOND},
     "drawn": {"at_seconds": {"f1": 6.0, "f2": 0.0}},
     "faults": [
-        {"id": "f1", "fault": "kill", "target": {"pair": "pair-0", "role": "Master"}},
+        {"id": "f1", "fault": "kill", "target": {"pair": "pair-0", "role": "master"}},
         {"id": "f2", "fault": "kill-consumer", "target": {"group": "billing"},
          "with": {"after": "slave-serving:f1"}},
     ],

@@ -167,14 +167,14 @@ def observe(
     seconds = _duration("--for", for_) if for_ else None
     logging.getLogger("failback.client").setLevel(logging.ERROR)  # a canary's log has the rest
     with ExitStack() as stack:
-        told = _quiet if json else _shown(stack)
+        listener = _quiet if json else _shown(stack)
         beside = note if json else say
-        asyncio.run(_until_told(partial(run, note=beside), out, wanted, told, seconds))
+        asyncio.run(_until_stopped(partial(run, note=beside), out, wanted, listener, seconds))
     raise typer.Exit(_reported(out, json=json))
 
 
 def _reported(out: Path, *, json: bool) -> int:
-    """Make the report of the run and say what it says; return the exit code."""
+    """Make the report of the run and print its answers; return the exit code."""
     # Arrow and what a report needs take 40 MiB, which an observer that runs for days spares.
     from failback.analytics.report.make_report import read_report, report
 
@@ -226,7 +226,7 @@ def _duration(option: str, text: str) -> float:
     return found
 
 
-async def _until_told(run: Callable[..., Any], *args: Any) -> None:
+async def _until_stopped(run: Callable[..., Any], *args: Any) -> None:
     """Observe until Ctrl-C, SIGTERM or the end of the time."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -241,22 +241,22 @@ def _quiet(_: Look, __: list[Event], ___: Observation) -> None:
 
 
 def _shown(stack: ExitStack) -> Callable[[Look, list[Event], Observation], None]:
-    """Return what shows each look: a live view on a terminal, a line for each event elsewhere."""
+    """Return a listener: a live view on a terminal, a line for each event elsewhere."""
     if not console.is_terminal:
-        return _said
+        return _print_events
     from rich.live import Live
 
     live = stack.enter_context(Live(console=console, auto_refresh=False))
 
-    def told(look: Look, events: list[Event], observation: Observation) -> None:
+    def show(look: Look, events: list[Event], observation: Observation) -> None:
         for event in events:
             live.console.print(_line(event), markup=False)
         live.update(_view(look, observation), refresh=True)
 
-    return told
+    return show
 
 
-def _said(look: Look, events: list[Event], observation: Observation) -> None:
+def _print_events(look: Look, events: list[Event], observation: Observation) -> None:
     for event in events:
         say(_line(event))
         for line in _danger(observation) if event.kind == "MasterBack" else ():
@@ -272,7 +272,7 @@ def _line(event: Event) -> str:
 
 
 def _danger(observation: Observation) -> list[str]:
-    """Say where to set offsets while groups are in danger, and how; the worst first."""
+    """Return lines about groups in danger, with the offsets to set and how; the worst first."""
     from failback.analytics.observe.observation import dangers
 
     found = dangers(observation.returns)
