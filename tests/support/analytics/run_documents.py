@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from failback.analytics.lake.layout import known_day
+from failback.analytics.lake.layout import documented_zero, say_opened
 from failback.analytics.lake.store import LakeStore, open_store
 from failback.analytics.run.folder_reading import read_run_folder
 from failback.client.consumelog.upload.layout import document_name
@@ -17,4 +17,6 @@ def put_documents(lake: LakeStore | Path, run: Path) -> None:
     for name in ("run.json", "closed.json"):
         if (run / name).exists():
             store.write(document_name(run_id, name), (run / name).read_bytes())
-    known_day(store, run_id)
+    zero = documented_zero(store, run_id)
+    if zero is not None:
+        say_opened(store, run_id, zero)

@@ -69,12 +69,6 @@ def test_the_points_of_plots_can_be_read_exactly(paths: ReportPaths) -> None:
     assert steps == [FAR, FAR + 2, FAR + 1]
 
 
-def test_points_without_exact_values_are_those_of_older_reports(paths: ReportPaths) -> None:
-    older = pq.read_table(paths.points).drop_columns(["exact"])
-    steps = [point.value for point in points_of(older) if point.kind == "master_table"]
-    assert steps == [float(FAR)] * 3
-
-
 def test_the_document_is_read_as_it_was_written(paths: ReportPaths) -> None:
     document = read_report(paths.json)
     (drop,) = document["offset_drops"]

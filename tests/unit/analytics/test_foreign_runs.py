@@ -174,7 +174,6 @@ def ask_lake(run: Path, capsys: Capture) -> dict[str, tuple[int, str]]:
         "query": ("lake", "query", lake, count),
         "query of one": ("lake", "query", lake, count, "--run", named),
         "fsck": ("lake", "fsck", lake),
-        "migrate": ("lake", "migrate", lake),
         "compact": ("lake", "compact", lake, "--also-open", "--run", named),
     }
     return {name: ask(capsys, *words) for name, words in commands.items()}

@@ -1,4 +1,4 @@
-"""Where a lake's files lie: the date of a run, rows that wait for it, lakes of before."""
+"""Where a lake's files lie: the date of a run, rows that wait for it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,11 @@ import pytest
 
 from failback.analytics.errors import ReportInputError
 from failback.analytics.jobs.lake import main
-from failback.analytics.lake.catalogue import CLOSED, Catalogue
-from failback.analytics.lake.compact import StoredCatalogue, compact_run
+from failback.analytics.lake.compact import StoredCatalogue
 from failback.analytics.lake.fsck import check_run
 from failback.analytics.lake.lake import open_lake
-from failback.analytics.lake.layout import opened_day, run_files, runs
+from failback.analytics.lake.layout import opened_day, run_files
 from failback.analytics.lake.layout import settle as settle_in
-from failback.analytics.lake.migrate import migrate_run
 from failback.analytics.lake.store import LakeStore, open_store
 from failback.client.consumelog.schema import TABLES, lake_schema, unit_of
 from failback.client.consumelog.upload.layout import (
@@ -34,13 +32,11 @@ from failback.client.consumelog.upload.layout import (
     folder_of,
     lake_path,
     mark_name,
-    older_folder_of,
     place_of,
 )
 from failback.client.consumelog.upload.run_days import known_day, open_run, settle
 from failback.client.consumelog.upload.sealing import Shipper
 from tests.support.analytics.collector_lab import RUN, files_of, write_log
-from tests.support.analytics.older_lake import make_older
 
 ZERO = 1_790_000_000 * 10**9
 DAY = "2026-09-21"
@@ -72,7 +68,7 @@ def content(store: LakeStore, run: str = RUN) -> dict[str, list[Any]]:
          Place("deliver", "a.b", DAY, False, "part-00001-00000002.parquet")),
         (lake_path("life", "r", 0, 0, None),
          Place("life", "r", None, True, "part-00000-00000000.parquet")),
-        (f"{older_folder_of('life', 'r')}/x", Place("life", "r", None, False, "x")),
+        ("table=life/run=r/x", None),
         ("_segments/run=r.jsonl", None),
         (f"_segments/table=a/date={DAY}/run=r/x", None),
         (GUARD, None),
@@ -183,35 +179,22 @@ def test_two_shippers_settle_one_run(tmp_path: Path) -> None:
     assert not (lake / "_waiting").exists()
 
 
-def test_a_lake_of_before_is_read_as_it_is(tmp_path: Path) -> None:
+def test_a_lake_without_dates_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     store = sealed(tmp_path)
-    wanted = content(store)
-    make_older(tmp_path / "lake")
-    assert runs(store) == [RUN]
-    assert {place.older for n in files_of(tmp_path / "lake") if (place := place_of(n))} == {True}
-    assert content(store) == wanted
-    with pytest.raises(pa.ArrowTypeError, match="run"):  # which is why it is of before
-        ds.dataset(tmp_path / "lake" / "table=deliver", partitioning="hive")
-
-
-def test_a_lake_of_before_is_moved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    store = sealed(tmp_path)
-    wanted = content(store)
-    make_older(tmp_path / "lake", catalogued=True)
-    documents = {"run": RUN, "zero": {"wall_ns": ZERO}}
-    store.write(f"_runs/run={RUN}/run.json", json.dumps(documents).encode())
-    lines = {(e.id, e.rows, e.sha256) for e in StoredCatalogue(store).entries(RUN)}
-    assert main(["migrate", str(tmp_path / "lake")]) == 0
-    assert f"moved to date={DAY}" in capsys.readouterr().out
-    assert content(store) == wanted
-    assert {name.split("/")[1] for name in files_of(tmp_path / "lake")} == {f"date={DAY}"}
-    entries = list(StoredCatalogue(store).entries(RUN))
-    assert {(e.id, e.rows, e.sha256) for e in entries} == lines
-    assert {e.path for e in entries} == files_of(tmp_path / "lake")
-    ds.dataset(tmp_path / "lake" / "table=deliver", partitioning="hive").to_table()
-    assert main(["migrate", str(tmp_path / "lake")]) == 0
-    assert capsys.readouterr().out == ""
-    assert main(["migrate", "--run", "other", str(tmp_path / "lake")]) == 2
+    lake = tmp_path / "lake"
+    table = lake / "table=deliver"
+    (table / f"date={DAY}/run={RUN}").rename(table / f"run={RUN}")
+    for words in (["show"], ["fsck"], ["compact"], ["query"]):
+        code = main([*words, str(lake), *(["SELECT 1"] if words == ["query"] else [])])
+        told = capsys.readouterr().err
+        assert (code, told.count("\n")) == (2, 1), words
+        assert f"table=deliver/run={RUN}: has rows without a date" in told
+    for table in lake.glob("table=*/date=*"):
+        shutil.rmtree(table)
+    with pytest.raises(ReportInputError, match="without a date"):
+        run_files(store, RUN)
 
 
 class Killed(BaseException):
@@ -242,43 +225,6 @@ class Mortal(LakeStore):
 
     def delete(self, name: str) -> None:
         self._count(super().delete, name)
-
-
-@pytest.mark.parametrize("end", ["migrate", "fsck", "compact"])
-def test_a_move_that_is_killed_anywhere_loses_and_doubles_nothing(tmp_path: Path, end: str) -> None:
-    write_log(tmp_path / "hot", deliveries=8, segment_bytes=2048)
-    Shipper(tmp_path / "hot", tmp_path / "whole").seal_all(final=True)
-    wanted = content(open_store(tmp_path / "whole"))
-    make_older(tmp_path / "whole", catalogued=True)
-    write_log(tmp_path / "hot", proc_no=2, deliveries=4)  # and some that wait
-    Shipper(tmp_path / "hot", tmp_path / "whole").seal_all()
-    wanted = content(open_store(tmp_path / "whole"))
-    dies_at = 0
-    while True:
-        dies_at += 1
-        shutil.copytree(tmp_path / "whole", tmp_path / "lake")
-        store = open_store(tmp_path / "lake")
-        mortal = Mortal(store, dies_at)
-        try:
-            migrate_run(mortal, RUN, 1)
-        except Killed:
-            assert content(store) == wanted, dies_at
-            if end == "fsck":
-                check_run(store, StoredCatalogue(store), RUN, 2)
-                assert content(store) == wanted, dies_at
-            if end == "compact":
-                Catalogue(tmp_path / "lake").mark(RUN, CLOSED).touch()
-                compact_run(store, RUN, 2)
-                assert content(store)["deliver"] == wanted["deliver"], dies_at
-            migrate_run(store, RUN, 2)
-        assert content(store)["deliver"] == wanted["deliver"], dies_at
-        places = [place_of(name) for name in files_of(tmp_path / "lake")]
-        assert all(place is not None and place.day for place in places), dies_at
-        assert {e.path for e in StoredCatalogue(store).entries(RUN)} == files_of(tmp_path / "lake")
-        shutil.rmtree(tmp_path / "lake")
-        if mortal.left > 0:
-            break
-    assert dies_at > 12
 
 
 class MortalObjects(Mortal):
@@ -315,28 +261,6 @@ def test_a_move_within_an_object_store_that_is_killed_anywhere_doubles_nothing(
         assert {name.split("/")[1] for name in files_of(tmp_path / "lake")} == {f"date={DAY}"}
         shutil.rmtree(tmp_path / "lake")
     assert dies_at > 8
-
-
-def test_what_cannot_be_moved_stays_and_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    store = sealed(tmp_path)
-    make_older(tmp_path / "lake")
-    damaged, foreign = sorted(files_of(tmp_path / "lake"))[:2]
-    (tmp_path / "lake" / damaged).write_bytes(b"PAR1 and nothing else")
-    rows = pa.table({"a": [1]})
-    pa.parquet.write_table(rows, tmp_path / "lake" / foreign)
-    assert main(["migrate", str(tmp_path / "lake")]) == 1
-    told = capsys.readouterr().out
-    assert f"{damaged}: cannot be read" in told
-    assert f"{foreign}: says nothing of itself" in told
-    assert {name for name in files_of(tmp_path / "lake") if "date=" not in name} == {
-        damaged,
-        foreign,
-    }
-    (tmp_path / "manifest.json").write_text("{}")
-    with pytest.raises(ReportInputError, match="manifest"):
-        migrate_run(store, RUN, 1)
 
 
 class Counting(LakeStore):

@@ -21,7 +21,6 @@ from failback.analytics.run.lake_query import asked
 from failback.analytics.run.lake_tables import GROUPS, RUNS, VIEWS, lake_tables, view_sql
 from failback.client.consumelog.schema import TABLES
 from tests.support.analytics.histories import random_history
-from tests.support.analytics.older_lake import make_older
 from tests.support.analytics.run_builder import MS, RunBuilder, merged
 from tests.support.analytics.run_documents import put_documents
 
@@ -150,10 +149,6 @@ def test_one_query_asks_all_runs_or_one(tmp_path: Path) -> None:
     assert len(whole) == 3
     for each in whole:
         assert rows_of(lake, sql, each["run"]) == [each]
-    make_older(lake)
-    assert rows_of(lake, sql) == []
-    for each in whole:
-        assert rows_of(lake, sql, each["run"]) == [each]
 
 
 def test_what_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -209,9 +204,6 @@ def test_a_lake_says_what_it_holds(tmp_path: Path, capsys: pytest.CaptureFixture
         assert main(["query", lake, f"DESCRIBE {table}", "--format", "json"]) == 0
         columns = {row["column_name"] for row in json.loads(capsys.readouterr().out)}
         assert columns >= {"run", "grp"}, table
-    make_older(Path(lake))
-    assert main(["query", lake, "FROM runs"]) == 0
-    assert "3 runs not seen" in capsys.readouterr().err
     with pytest.raises(ReportInputError, match="no rows of run other"):
         lake_tables(lake, "other")
 

@@ -147,17 +147,18 @@ def run_folder(folder: Path, duplicates: int | None) -> str:
     arm = experiment.arm("handover")
     run = {
         "arm": "handover",
-        "engine": "Failback",
+        "engine": "failback",
         "time_scale": 1.0,
         "system": {"flush_interval_ms": 5000, "rules": "compat"},
         "topology": {"pairs": [{"members": [{}, {}]}]},
         "workload": arm.workload.model_dump(mode="json", by_alias=True),
         "faults": [each.model_dump(mode="json", by_alias=True) for each in arm.faults],
         "switches": {"drain_on_shutdown_ms": 30_000},
+        "warmup_seconds": experiment.spec.warmup_seconds,
+        "steady_state": experiment.spec.steady_state.model_dump(mode="json"),
     }
     folder.mkdir()
     (folder / "run.json").write_text(json.dumps(run))
-    (folder / "experiment.yaml").write_text(experiment.source)
     if duplicates is not None:
         (folder / "report").mkdir()
         report = {"groups": [{"group": "billing", "dup": duplicates}]}
@@ -187,12 +188,14 @@ def test_every_run_of_a_demo_s_folder_is_compared(
     assert [case["predictions"][0]["observed"] for case in cases] == [2_848, None]
 
 
-def test_a_run_without_its_experiment_has_unknown_phases(
+def test_a_run_that_says_no_steady_state_has_unknown_phases(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    folder = run_folder(tmp_path / "a", None)
-    (tmp_path / "a" / "experiment.yaml").unlink()
-    (case,) = asked(capsys, folder)["cases"]
+    folder = Path(run_folder(tmp_path / "a", None))
+    run = json.loads((folder / "run.json").read_text())
+    del run["steady_state"]
+    (folder / "run.json").write_text(json.dumps(run))
+    (case,) = asked(capsys, str(folder))["cases"]
     assert case["settings"]["clientUptimeSeconds"] is None
     assert "all phases are taken as unknown" in case["notes"][0]
 
@@ -200,17 +203,11 @@ def test_a_run_without_its_experiment_has_unknown_phases(
 def test_a_run_tells_itself_how_long_its_clients_ran(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """In a lake there is no experiment.yaml: run.json alone, by the command and from Python."""
+    """By the command and from Python."""
     folder = Path(run_folder(tmp_path / "a", None))
     wanted = asked(capsys, str(folder))["cases"]
-    (folder / "experiment.yaml").unlink()
     run = json.loads((folder / "run.json").read_text())
-    planned = load_experiment(bundled("experiment.yaml")).spec
-    run["warmup_seconds"] = planned.warmup_seconds
-    run["steady_state"] = planned.steady_state.model_dump()
-    (folder / "run.json").write_text(json.dumps(run))
     assert wanted[0]["settings"]["clientUptimeSeconds"] is not None
-    assert asked(capsys, str(folder))["cases"] == wanted
     of_lake = Run("a", run, closed=True, folder=None, lake="lake")
     assert predict(of_lake).document["cases"] == wanted
 

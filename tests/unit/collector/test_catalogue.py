@@ -94,7 +94,6 @@ def test_a_folder_that_is_no_lake_is_said(
     ("command", "more"),
     [
         ("show", []),
-        ("migrate", []),
         ("query", ["FROM runs"]),
     ],
 )

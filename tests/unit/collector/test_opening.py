@@ -27,7 +27,6 @@ from tests.support.analytics.collector_lab import (
     uploads_of,
     write_log,
 )
-from tests.support.analytics.older_lake import make_older
 
 ZERO = 1_790_000_000 * 10**9
 DAY = "2026-09-21"
@@ -194,22 +193,6 @@ def test_writers_and_an_opening_at_the_same_time(tmp_path: Path) -> None:
     assert answers.count(STORED) == len(uploads)
     assert not waits(tmp_path)
     check_lake(lake_of(tmp_path), uploads)
-
-
-def test_a_collector_goes_on_with_a_lake_of_before(tmp_path: Path, uploads: list[Upload]) -> None:
-    store = store_at(tmp_path)
-    for each in uploads[:4]:
-        send(store, each)
-    store.opener.open(RUN, ZERO)
-    hashes = {entry.id: entry.sha256 for entry in store.catalogue.entries(RUN)}
-    make_older(lake_of(tmp_path))
-    Catalogue(lake_of(tmp_path)).mark(RUN, OPENED).unlink(missing_ok=True)
-    again = store_at(tmp_path)
-    assert {entry.id: entry.sha256 for entry in again.catalogue.entries(RUN)} == hashes
-    assert [send(again, each) for each in uploads[:5]] == [KNOWN] * 4 + [STORED]
-    changed = Upload(uploads[0].id, uploads[0].path, uploads[1].body, uploads[1].table)
-    with pytest.raises(Problem, match="is stored with sha256"):
-        send(again, changed)
 
 
 def test_a_run_that_expired_is_gone_from_everywhere(tmp_path: Path, uploads: list[Upload]) -> None:

@@ -36,23 +36,6 @@ def test_runs_are_found_with_what_their_reports_say(tmp_path: Path) -> None:
     assert oldest.document()["started"] == "1970-01-01T00:00:00Z"
 
 
-def test_a_report_of_0_1_says_whether_a_fault_was_proved(tmp_path: Path) -> None:
-    folder = tmp_path / "r"
-    write_run(folder, RUN, "stay", zero_ns=1)
-    path = folder / "report" / "report.json"
-    document = json.loads(path.read_text())
-    for fault in document["faults"]:
-        fault["honest"], fault["rungs"] = False, fault.pop("proof", {})
-        fault.pop("proved", None)
-    path.write_text(json.dumps(document))
-    index = RunIndex(tmp_path)
-    (entry,) = index.scan()
-    report = index.report(entry)
-    assert report is not None
-    assert report["faults"]
-    assert {fault["proved"] for fault in report["faults"]} == {False}
-
-
 def test_a_folder_goes_from_running_to_orphaned_to_closed(tmp_path: Path) -> None:
     folder = tmp_path / "r"
     folder.mkdir()

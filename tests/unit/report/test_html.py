@@ -14,7 +14,7 @@ from failback.analytics.report.page.html import CONTENTS, page_tables
 from failback.analytics.report.page.html import render_html as render
 from failback.analytics.report.page.tables.again import reset_hint
 from failback.analytics.report.page.tables.card import workload_lines
-from failback.analytics.report.schema import check_report, name_as_now
+from failback.analytics.report.schema import check_report
 from failback.analytics.report.summary import render as summary
 from failback.analytics.report.summary import sentence
 from tests.support.analytics.sample_report import compared_report, sample_points, sample_report
@@ -115,7 +115,7 @@ def test_parts_come_in_the_order_in_which_they_are_asked_for() -> None:
 def test_an_unjudged_number_stands_beside_no_pass() -> None:
     report = sample_report()
     report["verdict"]["sentence"] = "Killing a master re-delivered 40 of 1,000 messages."
-    page = Page(render(name_as_now(report), sample_points()))
+    page = Page(render(report, sample_points()))
     text = " ".join(page.text)
     assert "Evidence: complete" in text
     assert "Re-consumed 4.0 %: no limit set" in text

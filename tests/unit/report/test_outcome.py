@@ -11,7 +11,7 @@ import pytest
 from failback.analytics.report import make_report
 from failback.analytics.report.metric_paths import parse_limits
 from failback.analytics.report.outcome import evidence_badge, outcome_badge, outcome_of
-from failback.analytics.report.schema import name_as_now, read_report
+from failback.analytics.report.schema import read_report
 from failback.analytics.report.summary import render, sentence
 from failback.analytics.report.wording import number, percent, seconds
 from failback.protocol.errors import ConfigError
@@ -77,13 +77,13 @@ def test_only_a_limit_on_what_came_again_judges_it(
     )
 
 
-def test_a_report_without_an_outcome_gets_that_of_its_checks() -> None:
+def test_an_outcome_is_that_of_the_checks() -> None:
     report = sample_report()
     title = "totals.dup_ratio <= 0.01"
     report["checks"].append(report["checks"][0] | {"id": "expect.0", "title": title,
                                                    "value": "Fail", "expected": 0.01})  # fmt: skip
     said = {"limit": "duplicates/distinct messages at most 1.0 %", "met": False}
-    assert name_as_now(report)["outcome"] == said
+    assert outcome_of(report["checks"]) == said
     assert outcome_of([{"id": None}, {}]) == {"limit": None, "met": None}
 
 
@@ -97,7 +97,7 @@ def test_evidence_that_is_incomplete_says_why() -> None:
     }
     badge = evidence_badge(report)
     assert (badge.tone, badge.why) == ("doubt", "the drain did not finish")
-    assert "* Evidence: incomplete (the drain did not finish)" in render(name_as_now(report))
+    assert "* Evidence: incomplete (the drain did not finish)" in render(report)
 
 
 def test_reasons_say_what_went_wrong_and_not_what_was_wished(tmp_path: Path) -> None:

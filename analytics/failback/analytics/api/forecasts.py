@@ -136,4 +136,4 @@ def _questions(run: Run | None, asked: Asked, observed: Result | None) -> list[Q
     counted = {}
     if observed is not None:
         counted = {str(each["group"]): int(each["dup"]) for each in observed.document["groups"]}
-    return of_run(run.documents, asked, None, counted)
+    return of_run(run.documents, asked, counted)

@@ -57,7 +57,6 @@ from failback.client.consumelog.upload.layout import (
     DOCUMENTS,
     OPENED,
     mark_name,
-    older_folder_of,
 )
 from failback.common.replacing import place, sync_folder
 
@@ -308,9 +307,6 @@ class Store:
             yield named.path(number, None)
         if state.day is not None:
             yield named.path(number, state.day)
-        if state.older:
-            file = named.path(number, None).rpartition("/")[2]
-            yield f"{older_folder_of(named.table, named.run)}/{file}"
 
     def _write(self, named: SegmentId, decoded: Decoded, sha256: str) -> None:
         note = decoded.note

@@ -5,7 +5,6 @@
     paths RUN|LAKE --run ID         the files of a run, for queries with other tools
     fsck LAKE                       make the catalogue agree with the files
     compact LAKE [--run ID]         merge the small files of closed runs into large ones
-    migrate LAKE [--run ID]         move runs of the older layout to where they belong now
 
 LAKE is a folder or ``s3://bucket/prefix``.
 """
@@ -24,8 +23,7 @@ from failback.analytics.errors import ReportInputError, StoreUnusable
 from failback.analytics.jobs import lake_sql
 from failback.analytics.lake.compact import MIB, StoredCatalogue, compact_run
 from failback.analytics.lake.fsck import check_run
-from failback.analytics.lake.layout import check_lake, partitions, put_guard, runs
-from failback.analytics.lake.migrate import migrate_run
+from failback.analytics.lake.layout import check_lake, partitions, runs
 from failback.analytics.lake.store import LakeStore, open_store
 from failback.analytics.run.query_paths import lake_paths, query_paths
 from failback.client.program.command_line import CommandParser
@@ -57,7 +55,6 @@ def parser() -> CommandParser:
     lake_sql.add_query(made)
     _add_paths(made)
     _add_compact(made)
-    _add_migrate(made)
     return made
 
 
@@ -101,20 +98,6 @@ def _add_compact(lake: CommandParser) -> None:
     add("--most-mib", type=float, default=256, metavar="MIB", help="Most that becomes one file.")
     add("--also-open", action="store_true", help="Runs that are not closed, too.")
     command.set_defaults(call=_compact)
-
-
-def _add_migrate(lake: CommandParser) -> None:
-    command = lake.add_command(
-        "migrate",
-        "Move runs of the older layout (table=T/run=ID), and runs that wait to be opened, to"
-        " table=T/date=DAY/run=ID. Stop the collector and streams first; a move that was"
-        " interrupted goes on when it is typed again.",
-        "failback lake migrate s3://bucket/lake",
-    )
-    add = command.add_argument
-    add("lake", metavar="LAKE", help=LAKE)
-    add("--run", action="append", metavar="ID", help="Only this run (default: all).")
-    command.set_defaults(call=_migrate)
 
 
 def _paths(options: argparse.Namespace) -> int:
@@ -164,7 +147,7 @@ def _show(options: argparse.Namespace) -> int:
     for each in partitions(store):
         sizes = [file.size for file in store.files(each.folder)]
         found.setdefault(each.run, {}).setdefault(each.table, []).extend(sizes)
-        where[each.run] = "waits to be opened" if each.waits else each.day or "older layout"
+        where[each.run] = each.day or "waits to be opened"
     print(
         f"{store}: {numbers.counted(len(found), 'run')},"
         " rows in table=TABLE/date=DAY/run=ID/*.parquet"
@@ -174,23 +157,6 @@ def _show(options: argparse.Namespace) -> int:
         for table, sizes in sorted(tables.items()):
             print(f"  {table}: {numbers.counted(len(sizes), 'file')}, {numbers.size(sum(sizes))}")
     return 0
-
-
-def _migrate(options: argparse.Namespace) -> int:
-    store = _lake(options.lake)
-    put_guard(store)
-    misplaced = {each.run for each in partitions(store) if each.day is None}
-    unknown = sorted(set(options.run or ()) - {*misplaced, *runs(store)})
-    if unknown:
-        raise ReportInputError(f"has no rows of run {unknown[0]}", str(store))
-    code = 0
-    for run in sorted(misplaced & set(options.run or misplaced)):
-        done = migrate_run(store, run, _now_ms())
-        print(f"{run}: {numbers.counted(done.moved, 'file')} moved to date={done.day}")
-        for name in done.left:
-            print(f"  {name}")
-            code = 1
-    return code
 
 
 def _fsck(options: argparse.Namespace) -> int:

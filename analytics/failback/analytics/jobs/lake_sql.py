@@ -16,7 +16,6 @@ from failback.analytics.run.lake_query import Answer, asked
 from failback.analytics.run.lake_tables import LakeTables, lake_tables
 from failback.client.program.command_line import CommandParser
 from failback.common import numbers
-from failback.common.text import typed
 
 _LAKE: Final = "A folder, s3://bucket/prefix, or a run folder."
 _TABLE_ROWS: Final = 1000
@@ -59,9 +58,7 @@ def _said_left_out(tables: LakeTables) -> int:
 def _warn_of_unseen(tables: LakeTables) -> None:
     if tables.unseen:
         unseen = numbers.counted(len(tables.unseen), "run")
-        command = typed("failback", "lake", "migrate", tables.store)
-        told = f"{unseen} not seen, of the older layout or not open: {command}"
-        print(told, file=sys.stderr)
+        print(f"{unseen} not seen, not open: name one by --run ID", file=sys.stderr)
 
 
 def _print(answer: Answer, form: str) -> None:

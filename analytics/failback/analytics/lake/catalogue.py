@@ -96,8 +96,6 @@ class RunState:
     """The date of the run; none before it is open."""
     waits: bool = False
     """Whether some file of it waits outside of the tables."""
-    older: bool = False
-    """Whether some file of it lies where a lake of before has it."""
 
     def number_of(self, proc: str) -> int | None:
         return next((number for number, each in self.procs.items() if each.proc == proc), None)
@@ -120,7 +118,6 @@ class RunState:
         self.bytes += entry.bytes
         place = place_of(entry.path)
         self.waits |= place is not None and place.waits
-        self.older |= place is not None and place.older
 
     def set_aside(self, proc: str) -> None:
         """A duplicate segment of this process had other content."""

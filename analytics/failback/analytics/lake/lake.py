@@ -230,10 +230,6 @@ def _same_content(store: LakeStore, part: Part, other: Part) -> bool:
 
 
 def _equal(store: LakeStore, part: Part, other: Part) -> bool:
-    if part.size != other.size and (RUN in part.columns) != (RUN in other.columns):
-        # One is of a lake of before: a move from there to the dates was killed.
-        one, two = (_rows_but_run(store, each) for each in (part, other))
-        return bool(one.equals(two))
     if part.size != other.size:
         return False
     hashes = set()
@@ -241,11 +237,6 @@ def _equal(store: LakeStore, part: Part, other: Part) -> bool:
         with store.open(name) as source:
             hashes.add(hashlib.sha256(source.read()).digest())
     return len(hashes) == 1
-
-
-def _rows_but_run(store: LakeStore, part: Part) -> pa.Table:
-    with store.open(part.name) as source, pq.ParquetFile(source) as file:
-        return file.read([name for name in part.columns if name != RUN])
 
 
 def shadowed(held: Mapping[str, Set[Hashable]]) -> set[str]:

@@ -1,7 +1,8 @@
 """Which files and runs a lake has, wherever they lie; the names are those of ``upload.layout``.
 
-What is asked about one run looks into that run's folders only: the mark ``opened`` says its day. A
-lake of before, and files that wait for their run, are found as well.
+What is asked about one run looks into that run's folders only: the mark ``opened`` says its day.
+Files that wait for their run are found as well. A folder ``table=T/run=ID`` without a date, which
+only an earlier checkout wrote, is refused.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from failback.client.consumelog.upload.layout import (
     document_name,
     folder_of,
     mark_name,
-    older_folder_of,
     place_of,
 )
 from failback.client.consumelog.upload.run_days import (
@@ -39,18 +39,13 @@ class Partition:
     table: str
     run: str
     day: str | None
-    """Its date; none where rows wait, or in a lake of before."""
+    """Its date; none where rows wait."""
     folder: str
 
     @property
     def waits(self) -> bool:
         """Whether the run is not open."""
         return self.folder.startswith(f"{WAITING}/")
-
-    @property
-    def older(self) -> bool:
-        """Whether it is of the layout without dates."""
-        return self.day is None and not self.waits
 
 
 def partitions(store: LakeStore) -> Iterator[Partition]:
@@ -71,14 +66,19 @@ def _of_table(store: LakeStore, table: str, name: str) -> Iterator[Partition]:
     for below in store.folders(name):
         run, day = _value(below, "run"), _value(below, "date")
         if run is not None:
-            # Some object stores go on showing a folder that has no object any more.
-            if store.folder is not None or store.files(f"{name}/{below}", ""):
-                yield Partition(table, run, None, f"{name}/{below}")
+            _refuse_undated(store, f"{name}/{below}")
         elif day is not None:
             for folder in store.folders(f"{name}/{below}"):
                 run = _value(folder, "run")
                 if run is not None:
                     yield Partition(table, run, day, f"{name}/{below}/{folder}")
+
+
+def _refuse_undated(store: LakeStore, folder: str) -> None:
+    # Some object stores go on showing a folder that has no object any more.
+    if store.files(folder, ""):
+        what = "has rows without a date, as an earlier checkout wrote them: make the run again"
+        raise ReportInputError(what, store.path(folder))
 
 
 def _value(folder: str, key: str) -> str | None:
@@ -125,13 +125,6 @@ def say_opened(store: LakeStore, run: str, zero_wall_ns: int) -> str:
     return str(day_in_note(note))
 
 
-def known_day(store: LakeStore, run: str) -> str | None:
-    """The day of a run; its document opens it where the mark is missing. None if neither says."""
-    day = opened_day(store, run)
-    zero = documented_zero(store, run) if day is None else None
-    return day if zero is None else say_opened(store, run, zero)
-
-
 def check_lake(store: LakeStore) -> None:
     """Make sure that rows were ever put here: a lake whose runs are all deleted still is one.
 
@@ -155,9 +148,9 @@ def run_partitions(store: LakeStore, run: str) -> list[Partition]:
     root = store.folders()
     tables = [table for name in root if (table := _value(name, "table")) is not None]
     day = opened_day(store, run)
-    found = [Partition(t, run, None, older_folder_of(t, run)) for t in tables]
+    found = []
     if day is not None:
-        found += [Partition(t, run, day, folder_of(t, run, day)) for t in tables]
+        found = [Partition(t, run, day, folder_of(t, run, day)) for t in tables]
     if WAITING in root:
         below = store.folders(f"{WAITING}/run={run}")
         waiting = [table for name in below if (table := _value(name, "table")) is not None]
@@ -183,6 +176,8 @@ def _on_every_day(store: LakeStore, run: str) -> Iterator[Partition]:
             day = _value(below, "date")
             if table is not None and day is not None:
                 yield Partition(table, run, day, folder_of(table, run, day))
+            elif _value(below, "run") == run:
+                _refuse_undated(store, f"{name}/{below}")
 
 
 def _by_name(file: Found) -> str:

@@ -85,7 +85,6 @@ class Question:
 def of_run(
     run: Mapping[str, Any],
     asked: Asked,
-    uptimes: tuple[float, float] | None = None,
     observed: Observed | None = None,
 ) -> list[Question]:
     """Ask for the groups of a run.
@@ -93,8 +92,6 @@ def of_run(
     Args:
         run: ``run.json``.
         asked: What narrows it down.
-        uptimes: How long clients ran until the kill, and at most, in seconds, for a ``run.json`` of
-            before, which does not tell; ``None``: not known.
         observed: What to compare with, where the faults are the run's own.
 
     Raises:
@@ -105,7 +102,8 @@ def of_run(
             raise ConfigError(name, "is missing")
     settings = with_system(Settings(), run).with_values(asked.values)
     workload = {**run["workload"], "switches": run.get("switches") or {}}
-    if "steady_state" in run:
+    uptimes = None
+    if "steady_state" in run:  # a person may have written down no more than a prediction needs
         uptimes = uptimes_of(run["warmup_seconds"], run["steady_state"], run["faults"])
     notes = () if uptimes else (UNKNOWN_AGES,)
     questions = []

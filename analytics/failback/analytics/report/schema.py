@@ -18,7 +18,6 @@ import jsonschema
 
 from failback.analytics.errors import ReportInputError
 from failback.analytics.report.blocks.kinds import LARGE
-from failback.analytics.report.outcome import outcome_of
 from failback.common.files import parsed, read_file
 from failback.common.text import why
 
@@ -95,22 +94,6 @@ def _with_numbers(value: Any, schema: Report) -> Any:
     return value
 
 
-def name_as_now(document: Report) -> Report:
-    """Return a report with the names of this version.
-
-    Version 0.1 has other names for a proved fault and its proof, and no outcome. Read for one
-    version.
-    """
-    if isinstance(document.get("checks"), list):
-        document.setdefault("outcome", outcome_of(document["checks"]))
-    faults = document.get("faults")
-    for fault in faults if isinstance(faults, list) else ():
-        for before, name in (("honest", "proved"), ("rungs", "proof")):
-            if isinstance(fault, dict) and before in fault:
-                fault.setdefault(name, fault.pop(before))
-    return document
-
-
 def read_report(path: Path) -> Report:
     """Read and check a ``report.json``; fields that this version does not know are kept.
 
@@ -134,7 +117,6 @@ def parse_report(content: bytes, path: Path | str) -> Report:
     version = document.get("schema") if isinstance(document, dict) else None
     if version != SCHEMA:
         raise ReportInputError(f"schema is {version!r}, this version reads {SCHEMA!r}", path)
-    name_as_now(document)
     try:
         check_report(document)
     except jsonschema.ValidationError as error:

@@ -78,7 +78,7 @@ class LakeTables:
 
     @property
     def unseen(self) -> list[str]:
-        """Runs whose rows are not where tables are looked for: they wait, or are of before."""
+        """Runs whose rows are not where tables are looked for: they wait."""
         misplaced = {e.run for folders in self.folders.values() for e in folders if e.day is None}
         return [] if self.run is not None else sorted(misplaced)
 

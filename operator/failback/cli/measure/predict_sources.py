@@ -153,22 +153,11 @@ def _of_run(path: Path, asked: Asked) -> list[Question]:
     if "schema" in run:  # a person may have written down no more than a prediction needs
         checked_run(run, file)
     try:
-        return of_run(run, asked, _uptimes_of_run(path, run), _observed(path))
+        return of_run(run, asked, _observed(path))
     except ConfigError as error:
         if error.field in run or error.problem != "is missing":
             raise
         raise ConfigError(error.field, error.problem, file=file) from error
-
-
-def _uptimes_of_run(path: Path, run: Mapping[str, Any]) -> tuple[float, float] | None:
-    """By the experiment beside it, for a ``run.json`` of before."""
-    from failback.chaos.faults.experiments import load_experiment
-
-    try:
-        experiment = load_experiment(path / "experiment.yaml")
-    except ConfigError:
-        return None
-    return _uptimes(experiment, run.get("faults") or ())
 
 
 def _observed(path: Path) -> dict[str, int]:

@@ -31,10 +31,14 @@ _FRAME: Final = 3
 
 def row_of(report_file: Path) -> dict[str, Any]:
     """Return the figures of one ``report.json`` that the table shows; ``None`` = not measured."""
-    from failback.analytics.report.outcome import evidence_badge, outcome_badge, rows_missing
-    from failback.analytics.report.schema import name_as_now
+    from failback.analytics.report.outcome import (
+        NO_LIMIT,
+        evidence_badge,
+        outcome_badge,
+        rows_missing,
+    )
 
-    report = name_as_now(read_object(report_file))
+    report = read_object(report_file)
     evidence, outcome = evidence_badge(report), outcome_badge(report)
     totals = report["totals"]
     causes: Counter[str] = Counter()
@@ -60,7 +64,7 @@ def row_of(report_file: Path) -> dict[str, Any]:
         "rows_missing": rows_missing(report),
         "evidence": evidence.text,
         "evidence_why": evidence.why,
-        "outcome": report["outcome"],
+        "outcome": report.get("outcome") or dict(NO_LIMIT),
         "outcome_words": outcome.text,
         "observed": "observation" in report,
         "verdict": report["verdict"]["value"],

@@ -235,7 +235,7 @@ class LiveRun:
         effect = observed.get("gone_ns") or observed.get("effect_ns")
         fault.effect_ns = effect or (row.get("issued_ns") or [None])[0] or fault.effect_ns
         fault.heal_ns = observed.get("healed_ns") or fault.heal_ns
-        fault.proved = row.get("proved", row.get("honest"))
+        fault.proved = row.get("proved")
         named = [each.get("pod") or f"{each.get('group')}-{each.get('member')}"
                  for each in row.get("victims") or []]  # fmt: skip
         fault.victim = ", ".join(map(str, named)) or fault.victim

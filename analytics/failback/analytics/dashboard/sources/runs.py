@@ -18,7 +18,6 @@ from failback.analytics.lake.store import readable
 from failback.analytics.observe.folder import is_observed
 from failback.analytics.report.measures.point_rows import Point, points_of
 from failback.analytics.report.outcome import NO_LIMIT, evidence_badge
-from failback.analytics.report.schema import name_as_now
 from failback.analytics.run.documents import OBSERVED, checked_run
 from failback.analytics.run.run_lock import is_held
 from failback.common.files import open_file, read_object
@@ -166,7 +165,7 @@ class RunIndex:
         stamp = _mtime(path)
         if not stamp:
             return None
-        return self._reports.get((path, stamp), lambda: name_as_now(read_object(path)))
+        return self._reports.get((path, stamp), lambda: read_object(path))
 
     def points(self, entry: RunEntry) -> list[Point]:
         """The points of the run's plots."""

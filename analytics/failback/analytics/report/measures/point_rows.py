@@ -46,14 +46,12 @@ class Point(NamedTuple):
 
 
 def points_of(table: pa.Table) -> list[Point]:
-    """The rows of a points table; older reports lack ``exact`` and ``width_s``."""
+    """The rows of a points table."""
     columns = table.to_pydict()
-    widths = columns.get("width_s") or [1] * table.num_rows
-    columns["width_s"] = [1 if width is None else width for width in widths]
-    exact = columns.get("exact") or [None] * table.num_rows
+    columns["width_s"] = [1 if width is None else width for width in columns["width_s"]]
     columns["value"] = [
         value if integer is None else integer
-        for value, integer in zip(columns["value"], exact, strict=True)
+        for value, integer in zip(columns["value"], columns["exact"], strict=True)
     ]
     return [Point(*row) for row in zip(*(columns[name] for name in Point._fields), strict=True)]
 

@@ -34,7 +34,7 @@ def _fault(fid: str, steps: Sequence[FaultStep]) -> Row:
     details = [step.details for step in steps]
     proof: Row = {}
     for detail in details:
-        proof |= detail.get("proof") or detail.get("rungs") or {}  # as version 0.1 says it
+        proof |= detail.get("proof") or {}
     heal = _first(steps, *HEAL_KINDS)
     accept = _first(steps, "ACCEPT", "RESUMED")
     proofs = [step.honest for step in steps if step.honest is not None]

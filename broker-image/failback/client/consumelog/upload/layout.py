@@ -5,7 +5,6 @@
 The date is the UTC day of run zero, so that a query about some days opens only their folders. It is
 not known before the run is open: until then the files lie outside of the tables, in
 ``_waiting/run=<id>/table=<t>/``. Spark, pyarrow and DuckDB look past names that begin with ``_``.
-Lakes of before have ``table=<t>/run=<id>/``, and are read as they are.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ table=deliver, not the folder that this file is in. This file is here so that a
 program that opens all of them as one table says so instead of mixing them.
 """
 _PLACE: Final = re.compile(
-    r"(?:table=(?P<table>[^/]+)/(?:date=(?P<day>[^/]+)/)?run=(?P<run>[^/]+)"
+    r"(?:table=(?P<table>[^/]+)/date=(?P<day>[^/]+)/run=(?P<run>[^/]+)"
     r"|_waiting/run=(?P<waiting>[^/]+)/table=(?P<of>[^/]+))/(?P<file>[^/]+)$"
 )
 _LATEST_NS: Final = 253_402_300_800 * 10**9
@@ -46,14 +45,9 @@ class Place:
     table: str
     run: str
     day: str | None
-    """Its date; none of a file that waits, or of a lake of before."""
+    """Its date; none of a file that waits."""
     waits: bool
     file: str
-
-    @property
-    def older(self) -> bool:
-        """Whether it is of the layout without dates."""
-        return self.day is None and not self.waits
 
 
 def place_of(name: str) -> Place | None:
@@ -78,11 +72,6 @@ def folder_of(table: str, run: str, day: str | None) -> str:
     if day is None:
         return f"{WAITING}/run={run}/table={table}"
     return f"table={table}/date={day}/run={run}"
-
-
-def older_folder_of(table: str, run: str) -> str:
-    """The same in a lake of before."""
-    return f"table={table}/run={run}"
 
 
 def lake_path(table: str, run: str, proc_no: int, index: int, day: str | None) -> str:

@@ -111,7 +111,7 @@ def segment_metadata(
     """Metadata of every segment of a run, with ``table`` and ``path`` (below the lake) added."""
     import pyarrow.parquet as pq
 
-    folders = ("table={}/date=*/run={}", "table={}/run={}", "_waiting/run={1}/table={0}")
+    folders = ("table={}/date=*/run={}", "_waiting/run={1}/table={0}")
     for table in tables:
         patterns = [f"{folder.format(table, escape(run))}/*.parquet" for folder in folders]
         for path in sorted(path for pattern in patterns for path in lake.glob(pattern)):

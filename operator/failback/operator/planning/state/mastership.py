@@ -3,8 +3,9 @@
 Every claim says whose log lies on it: the role that its member had, and the *epoch*, which every
 change of master raises. A claim outlives the cluster, so that a cluster made anew over kept,
 restored or foreign claims opens the member that was master last. Where that cannot be told no
-member opens, until a person names the claim. Claims that say nothing are those of a new pair, or of
-release 0.1.0: then the members' files, the status and ``masterMember`` name the master.
+member opens, until a person names the claim. Claims that say nothing are those of a new pair, or
+were made by something else: then the members' files, the status and ``masterMember`` name the
+master.
 """
 
 from __future__ import annotations
@@ -125,7 +126,7 @@ class _Case:
     def new_log_id(self) -> str:
         return f"{self.cluster.metadata.uid}-{self.pair}"
 
-    # --- claims that say nothing: a new pair, or release 0.1.0 ---
+    # --- claims that say nothing ---
 
     def of_new_claims(self) -> Mastership:
         recorded = self.row.get("epoch")
