@@ -18,7 +18,7 @@ import pytest
 
 from failback.analytics.analysis.engines.spark.pods import TEMPLATE
 from failback.analytics.analysis.engines.spark.session import why_not
-from failback.analytics.report.engine_differences import differences
+from failback.analytics.report.compare import differences
 from failback.analytics.report.make_report import read_report, report
 from tests.benchmarks.analytics.synthetic import Plan, generate
 from tests.kube.test_report_life import create_report, wait_for

@@ -20,7 +20,7 @@ from tools.setup_spark import ensure_lakehouse
 
 from failback.analytics.analysis.counting import tables
 from failback.analytics.analysis.engines.spark.session import why_not
-from failback.analytics.report.engine_differences import differences
+from failback.analytics.report.compare import differences
 from failback.analytics.report.make_report import read_report
 from failback.cli.__main__ import main
 from tests.spark.lakehouse.reports import SCHEMAS

@@ -13,7 +13,7 @@ import pytest
 from tools.pack_environment import pack
 
 from failback.analytics.analysis.engines.spark.session import why_not
-from failback.analytics.report.engine_differences import differences
+from failback.analytics.report.compare import differences
 from failback.analytics.report.make_report import read_report, report
 from tests.benchmarks.analytics.synthetic import Plan, generate
 from tests.spark.packed_environment import environment, folders_of_failback

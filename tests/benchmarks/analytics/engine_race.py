@@ -22,15 +22,18 @@ from failback.analytics.analysis.causes.labels import cause_of
 from failback.analytics.analysis.counting import families
 from failback.analytics.analysis.counting.normalise import deliver_columns
 from failback.analytics.analysis.counting.partials.commits import COMMIT_COLUMNS
-from failback.analytics.analysis.counting.partials.pulls import PULL_COLUMNS
 from failback.analytics.analysis.counting.partials.rows import Rows
-from failback.analytics.analysis.counting.partials.sends import PRODUCE_COLUMNS, SCAN_COLUMNS
+from failback.analytics.analysis.counting.partials.sends import (
+    PRODUCE_COLUMNS,
+    PULL_COLUMNS,
+    SCAN_COLUMNS,
+)
 from failback.analytics.analysis.counting.partials.sums import SCHEMA, Key, Partials
 from failback.analytics.analysis.engines.base import Pass
+from failback.analytics.analysis.engines.chunks import ATTEMPT_COLUMNS
 from failback.analytics.analysis.engines.engine import Engine
 from failback.analytics.analysis.engines.joins import join_depths
 from failback.analytics.analysis.engines.local import local_engine
-from failback.analytics.analysis.engines.passes import ATTEMPT_COLUMNS
 from failback.analytics.lake.lake import Lake, open_lake
 from failback.analytics.report.document import build_report
 from failback.analytics.run.definitions import DEFAULT

@@ -15,9 +15,9 @@ from failback.analytics.analysis.counting import tables
 from failback.analytics.analysis.engines.engine import Engine
 from failback.analytics.analysis.engines.local import local_engine
 from failback.analytics.analysis.results import Analysis
-from failback.analytics.analysis.rows_in_files import RowsInFiles
 from failback.analytics.lake.lake import Lake, open_lake
 from failback.analytics.lake.store import StoreAddress
+from failback.analytics.report.results import RowsInFiles
 from failback.analytics.run.definitions import DEFAULT, Definitions
 from failback.analytics.run.folder_reading import read_run_folder
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from failback.analytics.analysis.engines.spark import object_store
+from failback.analytics.analysis.engines.spark import session
 from failback.analytics.analysis.engines.spark.session import is_cluster, master_of
 from failback.analytics.errors import EngineUnavailable, ReportInputError
 from failback.analytics.lake.layout import partitions, runs
@@ -98,17 +98,17 @@ def test_sparks_jars_are_those_that_the_tests_fetch(tmp_path: Path) -> None:
         r"\s*<version>(.*?)</version>",
         pom,
     )
-    assert tuple(":".join(part) for part in parts) == object_store.PACKAGES
+    assert tuple(":".join(part) for part in parts) == session.PACKAGES
     s3 = open_store("s3://bucket/lake")
-    fetched = object_store.settings_for([s3], {})
-    assert fetched["spark.jars.packages"].split(",") == list(object_store.PACKAGES)
+    fetched = session.settings_for([s3], {})
+    assert fetched["spark.jars.packages"].split(",") == list(session.PACKAGES)
     with pytest.raises(EngineUnavailable, match="has no jars"):
-        object_store.settings_for([s3], {object_store.JARS: str(tmp_path)})
+        session.settings_for([s3], {session.JARS: str(tmp_path)})
     (tmp_path / "a.jar").touch()
-    given = object_store.settings_for([s3], {object_store.JARS: str(tmp_path)})
+    given = session.settings_for([s3], {session.JARS: str(tmp_path)})
     assert given["spark.jars"] == str(tmp_path / "a.jar")
     assert "spark.jars.packages" not in given
-    assert object_store.settings_for([open_store(tmp_path)], {}) == {}
+    assert session.settings_for([open_store(tmp_path)], {}) == {}
 
 
 def test_a_master_is_a_cluster_unless_it_is_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from failback.analytics.analysis.engines import blocks, condensing, engine, local
-from failback.analytics.analysis.engines.again import Again
+from failback.analytics.analysis.engines import condensing, engine, local, row_blocks
 from failback.analytics.analysis.engines.engine import Engine
 from failback.analytics.analysis.engines.local import LocalRows, LocalRunner, local_engine
+from failback.analytics.analysis.engines.repeated_ranges import RepeatedRanges
 from failback.analytics.analysis.engines.repeats import CANDIDATES, PartReduction
 from failback.analytics.lake.lake import Lake
 from failback.analytics.run.definitions import DEFAULT, KEYS, Definitions
@@ -30,7 +30,7 @@ def chunks(scratch: Path, seen: list[Path]) -> Iterator[pa.Table]:
     """Ten chunks of numbers, of two kinds, in parts by the number's remainder."""
     for at in range(10):
         n = np.arange(100 * at, 100 * at + 100)
-        yield blocks.split(pa.table({"n": n}), n % 7, at % 2)
+        yield row_blocks.split(pa.table({"n": n}), n % 7, at % 2)
         seen += scratch.glob("failback-parts-*/*.arrow")
 
 
@@ -38,7 +38,7 @@ def total_of(part: pa.Table) -> pa.Table:
     found = [
         (part["part"][0].as_py(), kind, sum(sum(t["n"].to_pylist()) for t in mine))
         for kind in (0, 1)
-        if (mine := blocks.unpacked(part, kind))
+        if (mine := row_blocks.unpacked(part, kind))
     ]
     return pa.table([pa.array(column) for column in zip(*found, strict=True)], schema=NUMBERS)
 
@@ -49,7 +49,9 @@ def test_parts_are_the_same_in_memory_and_on_disk(
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     seen: list[Path] = []
-    rows = LocalRows(chunks(tmp_path, seen), blocks.BLOCKS, spill_bytes).by_part(total_of, NUMBERS)
+    rows = LocalRows(chunks(tmp_path, seen), row_blocks.BLOCKS, spill_bytes).by_part(
+        total_of, NUMBERS
+    )
     found = {(row["part"], row["kind"]): row["total"] for row in rows.whole().to_pylist()}
     n = np.arange(1000)
     assert found == {
@@ -115,9 +117,9 @@ def test_attempts_are_read_when_a_part_asks_for_them(
     generate(Plan(rows=3_000, dup_shape="scattered", seed=3), tmp_path / "run")
     wanted = analysed(tmp_path / "run")
     assert "APP_RESEND" in wanted.rows.column("cause").to_pylist()
-    of = Again.of
+    of = RepeatedRanges.of
     never = staticmethod(lambda counts: replace(of(counts), resent=False))
-    monkeypatch.setattr(Again, "of", never)
+    monkeypatch.setattr(RepeatedRanges, "of", never)
     assert_equal_repeats(analysed(tmp_path / "run"), wanted)
 
 
@@ -127,12 +129,12 @@ def test_parts_are_no_larger_where_more_is_searched_than_came_again(
     generate(Plan(rows=9_000, dup_share=0.1, dup_shape="scattered", seed=3), tmp_path / "run")
     monkeypatch.setattr(condensing, "MOST_RANGES", 2)
     monkeypatch.setattr(engine, "PART_ROWS", 500)
-    monkeypatch.setattr(blocks, "_NEAR_BITS", 3)
+    monkeypatch.setattr(row_blocks, "_NEAR_BITS", 3)
     sizes: list[int] = []
     work = PartReduction.__call__
 
     def counted(one: PartReduction, part: pa.Table) -> pa.Table:
-        sizes.append(sum(table.num_rows for table in blocks.unpacked(part, CANDIDATES)))
+        sizes.append(sum(table.num_rows for table in row_blocks.unpacked(part, CANDIDATES)))
         return work(one, part)
 
     monkeypatch.setattr(PartReduction, "__call__", counted)

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from failback.analytics.analysis.engines import blocks
+from failback.analytics.analysis.engines import row_blocks
 from failback.analytics.analysis.engines.local import LocalRows
 from tests.support.processes.peak_memory import peak_memory
 
@@ -28,17 +28,17 @@ def chunks(count: int, parts: int, *, hot: bool) -> Iterator[pa.Table]:
         lane = np.zeros(ROWS, np.int64)
         numbers = {f"n{k}": random.integers(0, 1 << 62, ROWS) for k in range(18)}
         table = pa.table({"lane": lane, "lseq": lseq, **numbers})
-        yield blocks.split(table, blocks.parts_of(lane, lseq, parts))
+        yield row_blocks.split(table, row_blocks.parts_of(lane, lseq, parts))
 
 
 def rows_of(part: pa.Table) -> pa.Table:
-    return pa.table({"rows": [sum(table.num_rows for table in blocks.unpacked(part))]})
+    return pa.table({"rows": [sum(table.num_rows for table in row_blocks.unpacked(part))]})
 
 
 def group(payload: bytes) -> None:
     """Groups ``count parts spill_MiB hot`` and checks that nothing is lost."""
     count, parts, spill, hot = (int(word) for word in payload.decode().split())
-    rows = LocalRows(chunks(count, parts, hot=bool(hot)), blocks.BLOCKS, spill * MIB)
+    rows = LocalRows(chunks(count, parts, hot=bool(hot)), row_blocks.BLOCKS, spill * MIB)
     found = rows.by_part(rows_of, TOTALS).whole().column("rows").to_pylist()
     assert sum(found) == count * ROWS, found
     assert len(found) == (1 if hot else parts), found
@@ -74,7 +74,7 @@ def test_files_of_parts_are_gone_after_an_error(
         assert list(tmp_path.glob("*/*.arrow"))
         raise ValueError(part.num_rows)
 
-    rows = LocalRows(chunks(2, 4, hot=False), blocks.BLOCKS, 1000).by_part(fails, TOTALS)
+    rows = LocalRows(chunks(2, 4, hot=False), row_blocks.BLOCKS, 1000).by_part(fails, TOTALS)
     with pytest.raises(ValueError, match=r"\d"):
         rows.whole()
     del rows

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from failback.analytics.analysis.causes.classify import CauseInputs
 from failback.analytics.analysis.counting.partials.context import Context
-from failback.analytics.analysis.engines.again import Again
 from failback.analytics.analysis.engines.base import Joined
 from failback.analytics.analysis.engines.engine import Engine
 from failback.analytics.analysis.engines.local import LocalRunner, local_engine
+from failback.analytics.analysis.engines.repeated_ranges import RepeatedRanges
 from failback.analytics.analysis.engines.repeats import Reduce, RowsTo
 from failback.analytics.lake.lake import Lake
 from tests.support.analytics.histories import random_history
@@ -89,7 +89,7 @@ class Unrestricted(Engine):
     def repeats(
         self,
         context: Context,
-        again: Again,
+        again: RepeatedRanges,
         inputs: CauseInputs,
         reduce: Reduce,
         rows: RowsTo | None = None,

@@ -22,10 +22,9 @@ from failback.analytics.report.document import build_report
 from failback.analytics.run import history_reading
 from failback.analytics.run.align import clocks_of
 from failback.analytics.run.history import GroupQueue, Series
-from failback.analytics.run.small_tables import copies, occurrences, pieces, samples
-from failback.analytics.run.small_tables.columns import slots
-from failback.analytics.run.small_tables.pieces import Read, Reduction
-from failback.analytics.run.small_tables.stretches import telling
+from failback.analytics.run.small_tables import occurrences, offset_looks, reductions, samples
+from failback.analytics.run.small_tables.columns import slots, telling
+from failback.analytics.run.small_tables.reductions import Read, Reduction
 from tests.support.analytics.run_analysis import analysed
 from tests.support.analytics.sampled import sampled_history
 from tests.support.common.counts import examples
@@ -72,7 +71,7 @@ def test_reports_are_those_of_the_whole_tables(seed: int) -> None:
         patch.undo()
         assert reported(folder) == whole
         patch.setattr(history_reading, "in_this_process", in_pieces(1 + seed % 50))
-        patch.setattr(pieces, "FOLD_ROWS", 8)
+        patch.setattr(reductions, "FOLD_ROWS", 8)
         assert reported(folder) == whole
 
 
@@ -149,7 +148,7 @@ class Curve:
             | {"t": pa.array([t for t, _ in looks], pa.int64())}
             | {"off": pa.array([off for _, off in looks], pa.int64())}
         )
-        self.looks = copies.OffsetLooks(self._read, clocks_of([], 0), [self.KEY])
+        self.looks = offset_looks.OffsetLooks(self._read, clocks_of([], 0), [self.KEY])
 
     def _read(self, table: str, columns: Sequence[str], reduction: Reduction) -> Iterable[pa.Table]:
         for at in range(0, self.table.num_rows, self.size):
@@ -177,13 +176,13 @@ def test_what_a_copy_held_at_instants_is_found(seed: int, size: int) -> None:
 
 def test_a_curve_is_whole_until_it_is_long_and_then_thinned_alike_in_all_pieces() -> None:
     r = Random(5)
-    short = [(10 * n, r.randrange(1 << 40)) for n in range(copies.MAX_SPANS)]
+    short = [(10 * n, r.randrange(1 << 40)) for n in range(offset_looks.MAX_SPANS)]
     assert Curve(short, 700).whole() == short
-    long = [(10 * n, r.randrange(1 << 40)) for n in range(10 * copies.MAX_SPANS)]
+    long = [(10 * n, r.randrange(1 << 40)) for n in range(10 * offset_looks.MAX_SPANS)]
     near = [(4_000, 9_000)]
     found = Curve(long, 700).whole(near)
     assert found == Curve(long, len(long)).whole(near) == Curve(long, 9_999).whole(near)
-    assert copies.MAX_SPANS < len(found) < 4 * copies.MAX_SPANS + 500
+    assert offset_looks.MAX_SPANS < len(found) < 4 * offset_looks.MAX_SPANS + 500
     values = [off for _, off in long]
     assert {long[0], long[-1]} <= set(found)
     assert {min(values), max(values)} <= {off for _, off in found}

@@ -11,7 +11,7 @@ import pytest
 from failback.analytics.run.history import History
 from failback.analytics.run.history_reading import read_history
 from failback.analytics.run.run_source import source_at
-from failback.analytics.run.small_tables import pieces
+from failback.analytics.run.small_tables import reductions
 from tests.support.analytics.long_runs import QUEUES, long_run
 
 MIB = 1 << 20
@@ -46,13 +46,13 @@ def kept(history: History) -> int:
 
 @pytest.mark.parametrize(
     ("looks", "chunk"),
-    [(20_000, 1 << 14), pytest.param(500_000, pieces.CHUNK_ROWS, marks=pytest.mark.soak)],
+    [(20_000, 1 << 14), pytest.param(500_000, reductions.CHUNK_ROWS, marks=pytest.mark.soak)],
 )
 def test_a_run_of_twice_the_length_takes_as_much(
     looks: int, chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pieces, "CHUNK_ROWS", chunk)
-    monkeypatch.setattr(pieces, "FOLD_ROWS", chunk)
+    monkeypatch.setattr(reductions, "CHUNK_ROWS", chunk)
+    monkeypatch.setattr(reductions, "FOLD_ROWS", chunk)
     (short, first), (long, second) = (
         read(long_run(tmp_path / str(times), times * looks)) for times in (1, 2)
     )

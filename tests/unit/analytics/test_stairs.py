@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 from failback.analytics.analysis.arrays.intervals import Ints
-from failback.analytics.analysis.arrays.thinning import extremes
 from failback.analytics.analysis.counting import tables
 from failback.analytics.report.measures import points
+from failback.analytics.report.measures.curves import extremes
 from failback.analytics.report.measures.lookups import Figures
 from failback.analytics.report.measures.numbers import NS
 from failback.analytics.report.measures.point_rows import Point, points_of

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from failback.analytics.analysis.arrays.columns import NULL_NUMBER
 from failback.analytics.analysis.causes.windows import Windows, windows_of
 from failback.analytics.analysis.counting import families
-from failback.analytics.analysis.counting.partials.nulls import NULL_NUMBER
 from failback.analytics.analysis.counting.partials.rows import Codes
 from failback.analytics.analysis.counting.partials.sums import Key, Partials
 from failback.analytics.analysis.engines.joins import join_depths, join_values

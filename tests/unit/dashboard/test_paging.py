@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from failback.analytics.dashboard.http.documents import encode, page
 from failback.analytics.dashboard.problems import DashboardProblem
-from failback.analytics.dashboard.views.paging import encode, page
 
 
 @given(st.lists(st.text(min_size=1), unique=True), st.integers(1, 7))

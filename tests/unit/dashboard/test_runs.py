@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from failback.analytics.dashboard.sources.runs import RunIndex, chosen, read_points
+from failback.analytics.dashboard.views.message_steps import messages_of, story
 from failback.analytics.dashboard.views.run_blocks import (
     blocks_of,
     figure_json,
@@ -17,7 +18,6 @@ from failback.analytics.dashboard.views.run_blocks import (
     queue_of,
     staircase_of,
 )
-from failback.analytics.dashboard.views.stories import messages_of, story
 from failback.analytics.report.measures.point_rows import Point
 from failback.analytics.report.measures.points import table_of
 from tests.support.analytics.sample_report import sample_points, sample_report

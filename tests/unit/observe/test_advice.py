@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from failback.analytics.report.measures.observed_advice import observed_knobs
+from failback.analytics.report.observed import observed_knobs
 from tests.support.observe.outages import come_back, serve, take_over
 from tests.support.observe.stories import MASTER, Story
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from failback.analytics.report.engine_differences import OWN, differences
+from failback.analytics.report.compare import OWN, differences
 from tests.support.analytics.sample_report import sample_report
 
 

@@ -31,7 +31,7 @@ from failback.analytics.report.page.figures.theme import (
     Theme,
     swaps,
 )
-from failback.analytics.report.page.report_figures import report_figures
+from failback.analytics.report.page.html import report_figures
 from tests.support.analytics.sample_report import sample_points, sample_report
 
 EMPTY = Series([], [])

@@ -11,9 +11,8 @@ import pyarrow as pa
 import pytest
 
 from failback.analytics.report.measures import loss
-from failback.analytics.report.page.html import page_tables
-from failback.analytics.report.page.report_figures import report_figures
-from failback.analytics.report.page.tables import again, card, harm
+from failback.analytics.report.page.html import page_tables, report_figures
+from failback.analytics.report.page.tables import costs, redeliveries, run_card
 from failback.analytics.report.page.tables.over_time import file_tables
 from failback.analytics.report.page.tables.registry import (
     Table,
@@ -121,7 +120,7 @@ def test_offsets_that_went_down_are_told_in_words_and_kept_in_files_as_they_were
     report = sample_report()
     (drop,) = report["offset_drops"]
     report["offset_drops"] = [drop | {"source": each} for each in ("code43", "file", "bak")]
-    table = again.offset_drops(report)
+    table = redeliveries.offset_drops(report)
     cells = [dict(zip(table.headings, row, strict=True)) for row in table.cells()]
     assert [each["where"] for each in cells] == ["memory", "file", "backup file"]
     assert {each["what happened"] for each in cells} == {drop["label"].lower()}
@@ -156,13 +155,13 @@ def test_cells(value: object, text: str) -> None:
 
 def test_figures_of_a_large_run_have_their_error_beside_them() -> None:
     report = sample_report()
-    exact = [column.heading for column in harm.harm(report).columns]
-    assert ("offsets that named two messages", "7") not in card.resumes(report).cells()
+    exact = [column.heading for column in costs.harm(report).columns]
+    assert ("offsets that named two messages", "7") not in run_card.resumes(report).cells()
     for group in report["groups"]:
         group["repeat_age_seconds"]["error"] = 0.008
     report["divergence"] |= {"conflicts": 7, "conflicts_error": 12}
     check_report(report)
-    table = harm.harm(report)
+    table = costs.harm(report)
     assert [column.heading for column in table.columns] == [*exact, "ages may be too small by"]
     assert {row[-1] for row in table.cells()} == {"0.8 %"}
-    assert ("offsets that named two messages", "7 ± 12") in card.resumes(report).cells()
+    assert ("offsets that named two messages", "7 ± 12") in run_card.resumes(report).cells()

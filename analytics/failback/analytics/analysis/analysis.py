@@ -35,9 +35,9 @@ from failback.analytics.analysis.counting.partials.context import (
 )
 from failback.analytics.analysis.counting.partials.phases import PHASES, Phase
 from failback.analytics.analysis.counting.partials.resolution import Resolution
-from failback.analytics.analysis.engines.again import Again
 from failback.analytics.analysis.engines.base import Forbidden
 from failback.analytics.analysis.engines.engine import Engine
+from failback.analytics.analysis.engines.repeated_ranges import RepeatedRanges
 from failback.analytics.analysis.engines.repeats import RowsTo
 from failback.analytics.analysis.results import Analysis, Repeats
 from failback.analytics.lake.lake import Lake
@@ -90,7 +90,7 @@ def analyse(
     counts = engine.count(context)
     stage_timings.end_of("stage_a")
     progress = coverage.progress_of(history, counts.values)
-    again = Again.of(counts)
+    again = RepeatedRanges.of(counts)
     inputs = CauseInputs(
         assigned=coverage.assigned_table(history.assignments),
         cover=coverage.cover_table(history.assignments, progress),

@@ -1,4 +1,4 @@
-"""The story of one consumer offset: who held which value when, and where it went down.
+"""The history of one consumer offset: its value in each copy over time, and where it went down.
 
 An offset lives in a chain: client memory, commit, the master's table, its file, the slave's table,
 and the answer that the next owner of the queue starts from. :func:`lineage` puts what the run

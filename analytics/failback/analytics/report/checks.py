@@ -236,7 +236,7 @@ def _steady(figures: Figures) -> Check:
 
 
 def _recovered(figures: Figures, report: Row) -> Check:
-    """A fault that should have healed and was not seen to is a finding, not a lack of data."""
+    """A fault that should have healed and did not is a finding, not a lack of data."""
     closed = figures.analysis.folder.closed
     title = "every fault was seen to heal"
     returning = [outage["fid"] for outage in report["rto"] if outage["phases"]["accept"] is None]

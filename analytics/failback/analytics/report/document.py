@@ -25,11 +25,10 @@ from failback.analytics.report.measures import bounds, forecast, offsets, recove
 from failback.analytics.report.measures.figure_points import figure_points
 from failback.analytics.report.measures.groups import group_figures, totals_of
 from failback.analytics.report.measures.lookups import Figures, group_names
-from failback.analytics.report.measures.loss import losses_of
+from failback.analytics.report.measures.loss import losses_of, producer_figures
 from failback.analytics.report.measures.numbers import NS, Row, millis, ratio
 from failback.analytics.report.measures.points import points_table
 from failback.analytics.report.measures.queues import queue_figures
-from failback.analytics.report.measures.sends import producer_figures
 from failback.analytics.report.outcome import outcome_of
 from failback.analytics.report.schema import SCHEMA
 from failback.analytics.run.documents import Run

@@ -262,7 +262,7 @@ def _engines(
 
         yield [local_engine(lake) for lake in lakes]
         return
-    from failback.analytics.analysis.engines.spark.reading_errors import naming_files
+    from failback.analytics.analysis.engines.spark.catalog import naming_files
     from failback.analytics.analysis.engines.spark.runner import spark_engine
     from failback.analytics.analysis.engines.spark.session import check_reach, session, why_not
 

@@ -19,10 +19,39 @@ import pyarrow.parquet as pq
 
 from failback.analytics.analysis.counting import families, tables
 from failback.analytics.analysis.results import Analysis
-from failback.analytics.analysis.rows_in_files import RowsInFiles
 from failback.analytics.lake.store import StoreAddress, open_store
 from failback.analytics.report.measures.numbers import Row
 from failback.analytics.report.schema import report_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class RowsInFiles:
+    """A folder of Parquet files, one per part of the rows: an ``engines.repeats.RowsTo``."""
+
+    store: StoreAddress
+    folder: str
+    """Below the store's root."""
+    group: str | None = None
+    """Only the rows of this group; of all groups by default."""
+
+    def clear(self) -> None:
+        """Remove what an earlier analysis has left there."""
+        self.store.open().delete_folder(self.folder)
+
+    def write(self, part: pa.Table) -> None:
+        """Write the rows of a part (``tables.ATTRIBUTED``), which no other part has.
+
+        A task that is repeated writes the same file again.
+        """
+        if self.group is not None:
+            part = part.filter(pc.equal(part.column("grp"), self.group))
+        if not part.num_rows:
+            return
+        sink = pa.BufferOutputStream()
+        pq.write_table(part, sink, compression="zstd")
+        first = pc.min(part.column("did")).as_py()
+        name = f"{self.folder}/part-{first & (1 << 64) - 1:016x}.parquet"
+        self.store.open().write(name, sink.getvalue())
 
 
 def _schema(texts: str, numbers: str, fractions: str = "") -> pa.Schema:

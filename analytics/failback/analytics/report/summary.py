@@ -7,8 +7,8 @@ from typing import Final
 from failback.analytics.analysis.causes.labels import cause_words
 from failback.analytics.report.measures.numbers import Row
 from failback.analytics.report.outcome import Badge, evidence_badge, outcome_badge, rows_missing
-from failback.analytics.report.page.tables.again import group_figures
 from failback.analytics.report.page.tables.observed import recovery, returns, seen, unseen
+from failback.analytics.report.page.tables.redeliveries import group_figures
 from failback.analytics.report.page.tables.registry import markdown
 from failback.analytics.report.wording import number, percent, seconds
 from failback.analytics.run.definitions import words_of
@@ -64,7 +64,7 @@ def _what_happened(report: Row) -> str:
 
 
 def render(report: Row) -> str:
-    """``summary.md``; under 80 lines whatever the run."""
+    """``summary.md``, which has fewer than 80 lines for any run."""
     verdict = report["verdict"]
     experiment, arm = report["experiment"] or report["run"], report["arm"] or "-"
     badges = (evidence_badge(report), outcome_badge(report))

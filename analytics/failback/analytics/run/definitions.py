@@ -119,10 +119,10 @@ def instant_ns(text: str, zero_wall_ns: int, now_ns: int | None = None) -> int:
     Args:
         text: What was typed.
         zero_wall_ns: When the run began, Unix time.
-        now_ns: Unix time behind which nobody can mean a time; ``None``: there is no such.
+        now_ns: Unix time behind which no time can lie; ``None``: there is no such.
 
     Raises:
-        ValueError: It is neither, or a time that nobody can mean of this run.
+        ValueError: It is neither, or a time that cannot be one of this run.
     """
     try:
         seconds = float(text)

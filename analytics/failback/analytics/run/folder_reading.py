@@ -62,7 +62,7 @@ def segments_contradicted(lines: Iterable[bytes]) -> tuple[str, ...]:
 
 
 def _segment(line: bytes) -> str:
-    """A line that says nothing was cut, or is somebody else's: what it was about is not known."""
+    """The segment that a line names. A line that was cut, or has another format, names none."""
     try:
         return str(parsed(line)["id"])
     except (ValueError, KeyError, TypeError):

@@ -250,7 +250,7 @@ class History:
         return group_name(self.folder, grp, client_id)
 
     def incarnation_at(self, addr: str | None, t: int) -> int | None:
-        """``bootTimestamp`` of who answered at ``addr``; ``None`` between two lives."""
+        """``bootTimestamp`` of the process at ``addr``; ``None`` between two lives."""
         lives = self.incarnations.get(addr or "")
         if not lives:
             return None

@@ -29,9 +29,11 @@ from failback.analytics.run.history import (
 )
 from failback.analytics.run.process_ends import hex_id, process_ends
 from failback.analytics.run.run_folder import RunFolder
-from failback.analytics.run.small_tables.asked import Asked
-from failback.analytics.run.small_tables.copies import OffsetLooks
-from failback.analytics.run.small_tables.lives import LIFE_COLUMNS, Lives, longest_pause
+from failback.analytics.run.small_tables.incarnations import (
+    LIFE_COLUMNS,
+    IncarnationsSeen,
+    longest_pause,
+)
 from failback.analytics.run.small_tables.occurrences import (
     MEMBER_COLUMNS,
     RESET_KIND,
@@ -43,7 +45,9 @@ from failback.analytics.run.small_tables.occurrences import (
     members_of,
     routes_of,
 )
-from failback.analytics.run.small_tables.pieces import Read, in_this_process, reduced
+from failback.analytics.run.small_tables.offset_looks import OffsetLooks
+from failback.analytics.run.small_tables.reductions import Read, in_this_process, reduced
+from failback.analytics.run.small_tables.sample_instants import SampleInstants
 from failback.analytics.run.small_tables.samples import (
     OFFSET_COLUMNS,
     QUEUE_COLUMNS,
@@ -64,7 +68,7 @@ def read_history(folder: RunFolder, lake: Lake, read: Read | None = None) -> His
     Args:
         folder: The run's documents.
         lake: Its tables.
-        read: Who reads those that grow with the run's length; this process by default.
+        read: Reads the tables that grow with the run's length; this process by default.
     """
     read = read or in_this_process(lake)
     clocks = clocks_of(lake.records("clock"), folder.zero_mono_ns)
@@ -73,13 +77,15 @@ def read_history(folder: RunFolder, lake: Lake, read: Read | None = None) -> His
     )
     lives = pa.concat_tables(
         [
-            reduced(read, "broker_offset_sample", (*LIFE_COLUMNS, "source"), Lives(clocks)),
-            reduced(read, "broker_queue_sample", LIFE_COLUMNS, Lives(clocks)),
+            reduced(
+                read, "broker_offset_sample", (*LIFE_COLUMNS, "source"), IncarnationsSeen(clocks)
+            ),
+            reduced(read, "broker_queue_sample", LIFE_COLUMNS, IncarnationsSeen(clocks)),
         ]
     )
     incarnations = _incarnations(faults, lives.to_pylist())
     assigned = _assigned(folder, lake, clocks)
-    asked = Asked.of(assigned, incarnations, faults)
+    asked = SampleInstants.of(assigned, incarnations, faults)
     offsets = reduced(read, "broker_offset_sample", OFFSET_COLUMNS, OffsetSamples(clocks, asked))
     queues = reduced(read, "broker_queue_sample", QUEUE_COLUMNS, QueueSamples(clocks, asked))
     samples = samples_of(offsets)
@@ -166,7 +172,7 @@ def _fault_step(row: Mapping[str, Any], clocks: Clocks) -> FaultStep:
 def _incarnations(
     faults: Sequence[FaultStep], looks: Iterable[Mapping[str, Any]]
 ) -> dict[str, list[Incarnation]]:
-    """Lives per address: begun at ACCEPT or the first look, ended where a witness saw it gone."""
+    """Incarnations per address, from ACCEPT or the first look to where a witness saw it end."""
     seen: dict[tuple[str, int], tuple[int, int, str, int]] = {}
 
     def note(addr: str, boot_ms: int, t: int, broker: str, bid: int) -> None:
@@ -205,7 +211,7 @@ def _with_ends(
         ]
         until = max(gone) if gone else None
         if until is None and following is not None:
-            until = seen[addr, life.boot_ms][1] + 1  # nobody saw it go: its last sample
+            until = seen[addr, life.boot_ms][1] + 1  # no witness saw it end: its last sample
         ended.append(replace(life, until=until))
     return ended
 

@@ -85,7 +85,7 @@ def _rows(found: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:
 
 
 def _in_words(db: duckdb.DuckDBPyConnection, problem: str) -> str:
-    """What DuckDB says, for who knows the lake and not DuckDB."""
+    """What DuckDB says, in words of the lake."""
     lines = db.execute("SELECT table_name, column_name FROM information_schema.columns").fetchall()
     names = {table for table, _ in lines if not table.startswith("files of ")}
     table = _TABLE.search(problem)

@@ -18,7 +18,7 @@ def process_ends(
     """When each ended process ended, in ns after run zero, by process number.
 
     Either source gives the end: the wait status in ``closed.json``, which a harness that died left
-    empty, or a fault step that somebody observed. A step that nobody observed proves no end. Where
+    empty, or a fault step that a witness observed. A step without a witness proves no end. Where
     they differ the earliest holds: a process does not live on after it was seen to be gone.
 
     Args:

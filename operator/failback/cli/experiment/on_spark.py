@@ -63,7 +63,7 @@ def fetch(command: str) -> None:
 
 def count_on_spark(done: Sequence[ReportPaths], *, silent: bool) -> OnSpark:
     """Run the same pipeline on Spark, all runs in one session, and compare."""
-    from failback.analytics.report.engine_differences import differences
+    from failback.analytics.report.compare import differences
     from failback.analytics.report.make_report import read_report, report_many
 
     here = [read_report(each.json) for each in done]

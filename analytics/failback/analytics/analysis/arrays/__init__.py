@@ -1,4 +1,4 @@
-"""Arithmetic on numpy arrays: intervals, columns and joins, thinning, hashes. Pure.
+"""Arithmetic on numpy arrays: intervals, columns and joins, hashes. Pure.
 
 Nothing here knows messages or groups.
 """

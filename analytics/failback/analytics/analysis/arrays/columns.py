@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +11,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from failback.analytics.analysis.arrays.intervals import Ints
+
+NULL_NUMBER: Final = -(1 << 62)
+"""In place of null in a column of whole numbers."""
+
 
 Flags = NDArray[np.bool_]
 

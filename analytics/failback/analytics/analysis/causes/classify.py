@@ -145,7 +145,7 @@ def _found(
 
 
 def _pair(message: Ints, rt: Ints) -> Ints:
-    """A number for (message, rt) that can be computed for an rt nobody has, too."""
+    """A number for (message, rt) that can also be computed for an rt that no message has."""
     return (message << 32) + rt + 1
 
 

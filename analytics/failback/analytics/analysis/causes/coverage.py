@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from failback.analytics.analysis.arrays.columns import NULL_NUMBER
 from failback.analytics.analysis.counting import families, tables
-from failback.analytics.analysis.counting.partials.nulls import NULL_NUMBER
 from failback.analytics.run.history import UNKNOWN, Assignment, GroupQueue, History, Row
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from failback.analytics.analysis.counting.partials.nulls import NULL_NUMBER
+from failback.analytics.analysis.arrays.columns import NULL_NUMBER
 
 REPORT_GROUPS: Final = (
     "rollback",

@@ -11,7 +11,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """A cause for people who read a report."""
+    """A cause in words for readers of a report."""
 
     happened: str
     fix: str

@@ -9,13 +9,12 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from failback.analytics.analysis.arrays.columns import Columns, Flags, packed_of
+from failback.analytics.analysis.arrays.columns import NULL_NUMBER, Columns, Flags, packed_of
 from failback.analytics.analysis.arrays.intervals import Ints
 from failback.analytics.analysis.arrays.xxh64 import surrogates_of
 from failback.analytics.analysis.causes.attribution import Attribution
 from failback.analytics.analysis.causes.labels import cause_number
 from failback.analytics.analysis.counting import families
-from failback.analytics.analysis.counting.partials.nulls import NULL_NUMBER
 from failback.analytics.analysis.counting.partials.resolution import Resolution
 from failback.analytics.analysis.counting.partials.rows import Codes
 from failback.analytics.analysis.counting.partials.seconds import NS, Seconds

@@ -9,10 +9,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from failback.analytics.analysis.arrays.columns import Columns
+from failback.analytics.analysis.arrays.columns import NULL_NUMBER, Columns
 from failback.analytics.analysis.causes.labels import cause_of
 from failback.analytics.analysis.counting import families
-from failback.analytics.analysis.counting.partials.nulls import NULL_NUMBER
 from failback.analytics.run.history import GroupQueue, History
 
 MAX_WINDOWS: Final = 10_000

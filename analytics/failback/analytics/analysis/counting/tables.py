@@ -197,7 +197,8 @@ def columns_of(table: pa.Table) -> dict[str, pa.ChunkedArray]:
 def sorted_away(columns: dict[str, pa.ChunkedArray], schema: pa.Schema) -> pa.Table:
     """As :func:`sorted_table`, of columns that are taken out of ``columns`` one by one.
 
-    So a table of gigabytes is in memory once, and one column of it twice, if nobody else has it.
+    So a table of gigabytes is in memory once, and one column of it twice, if nothing else
+    refers to it.
     """
     order = _ascending({name: columns[name] for name in schema.names})
     taken = [contiguous(columns.pop(f.name).take(order).cast(f.type)) for f in schema]

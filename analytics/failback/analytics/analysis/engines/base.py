@@ -45,7 +45,7 @@ class Pass:
     wanted: Wanted | None = None
     """Row groups that are read; all of them if it says nothing."""
     spans: Spans | None = None
-    """The same for who reads rows: others without a null ``lane`` have nothing in them."""
+    """The same as a filter of rows: other row groups without a null ``lane`` have no such row."""
 
 
 @dataclass(frozen=True, slots=True)

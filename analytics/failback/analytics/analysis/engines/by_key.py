@@ -23,7 +23,7 @@ from failback.analytics.analysis.causes.business_keys import (
 from failback.analytics.analysis.causes.send_backs import send_backs_of
 from failback.analytics.analysis.counting.normalise import Dropped, Ends, normalise
 from failback.analytics.analysis.counting.partials.context import Context
-from failback.analytics.analysis.engines import blocks, passes
+from failback.analytics.analysis.engines import chunks, row_blocks
 from failback.analytics.analysis.engines.joins import produced_of
 from failback.analytics.analysis.engines.repeats import ATTEMPTS, SENT_BACK, sent_back_in
 
@@ -42,13 +42,13 @@ class Links:
     parts: int
 
     def of_chunk(self, chunk: pa.Table) -> pa.Table:
-        """Those of raw rows, by message (``blocks.BLOCKS``)."""
+        """Those of raw rows, by message (``row_blocks.BLOCKS``)."""
         rows = normalise(chunk, self.context, self.ends, Dropped())
         return _by(links_of(rows, self.messages), "lane", "lseq", self.parts, LINKS)
 
     def of_part(self, part: pa.Table) -> pa.Table:
         """Those of what came more than once in one part of :meth:`of_chunk`, by what was sent."""
-        again = links_of_repeated(blocks.unpacked(part, LINKS))
+        again = links_of_repeated(row_blocks.unpacked(part, LINKS))
         return _by(again, "sent_lane", "sent_lseq", self.parts, LINKS)
 
 
@@ -61,21 +61,21 @@ class Evidence:
     parts_of_messages: int
 
     def attempts(self, chunk: pa.Table) -> pa.Table:
-        """Of rows of ``produce``, by what was sent (``blocks.BLOCKS``)."""
-        return _by(passes.all_attempts_of(chunk), "lane", "lseq", self.parts, ATTEMPTS)
+        """Of rows of ``produce``, by what was sent (``row_blocks.BLOCKS``)."""
+        return _by(chunks.all_attempts_of(chunk), "lane", "lseq", self.parts, ATTEMPTS)
 
     def send_backs(self, chunk: pa.Table) -> pa.Table:
-        """Of rows of ``sendback``, by what was sent (``blocks.BLOCKS``)."""
+        """Of rows of ``sendback``, by what was sent (``row_blocks.BLOCKS``)."""
         return _by(send_backs_of(chunk, self.context), "lane", "lseq", self.parts, SENT_BACK)
 
     def of_part(self, part: pa.Table) -> pa.Table:
-        """What one part by what was sent tells, by message (``blocks.BLOCKS``)."""
-        links = blocks.unpacked(part, LINKS)
+        """What one part by what was sent tells, by message (``row_blocks.BLOCKS``)."""
+        links = row_blocks.unpacked(part, LINKS)
         if not links:
-            return blocks.BLOCKS.empty_table()
+            return row_blocks.BLOCKS.empty_table()
         linked = pa.concat_tables(links)
         attempts = pa.concat_tables(
-            [passes.ATTEMPTS.empty_table(), *blocks.unpacked(part, ATTEMPTS)]
+            [chunks.ATTEMPTS.empty_table(), *row_blocks.unpacked(part, ATTEMPTS)]
         )
         sent = attempts_by_key(linked, produced_of(attempts))
         back = send_backs_by_key(linked, sent_back_in(part))
@@ -89,4 +89,4 @@ class Evidence:
 
 def _by(found: pa.Table, lane: str, lseq: str, parts: int, kind: int) -> pa.Table:
     c = Columns(found)
-    return blocks.split(found, blocks.parts_of(c.ints(lane), c.ints(lseq), parts), kind)
+    return row_blocks.split(found, row_blocks.parts_of(c.ints(lane), c.ints(lseq), parts), kind)

@@ -21,8 +21,8 @@ from failback.analytics.analysis.counting.normalise import Dropped, Ends, normal
 from failback.analytics.analysis.counting.partials.context import Context
 from failback.analytics.analysis.counting.partials.rows import Rows
 from failback.analytics.analysis.engines.base import Spans
+from failback.analytics.analysis.engines.chunks import attempts_of, lanes_of
 from failback.analytics.analysis.engines.joins import interval_sets
-from failback.analytics.analysis.engines.passes import attempts_of, lanes_of
 from failback.analytics.lake.row_groups import RowGroup
 from failback.analytics.run.definitions import LID, MESSAGE_ID
 

@@ -53,7 +53,7 @@ def cut(ranges: pa.Table) -> pa.Table:
     begins = (first[at] + step) << bits[at]
     found = ranges.take(pa.array(at))
     ends = begins + (np.int64(1) << bits[at])
-    return _with(found, lo=np.maximum(lo[at], begins), hi=np.minimum(hi[at], ends))
+    return _with_columns(found, lo=np.maximum(lo[at], begins), hi=np.minimum(hi[at], ends))
 
 
 def buckets(ranges: pa.Table, count: int) -> Ints:
@@ -81,30 +81,30 @@ class Condensing:
         """
         depths = cut(depths)
         c = Columns(depths)
-        unit, crowded = _crowded(c)
+        unit, crowded = _crowded_blocks(c)
         if not crowded.any():
             return as_partial(depths)
         found = [as_partial(depths.filter(pa.array(~crowded)))]
-        for family, way in self._ways().items():
+        for family, condense in self._condensers().items():
             mine = np.flatnonzero(crowded & c.one_of("fam", [family]))
             if mine.size:
-                found.append(way(depths.take(pa.array(mine)), unit[mine]))
+                found.append(condense(depths.take(pa.array(mine)), unit[mine]))
         states = np.flatnonzero(crowded & c.one_of("fam", _SENT_STATES))
         if states.size:
-            found.append(_states(depths.take(pa.array(states))))
+            found.append(_acked_and_doubtful(depths.take(pa.array(states))))
         return pa.concat_tables(found)
 
-    def _ways(self) -> dict[str, Callable[[pa.Table, Ints], pa.Table]]:
+    def _condensers(self) -> dict[str, Callable[[pa.Table, Ints], pa.Table]]:
         return {
-            families.COPY.name: _copies,
+            families.COPY.name: _copy_sums,
             families.MESSAGE.name: self._messages,
-            families.HANDED.name: _set,
-            families.DONE.name: _set,
-            families.SENT.name: _sent,
-            families.STORED.name: _set,
-            families.NAMED.name: _named,
+            families.HANDED.name: _messages_with_lab_id,
+            families.DONE.name: _messages_with_lab_id,
+            families.SENT.name: _figures_sent,
+            families.STORED.name: _messages_with_lab_id,
+            families.NAMED.name: _key_sums,
             families.REDELIVERED.name: self._redelivered,
-            families.WINDOWS.name: _windows,
+            families.WINDOWS.name: _largest_windows,
         }
 
     def _messages(self, rows: pa.Table, unit: Ints) -> pa.Table:
@@ -113,10 +113,10 @@ class Condensing:
         key = Key(grp=_codes(c, "grp"), depth=c.ints("depth"), figure=c.ints("figure"))
         out.values(families.MESSAGE_TIMES, key, c.ints("hi") - c.ints("lo"))
         again = np.flatnonzero(c.ints("depth") > 1)
-        spans = _around(rows.take(pa.array(again)), unit[again])
-        found = [out.table(), _as(families.MESSAGE_SPANS, spans)]
+        spans = _range_around_each(rows.take(pa.array(again)), unit[again])
+        found = [out.table(), _weight_one(families.MESSAGE_SPANS, spans)]
         if self.by_lid:
-            found.append(_as(families.HANDED, _joined(_by_lab_id(rows))))
+            found.append(_weight_one(families.HANDED, _joined_ranges(_with_lab_id(rows))))
         return pa.concat_tables(found)
 
     def _redelivered(self, rows: pa.Table, _: Ints) -> pa.Table:
@@ -132,7 +132,7 @@ class Condensing:
         return out.table()
 
 
-def _crowded(c: Columns) -> tuple[Ints, Flags]:
+def _crowded_blocks(c: Columns) -> tuple[Ints, Flags]:
     """The block and history of each range as one number, and whether that has too many."""
     number = c.ints("n1")
     kind = np.where(c.one_of("fam", _SENT_STATES), -1, c.codes("fam"))
@@ -142,7 +142,7 @@ def _crowded(c: Columns) -> tuple[Ints, Flags]:
     return unit, (np.bincount(unit)[unit] > most if unit.size else np.zeros(0, bool))
 
 
-def _copies(rows: pa.Table, _: Ints) -> pa.Table:
+def _copy_sums(rows: pa.Table, _: Ints) -> pa.Table:
     c, out = Columns(rows), Partials()
     queue = Key(**{name: _codes(c, name) for name in _QUEUE}, qid=c.ints("n1"))
     depth, figure = c.ints("depth"), c.ints("figure")
@@ -154,15 +154,15 @@ def _copies(rows: pa.Table, _: Ints) -> pa.Table:
     return out.table()
 
 
-def _named(rows: pa.Table, _: Ints) -> pa.Table:
+def _key_sums(rows: pa.Table, _: Ints) -> pa.Table:
     c, out = Columns(rows), Partials()
     out.values(families.NAMED_TIMES, Key(depth=c.ints("depth")), c.ints("hi") - c.ints("lo"))
     return out.table()
 
 
-def _windows(rows: pa.Table, unit: Ints) -> pa.Table:
+def _largest_windows(rows: pa.Table, unit: Ints) -> pa.Table:
     """The largest of each history and block; of the others how many there are in each queue."""
-    rows, unit = _joined_with(rows, unit)
+    rows, unit = _joined_ranges_and_units(rows, unit)
     c = Columns(rows)
     lo, hi = c.ints("lo"), c.ints("hi")
     order = np.lexsort((lo, lo - hi, unit))
@@ -174,21 +174,21 @@ def _windows(rows: pa.Table, unit: Ints) -> pa.Table:
     out = Partials()
     ones = np.ones(left_out.size, np.int64)
     out.values(families.WINDOWS_LEFT_OUT, queue.at(left_out), ones)
-    return pa.concat_tables([_as(families.WINDOWS, rows.take(pa.array(kept))), out.table()])
+    return pa.concat_tables([_weight_one(families.WINDOWS, rows.take(pa.array(kept))), out.table()])
 
 
-def _set(rows: pa.Table, _: Ints) -> pa.Table:
-    """A set of messages; those without a LAB_ID are asked for by nobody."""
-    found = _joined(_by_lab_id(rows))
-    return _as(None, found)
+def _messages_with_lab_id(rows: pa.Table, _: Ints) -> pa.Table:
+    """The set of messages with a LAB_ID; no figure reads the others one by one."""
+    return _weight_one(None, _joined_ranges(_with_lab_id(rows)))
 
 
-def _sent(rows: pa.Table, _: Ints) -> pa.Table:
-    return _as(None, _joined(rows.filter(pc.greater(rows.column("figure"), 0))))
+def _figures_sent(rows: pa.Table, _: Ints) -> pa.Table:
+    """The set of messages that were sent while the run measured."""
+    return _weight_one(None, _joined_ranges(rows.filter(pc.greater(rows.column("figure"), 0))))
 
 
-def _states(rows: pa.Table) -> pa.Table:
-    """Messages that were acknowledged in whatever way, and those of open outcome that were not."""
+def _acked_and_doubtful(rows: pa.Table) -> pa.Table:
+    """Messages that were acknowledged with any result, and those of open outcome that were not."""
     c = Columns(rows)
     lo, hi, history = c.ints("lo"), c.ints("hi"), c.dense("topic", "n1")
     doubt = c.one_of("fam", [families.DOUBTFUL.name])
@@ -199,15 +199,15 @@ def _states(rows: pa.Table) -> pa.Table:
         doubtful = IntervalSet.of(lo[here & doubt], hi[here & doubt]) - acked
         for family, members in ((families.ACKED, acked), (families.DOUBTFUL, doubtful)):
             example = rows.take(pa.array(np.full(members.lo.size, np.flatnonzero(here)[0])))
-            found.append(_as(family, _with(example, lo=members.lo, hi=members.hi)))
+            found.append(_weight_one(family, _with_columns(example, lo=members.lo, hi=members.hi)))
     return pa.concat_tables(found)
 
 
-def _by_lab_id(rows: pa.Table) -> pa.Table:
+def _with_lab_id(rows: pa.Table) -> pa.Table:
     return rows.filter(pc.greater_equal(rows.column("n1"), 0))
 
 
-def _around(rows: pa.Table, unit: Ints) -> pa.Table:
+def _range_around_each(rows: pa.Table, unit: Ints) -> pa.Table:
     """One range for each unit, around all of it."""
     if not unit.size:
         return rows
@@ -216,14 +216,14 @@ def _around(rows: pa.Table, unit: Ints) -> pa.Table:
     starts = np.flatnonzero(np.diff(unit[order], prepend=-1))
     lo = np.minimum.reduceat(c.ints("lo")[order], starts)
     hi = np.maximum.reduceat(c.ints("hi")[order], starts)
-    return _with(rows.take(pa.array(order[starts])), lo=lo, hi=hi)
+    return _with_columns(rows.take(pa.array(order[starts])), lo=lo, hi=hi)
 
 
-def _joined(rows: pa.Table) -> pa.Table:
-    return _joined_with(rows, np.zeros(rows.num_rows, np.int64))[0]
+def _joined_ranges(rows: pa.Table) -> pa.Table:
+    return _joined_ranges_and_units(rows, np.zeros(rows.num_rows, np.int64))[0]
 
 
-def _joined_with(rows: pa.Table, unit: Ints) -> tuple[pa.Table, Ints]:
+def _joined_ranges_and_units(rows: pa.Table, unit: Ints) -> tuple[pa.Table, Ints]:
     """Ranges of one history that touch each other as one, however deep they are."""
     c = Columns(rows)
     if not c.count:
@@ -237,19 +237,19 @@ def _joined_with(rows: pa.Table, unit: Ints) -> tuple[pa.Table, Ints]:
     starts = np.flatnonzero(begins)
     ends = np.append(starts[1:], c.count) - 1
     kept = order[starts]
-    return _with(rows.take(pa.array(kept)), lo=lo[starts], hi=hi[ends]), unit[kept]
+    return _with_columns(rows.take(pa.array(kept)), lo=lo[starts], hi=hi[ends]), unit[kept]
 
 
-def _with(rows: pa.Table, **columns: Ints) -> pa.Table:
+def _with_columns(rows: pa.Table, **columns: Ints) -> pa.Table:
     for name, values in columns.items():
         rows = rows.set_column(rows.schema.get_field_index(name), name, pa.array(values))
     return rows
 
 
-def _as(family: Family | None, rows: pa.Table) -> pa.Table:
+def _weight_one(family: Family | None, rows: pa.Table) -> pa.Table:
     """Ranges as partial rows of weight one, of a family with the same key, or of their own."""
     ones = np.ones(rows.num_rows, np.int64)
-    rows = _with(rows, depth=ones, figure=ones)
+    rows = _with_columns(rows, depth=ones, figure=ones)
     if family is not None:
         names = pa.array([family.name] * rows.num_rows, pa.utf8())
         rows = rows.set_column(rows.schema.get_field_index("fam"), "fam", names)

@@ -32,17 +32,17 @@ from failback.analytics.analysis.counting.partials.phases import (
     Phase,
     phase_partials,
 )
-from failback.analytics.analysis.counting.partials.pulls import PULL_COLUMNS, pull_partials
 from failback.analytics.analysis.counting.partials.sends import (
     PRODUCE_COLUMNS,
+    PULL_COLUMNS,
     SCAN_COLUMNS,
     produce_partials,
+    pull_partials,
     resumed_partials,
     scan_partials,
 )
 from failback.analytics.analysis.counting.partials.sums import SCHEMA, Key, Partials
-from failback.analytics.analysis.engines import blocks, by_key, order, passes
-from failback.analytics.analysis.engines.again import Again
+from failback.analytics.analysis.engines import by_key, chunks, order, row_blocks
 from failback.analytics.analysis.engines.base import (
     PART_ROWS,
     Forbidden,
@@ -53,6 +53,7 @@ from failback.analytics.analysis.engines.base import (
 )
 from failback.analytics.analysis.engines.candidates import Candidates, Repeated, Sent
 from failback.analytics.analysis.engines.condensing import Condensing
+from failback.analytics.analysis.engines.repeated_ranges import RepeatedRanges
 from failback.analytics.analysis.engines.repeats import (
     AttemptsByMessage,
     CandidatesByMessage,
@@ -94,8 +95,8 @@ class Engine:
         boots = {broker: list(times) for broker, times in boots.items()}
         found = self._runner.mapped(
             [
-                Pass(table, columns, partial(passes.known_of, table, boots=boots))
-                for table, columns in passes.KNOWN_COLUMNS.items()
+                Pass(table, columns, partial(chunks.known_of, table, boots=boots))
+                for table, columns in chunks.KNOWN_COLUMNS.items()
             ],
             SCHEMA,
         )
@@ -129,7 +130,7 @@ class Engine:
         """First good send after each outage (``partials.resumed_partials``)."""
         limits = [(each.first_bad, each.lo, each.hi) for each in forbidden]
         resuming = partial(resumed_partials, context=context, forbidden=limits)
-        found = self._runner.mapped([Pass("produce", passes.RESUMED_COLUMNS, resuming)], SCHEMA)
+        found = self._runner.mapped([Pass("produce", chunks.RESUMED_COLUMNS, resuming)], SCHEMA)
         return families.RESUMED.of(found.values())
 
     def phase_rows(self, context: Context, wanted: Sequence[Phase]) -> pa.Table:
@@ -150,7 +151,7 @@ class Engine:
     def repeats(
         self,
         context: Context,
-        again: Again,
+        again: RepeatedRanges,
         inputs: CauseInputs,
         reduce: Reduce,
         rows: RowsTo | None = None,
@@ -176,7 +177,7 @@ class Engine:
             chosen = [self._candidates(context, repeated, parts)]
             if key != BUSINESS_KEY:
                 chosen += _evidence(context, repeated, parts, attempts=asked)
-            found = self._runner.mapped(chosen, blocks.BLOCKS)
+            found = self._runner.mapped(chosen, row_blocks.BLOCKS)
             if key == BUSINESS_KEY:
                 found = found.and_(self._evidence_by_key(context, repeated, parts))
             work = PartReduction(inputs, context.clocks, key, reduce, rows, asked, wider)
@@ -190,15 +191,15 @@ class Engine:
         by_sent = self._parts(max(self._lake.rows("deliver"), self._lake.rows("produce")))
         links = by_key.Links(context, self._late_ends, repeated.messages, by_sent)
         columns = self._deliver_columns(context, full=False)
-        linked = self._runner.mapped([Pass("deliver", columns, links.of_chunk)], blocks.BLOCKS)
+        linked = self._runner.mapped([Pass("deliver", columns, links.of_chunk)], row_blocks.BLOCKS)
         evidence = by_key.Evidence(context, by_sent, parts)
         sent = [
-            Pass("produce", passes.ATTEMPT_COLUMNS, evidence.attempts),
+            Pass("produce", chunks.ATTEMPT_COLUMNS, evidence.attempts),
             Pass("sendback", SEND_BACK_COLUMNS, evidence.send_backs),
         ]
-        known = self._runner.mapped(sent, blocks.BLOCKS)
-        by_what_was_sent = linked.by_part(links.of_part, blocks.BLOCKS).and_(known)
-        return by_what_was_sent.by_part(evidence.of_part, blocks.BLOCKS)
+        known = self._runner.mapped(sent, row_blocks.BLOCKS)
+        by_what_was_sent = linked.by_part(links.of_part, row_blocks.BLOCKS).and_(known)
+        return by_what_was_sent.by_part(evidence.of_part, row_blocks.BLOCKS)
 
     def _candidates(self, context: Context, repeated: Repeated, parts: int) -> Pass:
         """The pass that brings candidates to parts that hold all deliveries of a message."""
@@ -228,13 +229,13 @@ class Engine:
         found = order.OrderedRows(topics, context, candidates, parts)
         columns = sorted({*self._deliver_columns(context, full=True), *order.COLUMNS})
         others = Pass("deliver", columns, found.of_others)
-        rows = self._runner.mapped([others], blocks.BLOCKS)
+        rows = self._runner.mapped([others], row_blocks.BLOCKS)
         if repeated:
             again = Pass(
                 "deliver", columns, found.of_candidates, candidates.may_be_in, candidates.spans()
             )
-            marked = self._runner.mapped([again], blocks.BLOCKS).by_part(
-                found.marked, blocks.BLOCKS
+            marked = self._runner.mapped([again], row_blocks.BLOCKS).by_part(
+                found.marked, row_blocks.BLOCKS
             )
             rows = rows.and_(marked)
         late = partial(order.inversions, context=context)
@@ -247,13 +248,13 @@ class Engine:
 
 def _evidence(context: Context, repeated: Repeated, parts: int, *, attempts: bool) -> list[Pass]:
     """The passes that bring send-backs, and perhaps send attempts, to the parts of messages."""
-    lanes = passes.lanes_of(repeated.messages)
+    lanes = chunks.lanes_of(repeated.messages)
     back = Pass("sendback", SEND_BACK_COLUMNS, SendBacksByMessage(lanes, context, parts))
     if not attempts:
         return [back]
     sent = Sent(lanes, context.definitions.key)
     found = AttemptsByMessage(sent, parts)
-    return [back, Pass("produce", passes.ATTEMPT_COLUMNS, found, sent.may_be_in, sent.spans())]
+    return [back, Pass("produce", chunks.ATTEMPT_COLUMNS, found, sent.may_be_in, sent.spans())]
 
 
 def counted(chunk: pa.Table, context: Context, ends: Ends) -> pa.Table:

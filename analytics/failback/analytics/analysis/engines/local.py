@@ -17,10 +17,10 @@ from failback.analytics.analysis.arrays.memory import give_back
 from failback.analytics.analysis.counting.families import INTERVAL
 from failback.analytics.analysis.counting.partials.sums import SCHEMA
 from failback.analytics.analysis.engines.base import Joined, Pass
-from failback.analytics.analysis.engines.blocks import BLOCKS, split, unpacked
 from failback.analytics.analysis.engines.condensing import buckets, cut
 from failback.analytics.analysis.engines.engine import Engine
 from failback.analytics.analysis.engines.joins import compacted, condensed, join_values, swept_runs
+from failback.analytics.analysis.engines.row_blocks import BLOCKS, split, unpacked
 from failback.analytics.lake.lake import Lake
 
 SPILL_BYTES: Final = 64 << 20

@@ -21,7 +21,7 @@ from failback.analytics.analysis.arrays.xxh64 import surrogates
 from failback.analytics.analysis.counting import tables
 from failback.analytics.analysis.counting.partials.context import Context
 from failback.analytics.analysis.counting.partials.rows import Rows
-from failback.analytics.analysis.engines import blocks
+from failback.analytics.analysis.engines import row_blocks
 from failback.analytics.analysis.engines.candidates import Candidates
 from failback.protocol.message import RETRY_PREFIX
 
@@ -54,7 +54,7 @@ class OrderedRows:
     parts: int
 
     def of_others(self, chunk: pa.Table) -> pa.Table:
-        """Those of messages that were delivered once, by key (``blocks.BLOCKS``)."""
+        """Those of messages that were delivered once, by key (``row_blocks.BLOCKS``)."""
         rows = self._of(chunk)
         again = Columns(self.candidates.of(chunk)).ints("did")
         once = ~np.isin(Columns(rows).ints("did"), again)
@@ -69,11 +69,13 @@ class OrderedRows:
         at = pc.if_else(pc.less(at, 0), None, at)
         for name in ("topic", "okey", "kseq"):
             found = found.append_column(name, rows.column(name).take(at))
-        return blocks.split(found, blocks.parts_of(c.ints("lane"), c.ints("lseq"), self.parts))
+        return row_blocks.split(
+            found, row_blocks.parts_of(c.ints("lane"), c.ints("lseq"), self.parts)
+        )
 
     def marked(self, part: pa.Table) -> pa.Table:
         """One part of :meth:`of_candidates`, by key."""
-        found = pa.concat_tables(blocks.unpacked(part)).unify_dictionaries()
+        found = pa.concat_tables(row_blocks.unpacked(part)).unify_dictionaries()
         c = Columns(found)
         nth, _ = columns.Ordered(c.ints("bt"), c.ints("did")).ranks(c.dense(*_MESSAGE))
         ordered = c.valid("kseq")
@@ -101,7 +103,7 @@ class OrderedRows:
         rows = rows.cast(INVERSION_ROWS)
         c = Columns(rows)
         group = _hashes(c, "grp") * 31 + _hashes(c, "topic")
-        return blocks.split(rows, blocks.scattered(group, _hashes(c, "okey"), self.parts))
+        return row_blocks.split(rows, row_blocks.scattered(group, _hashes(c, "okey"), self.parts))
 
 
 def _hashes(c: Columns, name: str) -> Ints:
@@ -111,7 +113,7 @@ def _hashes(c: Columns, name: str) -> Ints:
 
 def inversions(part: pa.Table, context: Context) -> pa.Table:
     """What of one part of keys came too late: of firsts, and of repeats (``tables.ORDER``)."""
-    rows = pa.concat_tables(blocks.unpacked(part))
+    rows = pa.concat_tables(row_blocks.unpacked(part))
     c = Columns(rows)
     key = c.dense("grp", "topic", "okey")
     bt, did, kseq = c.ints("bt"), c.ints("did"), c.ints("kseq")

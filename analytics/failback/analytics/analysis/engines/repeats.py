@@ -28,7 +28,7 @@ from failback.analytics.analysis.causes.send_backs import (
 from failback.analytics.analysis.counting import families, tables
 from failback.analytics.analysis.counting.partials.context import Context
 from failback.analytics.analysis.counting.partials.sums import SCHEMA, Key, Partials
-from failback.analytics.analysis.engines import blocks
+from failback.analytics.analysis.engines import row_blocks
 from failback.analytics.analysis.engines.candidates import (
     Candidates,
     Repeated,
@@ -79,12 +79,12 @@ class CandidatesByMessage:
 
     def __call__(self, chunk: pa.Table) -> pa.Table:
         found = [self._split(piece) for piece in self.candidates.pieces_of(chunk)]
-        return pa.concat_tables([blocks.BLOCKS.empty_table(), *found])
+        return pa.concat_tables([row_blocks.BLOCKS.empty_table(), *found])
 
     def _split(self, found: pa.Table) -> pa.Table:
         c = Columns(found)
-        part = blocks.parts_of(c.ints("lane"), c.ints("lseq"), self.parts)
-        return blocks.split(found, part, CANDIDATES)
+        part = row_blocks.parts_of(c.ints("lane"), c.ints("lseq"), self.parts)
+        return row_blocks.split(found, part, CANDIDATES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +97,8 @@ class AttemptsByMessage:
     def __call__(self, chunk: pa.Table) -> pa.Table:
         found = self.sent.among(chunk)
         c = Columns(found)
-        part = blocks.parts_of(c.ints("lane"), c.ints("lseq"), self.parts)
-        return blocks.split(found, part, ATTEMPTS)
+        part = row_blocks.parts_of(c.ints("lane"), c.ints("lseq"), self.parts)
+        return row_blocks.split(found, part, ATTEMPTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +118,8 @@ class SendBacksByMessage:
         for one, where in by_lane(lane):
             if one in self.lanes:
                 again[where] = self.lanes[one].contains(lseq[where])
-        part = blocks.parts_of(lane[again], lseq[again], self.parts)
-        return blocks.split(found.filter(pa.array(again)), part, SENT_BACK)
+        part = row_blocks.parts_of(lane[again], lseq[again], self.parts)
+        return row_blocks.split(found.filter(pa.array(again)), part, SENT_BACK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,13 +137,13 @@ class PartReduction:
     """What was looked for, where that is more than what occurs more than once."""
 
     def __call__(self, part: pa.Table) -> pa.Table:
-        """Partial rows (``sums.SCHEMA``) of one part (``blocks.BLOCKS``)."""
-        candidates = blocks.unpacked(part, CANDIDATES)
+        """Partial rows (``sums.SCHEMA``) of one part (``row_blocks.BLOCKS``)."""
+        candidates = row_blocks.unpacked(part, CANDIDATES)
         if not candidates:
             return SCHEMA.empty_table()
         if self.wider is not None:
             candidates = only_repeated(candidates, self.wider)
-        attempts = blocks.unpacked(part, ATTEMPTS)
+        attempts = row_blocks.unpacked(part, ATTEMPTS)
         back = sent_back_in(part)
         del part
         classified = classify(candidates, self.inputs, sent_back_table(back), self.clocks)
@@ -170,7 +170,7 @@ class PartReduction:
 
 def sent_back_in(part: pa.Table) -> pa.Table:
     """What was sent back of a part's messages (``send_backs.SEND_BACKS``)."""
-    return pa.concat_tables([SEND_BACKS.empty_table(), *blocks.unpacked(part, SENT_BACK)])
+    return pa.concat_tables([SEND_BACKS.empty_table(), *row_blocks.unpacked(part, SENT_BACK)])
 
 
 def _open(resent: int) -> pa.Table:

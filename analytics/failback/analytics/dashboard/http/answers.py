@@ -6,11 +6,11 @@ import asyncio
 from typing import Any
 
 from failback.analytics.dashboard.http.context import Shared, readable
+from failback.analytics.dashboard.http.documents import page
 from failback.analytics.dashboard.problems import DashboardProblem
 from failback.analytics.dashboard.sources.runs import RunEntry, chosen, rfc3339
 from failback.analytics.dashboard.views.fleet import summary
-from failback.analytics.dashboard.views.paging import page
-from failback.analytics.dashboard.views.stories import story
+from failback.analytics.dashboard.views.message_steps import story
 from failback.analytics.errors import ReportInputError
 from failback.analytics.report.compare import compare_reports
 from failback.common.files import read_object

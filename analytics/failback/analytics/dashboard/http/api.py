@@ -45,12 +45,12 @@ from failback.analytics.dashboard.http.documents import (
     WindowPage,
     body_of,
     document_of,
+    page,
     refusals,
 )
 from failback.analytics.dashboard.problems import DashboardProblem
 from failback.analytics.dashboard.sources.live_run import LiveRun
 from failback.analytics.dashboard.views.lanes import live_data, live_figure
-from failback.analytics.dashboard.views.paging import page
 from failback.analytics.dashboard.views.predicting import answer
 from failback.analytics.dashboard.views.run_blocks import figure_json
 from failback.analytics.live.facts import GroupTopic

@@ -31,13 +31,13 @@ from failback.analytics.dashboard.http.rendering import link, render
 from failback.analytics.dashboard.http.sessions import form_fields, session_routes, static_routes
 from failback.analytics.dashboard.problems import DashboardProblem
 from failback.analytics.dashboard.sources.runs import RunEntry
+from failback.analytics.dashboard.views.message_steps import messages_of
 from failback.analytics.dashboard.views.predicting import answer, form, presets
 from failback.analytics.dashboard.views.run_blocks import blocks_of, queue_of, staircase_of
-from failback.analytics.dashboard.views.stories import messages_of
 from failback.analytics.errors import ReportInputError
 from failback.analytics.live.facts import GroupTopic
 from failback.analytics.report.page.answers import answer_tiles, banner, heading
-from failback.analytics.report.page.tables.again import reset_hint
+from failback.analytics.report.page.tables.redeliveries import reset_hint
 from failback.protocol.errors import ConfigError, FailbackError
 
 Json = dict[str, Any]

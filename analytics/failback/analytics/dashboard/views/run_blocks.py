@@ -20,11 +20,11 @@ from failback.analytics.report.page.figures.theme import DARK, LIGHT, Theme
 from failback.analytics.report.page.html import plain_figure
 from failback.analytics.report.page.tables import (
     advice,
-    again,
-    card,
-    harm,
+    costs,
+    incidents,
     observed,
-    story,
+    redeliveries,
+    run_card,
 )
 from failback.analytics.report.page.tables.registry import Table
 
@@ -84,13 +84,13 @@ def figure_makers(report: Json, points: Sequence[Point]) -> dict[str, tuple[str,
     for number, stairs in enumerate(time_series.staircases(report, points)):
         label = f"Offsets of {stairs.queue}, group {stairs.group}"
         made[f"staircase-{number}"] = (label, partial(over_time.offset_staircase, stairs))
-    causes, windows = again.causes(report).rows, again.windows(report).rows
+    causes, windows = redeliveries.causes(report).rows, redeliveries.windows(report).rows
     if causes:
         made["causes"] = ("Duplicates by cause", partial(bars.dup_by_cause, causes))
     if windows:
-        draw = partial(bars.interval_map, windows, again.left_out(report))
+        draw = partial(bars.interval_map, windows, redeliveries.left_out(report))
         made["intervals"] = ("Re-consumed intervals per queue", draw)
-    for number, (row, phases) in enumerate(story.outages(report)):
+    for number, (row, phases) in enumerate(incidents.outages(report)):
         if phases:
             title = bars.rto_title(row)
             made[f"rto-{number}"] = (title, partial(bars.rto_waterfall, title, phases))
@@ -145,24 +145,24 @@ def blocks_of(
             " memory. A new one asks a broker: each downward step of the master's line is progress"
             " that its answer has lost.",
             [*staircases[:1], *named("causes")],
-            [TableBlock("Causes", again.causes(report))],
+            [TableBlock("Causes", redeliveries.causes(report))],
         ),
         Block("change", "What to change", tables=[
-            TableBlock("Queues below a safe offset", again.resets(report)),
+            TableBlock("Queues below a safe offset", redeliveries.resets(report)),
             TableBlock("Settings that would have helped, one at a time", advice.knobs(report))]),
         Block("queues", "Queues and groups", tables=[
-            TableBlock("Queues", again.queues(report), links),
-            TableBlock("Groups", again.groups(report))]),
+            TableBlock("Queues", redeliveries.queues(report), links),
+            TableBlock("Groups", redeliveries.groups(report))]),
         Block(
             "timeline", "Timeline",
             "The band is what a witness observed, from the broker's death until it accepted again;"
             " the dotted line is when the schedule intended the kill. Numbers are events.",
             named("timeline"),
-            [TableBlock("Faults", story.faults(report)),
-             TableBlock("Events", story.events(report, events))],
+            [TableBlock("Faults", incidents.faults(report)),
+             TableBlock("Events", incidents.events(report, events))],
         ),
         Block("rto", "Recovery time", figures=named("rto"),
-              tables=[TableBlock("Recovery", story.rto(report))]),
+              tables=[TableBlock("Recovery", incidents.rto(report))]),
         *_folded(report, named, staircases[1:]),
     ]  # fmt: skip
 
@@ -194,19 +194,20 @@ def _folded(
     blocks = [
         Block("staircase", "Offsets of the other queues", figures=staircases),
         Block("intervals", "Which offsets came again", figures=named("intervals"),
-              tables=[TableBlock("Intervals", again.windows(report))]),
+              tables=[TableBlock("Intervals", redeliveries.windows(report))]),
         Block("rollbacks", "Where consumers resumed",
-              tables=[TableBlock("Resume points", again.rollbacks(report))]),
+              tables=[TableBlock("Resume points", redeliveries.rollbacks(report))]),
         Block("bounds", "Worst case against observed", figures=named("bounds"),
               tables=[TableBlock("Bounds", advice.bounds(report))]),
-        Block("harm", "What the repeats cost", tables=[TableBlock("By group", harm.harm(report))]),
+        Block("harm", "What the repeats cost", tables=[TableBlock("By group", costs.harm(report))]),
         Block("loss", "Loss and order", tables=[
-            TableBlock("Messages that were sent", harm.fates(report)),
-            TableBlock("Order", harm.order(report))]),
-        Block("checks", "Checks", tables=[TableBlock("Checks of this run", story.checks(report))]),
+            TableBlock("Messages that were sent", costs.fates(report)),
+            TableBlock("Order", costs.order(report))]),
+        Block("checks", "Checks",
+              tables=[TableBlock("Checks of this run", incidents.checks(report))]),
         Block("evidence", "Evidence",
-              tables=[TableBlock("Files and rows", card.evidence(report))]),
-        Block("run-card", "Run card", tables=[TableBlock("What ran", card.card(report))]),
+              tables=[TableBlock("Files and rows", run_card.evidence(report))]),
+        Block("run-card", "Run card", tables=[TableBlock("What ran", run_card.card(report))]),
     ]  # fmt: skip
     return [replace(each, folded=True) for each in blocks if each.figures or each.tables]
 

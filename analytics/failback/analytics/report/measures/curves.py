@@ -1,12 +1,13 @@
-"""Numbers of spans of seconds, per queue: columns, for there are thousands of them. Pure."""
+"""Numbers of spans of seconds per queue, as columns, and curves with fewer points. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from failback.analytics.analysis.arrays.columns import Columns
 from failback.analytics.analysis.arrays.intervals import Ints
@@ -75,3 +76,18 @@ def _split(table: pa.Table, key: tuple[str, ...]) -> dict[tuple[Any, ...], Curve
     at, value = (np.split(c.ints(name)[order], begins[1:]) for name in ("second", "value"))
     names = zip(*(c.take(name, order[begins]).to_pylist() for name in key), strict=True)
     return {mine: Curve(*pair) for mine, *pair in zip(names, at, value, strict=True)}
+
+
+def extremes(values: Sequence[float] | NDArray[np.generic], limit: int) -> Ints:
+    """Places of the least and greatest of each of ``limit / 2`` equal spans, ascending.
+
+    All places where there are no more than ``limit``.
+    """
+    every = np.asarray(values)
+    if every.size <= limit:
+        return np.arange(every.size)
+    span = -(-every.size // (limit // 2))
+    # The last span is filled up with its own last value, which adds no new place.
+    filled = np.pad(every, (0, -every.size % span), mode="edge").reshape(-1, span)
+    starts = np.arange(0, every.size, span)
+    return np.unique([starts + filled.argmin(axis=1), starts + filled.argmax(axis=1)])

@@ -1,7 +1,7 @@
 """What was to be expected of a run's faults: ``prediction[]``, ``exposure{}`` and ``knobs[]``.
 
 Settings come from the run's documents, rates and ages are measured: the predictor draws only what
-nobody can know, the phases of timers. Each kill or stop of a master is predicted for each group
+is not known before, the phases of timers. Each kill or stop of a master is predicted for each group
 with the times that were observed: how long the master was away, when consumers ended and started.
 """
 

@@ -11,10 +11,9 @@ import pyarrow.compute as pc
 from failback.analytics.analysis.causes.labels import REPORT_GROUPS, report_group
 from failback.analytics.analysis.counting import families
 from failback.analytics.report.measures.lookups import Figures, declared_group, topics_of
-from failback.analytics.report.measures.loss import LOST_FATES
+from failback.analytics.report.measures.loss import LOST_FATES, send_figures
 from failback.analytics.report.measures.numbers import NS, Row, ratio, seconds
 from failback.analytics.report.measures.repeats import affected_of, ages_of, dedupe_of
-from failback.analytics.report.measures.sends import send_figures
 
 ORDERS: Final = ("unknown_order", "before_success", "after_success")
 """By ``DupCount.success_order``."""

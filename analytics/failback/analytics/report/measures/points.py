@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 
 from failback.analytics.analysis.arrays.columns import Columns
 from failback.analytics.analysis.arrays.intervals import Ints
-from failback.analytics.analysis.arrays.thinning import extremes
 from failback.analytics.analysis.causes.labels import cause_of, report_group
 from failback.analytics.analysis.counting import families
 from failback.analytics.analysis.counting.partials.sends import LATENCY_POINT_NS
-from failback.analytics.report.measures.curves import summed
+from failback.analytics.report.measures.curves import extremes, summed
 from failback.analytics.report.measures.lookups import Figures
 from failback.analytics.report.measures.numbers import NS
 from failback.analytics.report.measures.point_rows import Point

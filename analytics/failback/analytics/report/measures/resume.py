@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Final, NamedTuple
 
-from failback.analytics.analysis.counting.partials.nulls import NULL_NUMBER
+from failback.analytics.analysis.arrays.columns import NULL_NUMBER
 from failback.analytics.report.measures.lookups import Figures
 from failback.analytics.report.measures.numbers import Row
 from failback.analytics.run.history import Assignment, OffsetSample

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from failback.analytics.report.measures.point_rows import Report
-from failback.analytics.report.page.tables.again import reset_hint
+from failback.analytics.report.page.tables.redeliveries import reset_hint
 from failback.analytics.report.page.words import cause_meaning
 from failback.analytics.report.wording import UNKNOWN, many, number, percent, seconds
 

@@ -9,10 +9,12 @@ are opened or printed.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import jinja2
+import plotly.graph_objects as go
 from markupsafe import Markup
 
 from failback.analytics.report.measures.point_rows import Point, Report
@@ -26,11 +28,10 @@ from failback.analytics.report.page.answers import (
     heading,
     worst_figure,
 )
-from failback.analytics.report.page.figures import time_series
+from failback.analytics.report.page.figures import bars, curves, over_time, time_series
 from failback.analytics.report.page.figures.series import MAX_POINTS_PER_TRACE
 from failback.analytics.report.page.figures.theme import LIGHT, Theme, swaps
-from failback.analytics.report.page.report_figures import report_figures
-from failback.analytics.report.page.tables import advice, again, card, harm, story
+from failback.analytics.report.page.tables import advice, costs, incidents, redeliveries, run_card
 from failback.analytics.report.page.tables.over_time import report_tables
 from failback.analytics.report.page.tables.registry import MAX_TABLE_ROWS, Table
 from failback.analytics.report.page.words import TERMS
@@ -129,11 +130,11 @@ def _with_code(text: str) -> Markup:
 
 def page_tables(report: Report, points: Sequence[Point]) -> dict[str, Table]:
     """All tables of the page: those of the files, and those that only it has."""
-    only = (again.resets, harm.harm, harm.fates, advice.arms,
-            card.card, card.switches, card.evidence, card.resumes)  # fmt: skip
+    only = (redeliveries.resets, costs.harm, costs.fates, advice.arms,
+            run_card.card, run_card.switches, run_card.evidence, run_card.resumes)  # fmt: skip
     events = time_series.timeline_data(report, points).events
     made = {table.name: table for table in (each(report) for each in only)}
-    return report_tables(report) | made | {"events": story.events(report, list(events))}
+    return report_tables(report) | made | {"events": incidents.events(report, list(events))}
 
 
 def _thinned(report: Report, points: Sequence[Point]) -> frozenset[str]:
@@ -179,3 +180,38 @@ def figures_json(drawn: Mapping[str, Any]) -> str:
             figure["layout"].pop(name, None)
         figure["layout"]["margin"] = {**figure["layout"]["margin"], "t": 14}
     return json.dumps(plain, separators=(",", ":")).replace("<", "\\u003c")
+
+
+Draw = Callable[[Theme], go.Figure]
+
+
+def report_figures(report: Report, points: Sequence[Point]) -> dict[str, Draw]:
+    """All figures by name, in the order of the page; those without data are left out."""
+    found: dict[str, Draw] = {}
+
+    def add(name: str, draw: Callable[..., go.Figure], *data: Any, has: object) -> None:
+        if has:
+            found[name] = partial(draw, *data)
+
+    for place, stairs in enumerate(time_series.staircases(report, points)):
+        add(f"staircase-{place}", over_time.offset_staircase, stairs, has=True)
+    timeline = time_series.timeline_data(report, points)
+    add("timeline", over_time.timeline, timeline, has=True)
+    by_time = time_series.cause_time_data(report, points)
+    add("causes-time", over_time.causes_over_time, by_time, has=by_time.seconds)
+    heat = time_series.heat_data(report, points)
+    add("heatmap", over_time.interval_heatmap, heat, has=heat.queues)
+    windows = redeliveries.windows(report).rows
+    add("intervals", bars.interval_map, windows, redeliveries.left_out(report), has=windows)
+    predicted = [row for row in advice.prediction(report).rows if "p5" in row]
+    add("prediction", bars.prediction_band, predicted, has=predicted)
+    exposure = time_series.exposure_data(report, points)
+    add("exposure", over_time.exposure, exposure, has=exposure.series)
+    groups = curves.groups_with_memory(report)
+    by_keys = any(curves.shares(group, "by_keys") for group in groups)
+    add("dedupe-seconds", curves.dedupe_seconds, groups, has=groups)
+    add("dedupe-keys", curves.dedupe_keys, groups, has=by_keys)
+    ages = costs.repeat_age(report).rows
+    add("repeat-age", curves.repeat_age, ages, curves.median_age(report), has=ages)
+    add("compare", curves.compare_arms, report.get("compare"), has=report.get("compare"))
+    return found

@@ -14,9 +14,8 @@ import pyarrow.compute as pc
 from failback.analytics.lake.row_groups import RowGroup
 from failback.analytics.run.align import Clocks
 from failback.analytics.run.history import RouteChange
-from failback.analytics.run.small_tables.asked import Asked
-from failback.analytics.run.small_tables.columns import Columns, slots
-from failback.analytics.run.small_tables.stretches import telling
+from failback.analytics.run.small_tables.columns import Columns, slots, telling
+from failback.analytics.run.small_tables.sample_instants import SampleInstants
 
 MEMBER_COLUMNS: Final = ("host", "grp", "inc", "t", "members")
 MEMBERS: Final = pa.schema(
@@ -39,7 +38,7 @@ class MembersSeen:
     """Keeps how many members a process saw at the last rebalances before it was assigned queues."""
 
     clocks: Clocks
-    asked: Asked
+    asked: SampleInstants
 
     @property
     def schema(self) -> pa.Schema:

@@ -12,9 +12,8 @@ import pyarrow.compute as pc
 
 from failback.analytics.run.align import Clocks
 from failback.analytics.run.history import GroupQueue, OffsetSample, Polls, Samples, row_id
-from failback.analytics.run.small_tables.asked import Asked
-from failback.analytics.run.small_tables.columns import Columns, changes, slots
-from failback.analytics.run.small_tables.stretches import telling
+from failback.analytics.run.small_tables.columns import Columns, changes, slots, telling
+from failback.analytics.run.small_tables.sample_instants import SampleInstants
 
 OFFSETS: Final = pa.schema(
     [
@@ -55,7 +54,7 @@ class _Kept:
     """What is kept of samples, whose times are put on one clock."""
 
     clocks: Clocks
-    asked: Asked
+    asked: SampleInstants
 
     def placed(self, chunk: pa.Table) -> tuple[Columns, np.ndarray]:
         """The rows of a chunk, and their times."""

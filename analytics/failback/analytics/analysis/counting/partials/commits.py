@@ -7,9 +7,9 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from failback.analytics.analysis.arrays.columns import NULL_NUMBER
 from failback.analytics.analysis.counting import families
 from failback.analytics.analysis.counting.partials.context import Context
-from failback.analytics.analysis.counting.partials.nulls import NULL_NUMBER
 from failback.analytics.analysis.counting.partials.rows import Rows, buckets
 from failback.analytics.analysis.counting.partials.sums import Key, Partials
 from failback.client.consumelog.schema import COMMIT_KINDS

@@ -11,9 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from failback.analytics.analysis.arrays.columns import packed_of
+from failback.analytics.analysis.arrays.columns import NULL_NUMBER, packed_of
 from failback.analytics.analysis.arrays.intervals import Ints
-from failback.analytics.analysis.counting.partials.nulls import NULL_NUMBER
 from failback.analytics.run.align import Clocks
 from failback.analytics.run.epochs import Queue, QueueEvents
 from failback.analytics.run.history import GroupQueue
@@ -164,7 +163,7 @@ class Rows:
     def incarnations(
         self, t: Ints, lives: Mapping[str, Sequence[tuple[int, int | None, int]]]
     ) -> Ints:
-        """``bootTimestamp`` of who answered at ``addr`` at ``t``; see History.incarnation_at."""
+        """``bootTimestamp`` of the process at ``addr`` at ``t``; see ``History.incarnation_at``."""
         found = np.full(self.count, NULL_NUMBER, np.int64)
         codes = self.codes("addr")
         for at, name in enumerate(codes.names):

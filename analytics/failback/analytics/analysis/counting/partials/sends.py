@@ -1,4 +1,4 @@
-"""Counts send attempts and scanned copies: sent, acknowledged, stored, and when. Pure."""
+"""Counts sends, scanned copies and pulls: what was sent, stored and pulled, and when. Pure."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import pyarrow as pa
 
 from failback.analytics.analysis.arrays.intervals import Ints
 from failback.analytics.analysis.counting import families
-from failback.analytics.analysis.counting.partials.context import QUIET_NS, Context
-from failback.analytics.analysis.counting.partials.outages import note_route, same
+from failback.analytics.analysis.counting.partials.context import QUIET_NS, Context, Outage
 from failback.analytics.analysis.counting.partials.rows import Rows
 from failback.analytics.analysis.counting.partials.sums import Key, Partials
 from failback.client.consumelog.schema import SEND_RESULTS
@@ -118,4 +117,59 @@ def scan_partials(batch: pa.Table, context: Context) -> pa.Table:
     known = rows.valid("lane") & rows.valid("lseq")
     lane = Key(topic=rows.codes("ptopic"), lane=rows["lane"])
     out.intervals(families.STORED, lane.at(known), rows["lseq"][known], known[known])
+    return out.table()
+
+
+def same(rows: Rows, number: int) -> Ints:
+    return np.full(rows.count, number, np.int64)
+
+
+def note_route(out: Partials, rows: Rows, outage: Outage, number: int, t0: Ints) -> None:
+    """Note the last try at the dead address before the broker accepted again."""
+    if outage.addr is None:
+        return
+    tried = rows.equals("addr", outage.addr) & (t0 > outage.killed)
+    if outage.accepted is not None:
+        tried &= t0 < outage.accepted
+    out.values(families.OLD_ROUTE, Key(outage=same(rows, number)).at(tried), t0[tried])
+
+
+PULL_COLUMNS: Final = (
+    "host", "grp", "broker", "ptopic", "qid", "bid", "addr", "res", "t0", "t1",
+)  # fmt: skip
+
+
+def pull_partials(batch: pa.Table, context: Context) -> pa.Table:
+    """Of raw pulls (:data:`PULL_COLUMNS`): when each queue was served again after each outage."""
+    rows = Rows(batch)
+    out = Partials()
+    if not rows.count:
+        return out.table()
+    shift = rows.shifts(context.clocks)
+    t0, t1 = rows["t0"] + shift, rows["t1"] + shift
+    good = rows.one_of("res", frozenset({"FOUND", "NO_NEW_MSG"}))
+    queue = Key(
+        grp=rows.codes("grp"),
+        broker=rows.codes("broker"),
+        topic=rows.codes("ptopic"),
+        qid=rows["qid"],
+    )
+    bid = rows["bid"]
+    known_bid = rows.valid("bid")
+    for number, outage in enumerate(context.outages):
+        here = rows.is_broker(outage.broker)
+        marked = queue.and_(outage=same(rows, number))
+        before = here & (t0 < outage.killed)
+        out.values(families.PULLED_BEFORE, marked.at(before), t0[before])
+        after = here & good & (t0 >= outage.killed)
+        out.values(families.PULLED_AFTER, marked.at(after), t1[after])
+        fault = Key(outage=same(rows, number))
+        slave = after & known_bid & (bid > 0)
+        out.values(families.FIRST_SLAVE_PULL, fault.at(slave), t1[slave])
+        note_route(out, rows, outage, number, t0)
+        if outage.accepted is not None:
+            back = here & good & (t0 >= outage.accepted)
+            out.values(families.PULLED_ACCEPTED, marked.at(back), t1[back])
+            master = back & known_bid & (bid == 0)
+            out.values(families.FIRST_MASTER_PULL, fault.at(master), t1[master])
     return out.table()

@@ -12,8 +12,7 @@ from failback.analytics.analysis.counting import families, tables
 from failback.analytics.analysis.counting.partials.sums import SCHEMA
 from failback.analytics.analysis.engines.condensing import BLOCK_BITS, HASH_BITS, as_partial
 from failback.analytics.analysis.engines.joins import by_family, condensed, swept_runs
-from failback.analytics.analysis.engines.spark.shared import shared
-from failback.analytics.analysis.engines.spark.tasks import ddl_of
+from failback.analytics.analysis.engines.spark.tasks import ddl_of, shared
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -15,9 +15,8 @@ from failback.analytics.analysis.engines.base import Joined, Pass
 from failback.analytics.analysis.engines.engine import Engine
 from failback.analytics.analysis.engines.spark.catalog import TablesLake
 from failback.analytics.analysis.engines.spark.joining import joined_depths, joined_values
-from failback.analytics.analysis.engines.spark.shared import shared
 from failback.analytics.analysis.engines.spark.sources import LakeFiles, Source
-from failback.analytics.analysis.engines.spark.tasks import ddl_of, take_unreadable
+from failback.analytics.analysis.engines.spark.tasks import ddl_of, shared, take_unreadable
 from failback.analytics.lake.lake import Lake
 
 if TYPE_CHECKING:

@@ -1,4 +1,10 @@
-"""Starts a Spark session with the settings that the engine relies on, or borrows one."""
+"""Starts a Spark session with the settings that the engine relies on, or borrows one.
+
+To read an object store Spark needs Hadoop's S3A, which pyspark does not bring along. Its jars come
+from the folder that ``FAILBACK_SPARK_JARS`` names, else Spark fetches them from Maven Central when
+it starts. Amazon's modules are named one by one: the bundle that S3A asks for has 600 MB of clients
+for other services.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +14,19 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version as package_version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import failback
-from failback.analytics.analysis.engines.spark.object_store import settings_here
 from failback.analytics.analysis.engines.spark.pods import (
     PREFIX,
     check_lakes,
     pod_settings,
     submitted,
 )
+from failback.analytics.errors import EngineUnavailable
 from failback.analytics.lake.store import LakeStore
 from failback.common.text import install
 
@@ -164,7 +170,7 @@ def _engine_settings(scratch: Path, stores: Sequence[LakeStore]) -> dict[str, st
 
 
 def _is_here(master: str) -> bool:
-    """Whether all workers are on this machine; pods are not, whatever the address of their API."""
+    """Whether all workers are on this machine; pods are not, at any address of their API."""
     return not is_cluster(master) or master.startswith("spark://127.0.0.1:")
 
 
@@ -214,3 +220,46 @@ def _stderr_of_children_to(log: Path) -> Iterator[None]:
         raise
     finally:
         os.close(ours)
+
+
+HADOOP_VERSION: Final = "3.5.0"
+"""Of the Hadoop client in pyspark 4.3; S3A has to be of the same version."""
+SDK_VERSION: Final = "2.35.4"
+PACKAGES: Final = (
+    f"org.apache.hadoop:hadoop-aws:{HADOOP_VERSION}",
+    f"software.amazon.awssdk:s3:{SDK_VERSION}",
+    f"software.amazon.awssdk:s3-transfer-manager:{SDK_VERSION}",
+    f"software.amazon.awssdk:sts:{SDK_VERSION}",
+    f"software.amazon.awssdk:apache-client:{SDK_VERSION}",
+    f"software.amazon.awssdk:netty-nio-client:{SDK_VERSION}",
+)
+EXCLUDES: Final = ("software.amazon.awssdk:bundle",)
+JARS: Final = "FAILBACK_SPARK_JARS"
+
+
+def settings_for(stores: Sequence[LakeStore], environment: Mapping[str, str]) -> dict[str, str]:
+    """Spark settings to read these lakes; none for folders.
+
+    Raises:
+        EngineUnavailable: ``FAILBACK_SPARK_JARS`` names a folder without jars.
+    """
+    found: dict[str, str] = {}
+    for store in stores:
+        found |= store.spark_settings()
+    if all(store.folder is not None for store in stores):
+        return {}
+    given = environment.get(JARS)
+    if given is None:
+        return found | {
+            "spark.jars.packages": ",".join(PACKAGES),
+            "spark.jars.excludes": ",".join(EXCLUDES),
+        }
+    jars = sorted(str(path.absolute()) for path in Path(given).glob("*.jar"))
+    if not jars:
+        raise EngineUnavailable(f"{JARS}={given} has no jars")
+    return found | {"spark.jars": ",".join(jars)}
+
+
+def settings_here(stores: Sequence[LakeStore]) -> dict[str, str]:
+    """The same with the environment of this process."""
+    return settings_for(stores, os.environ)

@@ -2,7 +2,7 @@
 
 ``LakeFiles`` is the default for a lake: it takes less than half the CPU
 (``docs/analytics-engines.md``). ``Tables`` are data frames with the columns of the consume log:
-tables that the session's catalog knows, of whatever format, or the folders of an open lake. Then
+tables that the session's catalog knows, of any format, or the folders of an open lake. Then
 columns, partitions and filters are Spark's.
 """
 
@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 import pyarrow as pa
 
-from failback.analytics.analysis.engines import blocks
+from failback.analytics.analysis.engines import row_blocks
 from failback.analytics.analysis.engines.base import Pass, Spans
-from failback.analytics.analysis.engines.spark.shared import shared
-from failback.analytics.analysis.engines.spark.tasks import ddl_of, mapped
+from failback.analytics.analysis.engines.spark.tasks import ddl_of, mapped, shared
 from failback.analytics.errors import ReportInputError
 from failback.analytics.lake.lake import CHUNK_ROWS, Lake, fitted
 from failback.client.consumelog.schema import RUN, TABLES, spark_ddl
@@ -108,7 +107,7 @@ class Tables:
 
 
 def _packed(chunk: pa.Table) -> pa.Table:
-    return pa.table({"block": pa.array([blocks.packed(chunk)], pa.binary())})
+    return pa.table({"block": pa.array([row_blocks.packed(chunk)], pa.binary())})
 
 
 @dataclass(frozen=True, slots=True)

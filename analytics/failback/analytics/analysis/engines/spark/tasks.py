@@ -9,9 +9,10 @@ row groups, so tasks of several files of about equal size keep all executors at 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +21,6 @@ from failback.analytics.analysis.counting import families
 from failback.analytics.analysis.counting.partials.rows import Codes
 from failback.analytics.analysis.counting.partials.sums import SCHEMA, Key, Partials
 from failback.analytics.analysis.engines.base import Pass
-from failback.analytics.analysis.engines.spark.shared import shared
 from failback.analytics.lake.lake import Lake, Part
 from failback.analytics.lake.store import StoreAddress
 
@@ -128,3 +128,28 @@ def take_unreadable(values: Mapping[str, pa.Table], lake: Lake) -> dict[str, pa.
             lake.unreadable.append(row["file"])
     kept.pop(families.UNREADABLE.name, None)
     return kept
+
+
+T = TypeVar("T")
+_STORES: Final = "AWS_"
+
+
+def shared(spark: SparkSession, value: T) -> Callable[[], T]:
+    """Broadcast a value, functions and what they hold included; workers call for it.
+
+    What lets this process into object stores lets them in as well.
+    """
+    from pyspark import cloudpickle
+
+    # A broadcast of its own would pickle functions by name, also those of the main program, which
+    # in a worker is another one.
+    ours = {name: text for name, text in os.environ.items() if name.startswith(_STORES)}
+    content: bytes = cloudpickle.dumps((ours, value))  # type: ignore[no-untyped-call]
+    handle = spark.sparkContext.broadcast(content)
+
+    def found() -> T:
+        read: tuple[dict[str, str], T] = cloudpickle.loads(handle.value)
+        os.environ.update(read[0])
+        return read[1]
+
+    return found

@@ -21,7 +21,7 @@ from failback.analytics.report.page.figures.theme import (
     group_marker,
     short,
 )
-from failback.analytics.report.page.tables.again import UNATTRIBUTED, queue_text
+from failback.analytics.report.page.tables.redeliveries import UNATTRIBUTED, queue_text
 from failback.analytics.report.page.tables.registry import Row
 from failback.analytics.report.wording import percent, seconds
 

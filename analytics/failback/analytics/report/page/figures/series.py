@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from failback.analytics.analysis.arrays.thinning import extremes
+from failback.analytics.report.measures.curves import extremes
 
 NS_PER_SECOND: Final = 1_000_000_000
 MAX_POINTS_PER_TRACE: Final = 20_000

@@ -8,17 +8,18 @@ from typing import Any, Final
 from failback.analytics.report.measures.point_rows import Point, Report
 from failback.analytics.report.page.figures.series import OFFSET_SERIES
 from failback.analytics.report.page.figures.time_series import events
-from failback.analytics.report.page.tables import advice, again, harm, observed, story
+from failback.analytics.report.page.tables import advice, costs, incidents, observed, redeliveries
 from failback.analytics.report.page.tables.registry import Table, files, seconds
 
 _RATES: Final = ("produce_rate", "deliver_rate", "dup_rate")
-_PLACE: Final = f"at_s:f {again.QUEUE}"
+_PLACE: Final = f"at_s:f {redeliveries.QUEUE}"
 _OF_REPORT: Final[tuple[Callable[[Report], Table], ...]] = (
-    story.checks, story.faults, story.rto, story.phases, story.clock,
-    again.queues, again.causes, again.causes_by_group, again.causes_by_broker, again.windows,
-    again.rollbacks, again.offset_drops,
-    again.groups, harm.dedupe_by_seconds, harm.dedupe_by_keys, harm.repeat_age,
-    harm.redelivery_counts, harm.loss, harm.order,
+    incidents.checks, incidents.faults, incidents.rto, incidents.phases, incidents.clock,
+    redeliveries.queues, redeliveries.causes, redeliveries.causes_by_group,
+    redeliveries.causes_by_broker, redeliveries.windows, redeliveries.rollbacks,
+    redeliveries.offset_drops, redeliveries.groups,
+    costs.dedupe_by_seconds, costs.dedupe_by_keys, costs.repeat_age, costs.redelivery_counts,
+    costs.loss, costs.order,
     advice.bounds, advice.prediction, advice.exposure, advice.knobs, advice.compare_runs,
     advice.compare_arms, advice.compare_difference,
     observed.returns, observed.recovery, observed.safe_offsets, observed.seen, observed.unseen,
@@ -60,5 +61,5 @@ def _over_time(report: Report, points: Sequence[Point]) -> list[Table]:
               lambda p: {"report_group": p.label, **messages(p)}, "dup_by_group"),
         table("duplicates_by_queue", f"{_PLACE} width_s:i messages:i", messages, "dup_by_queue"),
         table("exposure_by_second", "at_s:f group broker messages:i", messages, "exposure"),
-        story.events(report, events(report, points)),
+        incidents.events(report, events(report, points)),
     ]  # fmt: skip

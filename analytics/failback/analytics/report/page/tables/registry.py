@@ -137,7 +137,7 @@ def show(value: object, unit: str = "") -> str:
 
 
 def to_arrow(table: Table) -> pa.Table:
-    """What the files hold; one type per column whatever the run."""
+    """The rows of the files; a column has the same type in every run."""
     columns = [column for column in table.columns if column.field]
     arrays = [
         pa.array([_typed(row.get(each.field), kind) for row in table.rows], kind)

@@ -30,7 +30,7 @@ _LIFE: Final = ("addr", "source", "binc")
 
 
 @dataclass(frozen=True, slots=True)
-class Lives:
+class IncarnationsSeen:
     """Keeps a row per address, source and incarnation: when it was seen first and last.
 
     ``broker`` and ``bid`` are those of the last look, ``pause`` is the longest time between looks

@@ -16,7 +16,7 @@ _NONE = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SampleInstants:
     """Instants, ascending, ns after run zero: what is at or before one is told from the rest."""
 
     of_queue: Mapping[GroupQueue, Ints] = field(default_factory=dict)

@@ -18,7 +18,7 @@ from failback.analytics.analysis.results import Counts
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class RepeatedRanges:
     """Ranges of messages and of copies, and how many deliveries are of them."""
 
     messages: pa.Table

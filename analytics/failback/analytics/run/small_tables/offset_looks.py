@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from failback.analytics.run.align import Clocks
 from failback.analytics.run.history import GroupQueue, Held, Series
 from failback.analytics.run.small_tables.columns import Columns, Flags, Ints
-from failback.analytics.run.small_tables.pieces import Read, reduced
+from failback.analytics.run.small_tables.reductions import Read, reduced
 
 COPIES: Final = pa.schema(
     [("series", pa.int64()), ("t", pa.int64()), ("off", pa.int64()), ("width", pa.int64())]

@@ -50,7 +50,7 @@ def card(report: Report) -> Table:
 
 
 def switches(report: Report) -> Table:
-    """Every switch of the clients, for those who look for one."""
+    """Every switch of the clients."""
     found = report["system"].get("switches") or {}
     rows = [(name, compact(value)) for name, value in sorted(found.items())]
     return _pairs("switches", "switch", rows, "No switch is known.")
@@ -106,7 +106,7 @@ def topology_lines(report: Report) -> list[str]:
 
 
 def workload_lines(report: Report) -> list[str]:
-    """What was sent and who consumed it, one line per topic and group."""
+    """The topics that were sent to and the groups that consumed them, a line each."""
     workload = report["system"].get("workload") or {}
     lines = []
     for topic in workload.get("topics") or []:
