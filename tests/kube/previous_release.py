@@ -48,7 +48,7 @@ def previous_objects(uids: Mapping[str, str]) -> list[Object]:
 
 
 def _hashed(item: Object) -> Object:
-    """Return an object with the mark of its content, as release 0.1.0 wrote it."""
+    """Return an object with the mark of its content, as its operator wrote it."""
     text = json.dumps(item, sort_keys=True, separators=(",", ":"))
     done = copy.deepcopy(item)
     marks = done["metadata"].setdefault("annotations", {})

@@ -42,7 +42,7 @@ def _has_finalizer(item: Object) -> bool:
 
 
 def test_a_namespace_goes_though_its_operator_and_its_role_go_first(namespace: Namespace) -> None:
-    """The objects carry the finalizer that an earlier release put on all of them."""
+    """The objects carry the operator's finalizer."""
     api = namespace.api
     switch = resource("RoleSwitch", "over", **CLUSTER, pair="orders-0", targetMember=1)
     fault = {"id": "f1", "fault": "kill", "target": {"pair": "orders-0", "role": "Master"}}

@@ -99,7 +99,7 @@ def test_a_store_that_is_lost_is_not_replaced_by_an_empty_master(root: Root) -> 
         masters_of([cluster()], root)
 
 
-def test_stores_of_0_1_0_open_who_their_status_says(root: Root) -> None:
+def test_stores_without_marks_open_who_their_status_says(root: Root) -> None:
     stored(root, 0, 1)
     status = {"BrokerCluster/demo": {"pairs": [{"index": 0, "masterMember": 1}]}}
     write_json(root.status_file, status)

@@ -113,7 +113,6 @@ def test_a_run_has_time_to_heal_and_is_never_repeated() -> None:
     ids=["run", "heal", "report"],
 )
 def test_jobs_type_what_the_help_shows(job: dict[str, Any]) -> None:
-    """Old spellings are hidden: they print a note, and go."""
     command: Any = typer.main.get_command(app)
     (container,) = pod_of(job)["containers"]
     words = list(container["args"])

@@ -117,7 +117,7 @@ def name_server(**engine: Any) -> NameServer:
 
 
 def name_server_applies(wanted: NameServer, context: Context) -> list[dict[str, Any]]:
-    """Plan for a NameServer that 0.1.0 made; return what is applied."""
+    """Plan for a NameServer that an operator of 0.1.0 made; return what is applied."""
     made = by_key(render_name_server(name_server(), kubernetes_context("shop", "0.1.0")))
     seen = ObservedNameServer(1.75e9, objects={key: finished(it) for key, it in made.items()})
     plan = plan_name_server(wanted, {}, seen, context, 1.75e9)

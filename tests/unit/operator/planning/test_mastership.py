@@ -52,7 +52,7 @@ def marks(world: World, member: int) -> dict[str, str]:
 
 
 def forget(world: World, *members: int) -> None:
-    """Take all marks from claims, as release 0.1.0 left them."""
+    """Take all marks from claims."""
     for member in members:
         world.claims[CLAIMS[member]].marks = {}
 
@@ -265,10 +265,10 @@ def test_an_order_counts_once() -> None:
     assert ready(world)[0] == "MasterUnclear"
 
 
-# --- release 0.1.0 ----------------------------------------------------------------------------
+# --- claims without marks ---------------------------------------------------------------------
 
 
-def test_claims_of_0_1_0_take_over_what_the_files_say() -> None:
+def test_claims_without_marks_take_over_what_the_files_say() -> None:
     world = switched()
     forget(world, 0, 1)
     for row in world.status["pairs"]:
@@ -282,7 +282,7 @@ def test_claims_of_0_1_0_take_over_what_the_files_say() -> None:
 
 
 @pytest.mark.parametrize("member", [0, 1])
-def test_claims_of_0_1_0_alone_take_what_master_member_says(member: int) -> None:
+def test_claims_without_marks_alone_take_what_master_member_says(member: int) -> None:
     world = made_again(switched(), pairOverrides=[{"index": 0, "masterMember": member}])
     forget(world, 0, 1)
     Run(world).until_steady()
@@ -290,7 +290,7 @@ def test_claims_of_0_1_0_alone_take_what_master_member_says(member: int) -> None
     assert marks(world, member)[EPOCH] == "1"
 
 
-def test_the_status_of_0_1_0_tells_where_only_the_children_are_gone() -> None:
+def test_the_status_tells_where_only_the_children_are_gone() -> None:
     world = switched()
     world.objects, world.pods, world.registered = {}, {}, {}
     forget(world, 0, 1)

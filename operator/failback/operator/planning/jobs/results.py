@@ -96,8 +96,6 @@ def run_summary(pod: Object | None) -> dict[str, Any]:
     if found["verdict"] not in _VERDICTS:
         raise SummaryInvalid(f"verdict is {found['verdict']!r}")
     for fault in found["faults"]:
-        if isinstance(fault, dict) and "honest" in fault:  # as version 0.1 says it
-            fault["proved"] = fault.pop("honest")
         if not isinstance(fault, dict) or "id" not in fault or "proved" not in fault:
             raise SummaryInvalid("a fault has no id or does not say whether it was proved")
     return found
