@@ -8,7 +8,7 @@
  *               | length u16, properties
  *
  * The twins are decode_batch of failback/protocol/message.py and append_batch of
- * failback/broker/store/appending.py; a record's layout is drawn in the former. */
+ * failback/broker/store/writing/appending.py; a record's layout is drawn in the former. */
 #include "kernels.h"
 
 #define ELEMENT_HEAD_BYTES 20

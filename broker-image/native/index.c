@@ -1,6 +1,6 @@
 #include "keys.h"
 
-/* --- keys: twins of index_keys.keys_of, KeyHasher and KeyScan ------------------------------- */
+/* --- keys: twins of keys_of, KeyHasher and KeyScan in failback/broker/store/index/index_keys.py --- */
 
 static int begins_with(const uint8_t *at, Py_ssize_t bytes, const char *name, Py_ssize_t length,
                        struct span *value)
@@ -308,7 +308,8 @@ static PyObject *scan_keys(PyObject *Py_UNUSED(module), PyObject *arguments)
     return result;
 }
 
-/* --- index files: twins of IndexFile._chain and OsFileHandle.write_words -------------------- */
+/* --- index files: twins of IndexFile._chain in failback/broker/store/index/index_file.py and of
+ * OsFileHandle.write_words in failback/broker/store/log/files.py ----------------------------- */
 
 struct head {
     int64_t slot; /* -1: free */

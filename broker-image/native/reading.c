@@ -2,7 +2,7 @@
  *
  *     entry:  physical offset i64 | record size i32 | tags code i64
  *
- * The twin is _Scan.walk of failback/broker/store/reading.py, which says what the numbers mean. What
+ * The twin is _Scan.walk of failback/broker/store/reading/reading.py, which says what the numbers mean. What
  * a queue of ours never holds, a number below 0, is left to the twin. */
 #include "kernels.h"
 

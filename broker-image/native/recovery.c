@@ -1,6 +1,6 @@
 #include "keys.h"
 
-/* Twin of recovery._good_records: where whole records of a view end. */
+/* Twin of _good_records in failback/broker/store/upkeep/recovery.py: where whole records of a view end. */
 
 enum { LONG_HOSTS = 0x30 };
 

@@ -1,4 +1,5 @@
-/* The properties of a send: from a JSON string to what a record carries. Twin: send_rules.py. */
+/* The properties of a send: from a JSON string to what a record carries. Twin:
+ * failback/broker/messaging/send_rules.py. */
 #include "send.h"
 
 #define MAX_PROPERTY_BYTES 32767

@@ -56,7 +56,7 @@ def pid_namespace() -> str:
 
 
 def boot_id() -> str:
-    """Name the machine's life; empty where that can't be told."""
+    """Return the machine's boot id; empty where it can't be read."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             return file.read().strip()

@@ -86,7 +86,7 @@ class Processor:
         }
 
     def process(self, request: RemotingCommand, channel: Hashable) -> RemotingCommand | None:
-        """Answer ``request``, which came on ``channel``; ``None`` for a one-way request."""
+        """Answer a ``request`` received on ``channel``; ``None`` for a one-way request."""
         handler = self._handlers.get(request.code)
         if handler is None:
             remark = f" request type {request.code} not supported"

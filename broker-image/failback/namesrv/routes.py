@@ -44,7 +44,7 @@ UNIT_SUB_FLAG: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """What a broker says of itself; ``channel`` is the connection that it came on."""
+    """A broker's registration; ``channel`` is the connection that carried it."""
 
     cluster: str
     broker_name: str
@@ -178,9 +178,9 @@ class RouteInfoManager:
     def query_data_version(
         self, broker_addr: str, version: DataVersion, now_ms: int
     ) -> tuple[bool, DataVersion | None]:
-        """Return whether ``version`` is news, and the remembered one.
+        """Return whether ``version`` differs from the remembered one, and that one.
 
-        One that is not counts as a sign of life.
+        One that does not differ counts as a sign of life.
         """
         live = self._live.get(broker_addr)
         if live is None:

@@ -62,7 +62,7 @@ class Call(Generic[T]):
         return RemotingCommand.request(self.code, self.header, self.body, oneway=oneway, ext=ext)
 
     def result(self, answer: RemotingCommand, addr: str) -> T:
-        """Return what ``answer``, which came from ``addr``, says.
+        """Return the result in the ``answer`` of ``addr``.
 
         Raises:
             BrokerError: Its code is not accepted.

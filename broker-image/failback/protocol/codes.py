@@ -10,7 +10,7 @@ from enum import IntEnum
 from typing import Final
 
 VERSION: Final = 409
-"""Ordinal of MQVersion.V4_9_8: what every Failback process says it speaks."""
+"""Ordinal of MQVersion.V4_9_8: the version that every Failback process announces."""
 
 VERSION_DESCRIPTION: Final = "V4_9_8"
 

@@ -75,7 +75,7 @@ class ConfigError(FailbackError):
 
 
 class ConfigErrors(ConfigError):
-    """Several things of the user's input are wrong; all are told at once, one line each."""
+    """Several parts of the user's input are wrong; the message names all, one line each."""
 
     def __init__(self, errors: Sequence[ConfigError]) -> None:
         first = errors[0]

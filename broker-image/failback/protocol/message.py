@@ -386,7 +386,9 @@ def encode_batch(elements: Iterable[BatchElement]) -> bytes:
 
 
 def decode_batch(body: bytes | memoryview) -> list[BatchElement]:
-    """Take the body of a batch send apart. The size that an element says it has is not looked at.
+    """Split the body of a batch send into its elements; the size in an element is ignored.
+
+    Twin of ``measure_batch`` in ``native/batch.c``.
 
     Raises:
         ProtocolError: The lengths contradict each other.

@@ -41,7 +41,7 @@ def properties_of(data: bytes, file: Path | None = None) -> Properties:
     """Return the settings of a text.
 
     Args:
-        file: Where it comes from, for messages.
+        file: The file's name, for messages.
 
     Raises:
         ConfigError: It is UTF-16, holds a zero byte, or an escape is no character.

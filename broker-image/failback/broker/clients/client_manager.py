@@ -49,7 +49,7 @@ class ConsumerGroup(Generic[ConnectionT]):
         return [member.client_id for member in self.members.values()]
 
     def merge_subscriptions(self, heartbeat: Iterable[SubscriptionData]) -> bool:
-        """Take over a member's subscriptions; true when a topic came or went.
+        """Replace a member's subscriptions; true when a topic was added or removed.
 
         The table is shared by all members. Of two entries for a topic the one with the greater
         ``sub_version`` stays. Topics that this heartbeat does not name go. Members that disagree

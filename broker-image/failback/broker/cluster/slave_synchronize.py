@@ -36,7 +36,7 @@ FIRST_DELAY_MS: Final = 3_000
 PERIOD_MS: Final = 10_000
 """When :meth:`SlaveSynchronize.sync_all` runs, on the scheduler that also persists offsets."""
 GATHER_MS: Final = 100
-"""How long news are gathered before the master is asked."""
+"""How long found deletions and topics are gathered before the master is asked."""
 
 
 class MasterOffsets:
@@ -64,7 +64,7 @@ class MasterOffsets:
     ) -> None:
         """Bring ``mine`` up to date with a master's table of the life that began at ``boot_ms``.
 
-        ``on_lowered`` hears of each offset that goes back: its key, and by how many messages.
+        ``on_lowered`` is called for each offset that goes back: its key, and by how many messages.
         """
         is_same_life = boot_ms == self._boot_ms
         for key, queues in theirs.items():
@@ -219,7 +219,7 @@ class LogNews:
     scale: TimeScale
     synchronise: Callable[[], Awaitable[None]]
     deletions: int = field(init=False, default=0)
-    """How many were heard of."""
+    """Deletions found in the log since the start."""
     _loop: asyncio.AbstractEventLoop = field(init=False, default_factory=asyncio.get_running_loop)
     _wake: asyncio.Event = field(init=False, default_factory=asyncio.Event)
 
@@ -252,7 +252,7 @@ class LogNews:
             logger.error("a table could not be written: %s", error)
 
     async def run(self) -> None:
-        """Copy the tables after news, until cancelled."""
+        """Copy the tables after each deletion or new topic in the log, until cancelled."""
         while True:
             await self._wake.wait()
             await asyncio.sleep(self.scale.seconds(GATHER_MS))

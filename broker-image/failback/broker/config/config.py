@@ -159,7 +159,7 @@ class BrokerConfig:
     flush_consume_queue_least_pages: int = _ranged(2, 0)
     flush_consume_queue_thorough_interval: int = _ranged(60_000, 1)
     commit_interval_commit_log: int = _ranged(200, 1)
-    """This and the next two speak of a buffer pool that this broker does not have."""
+    """This and the next two are settings of a buffer pool that this broker does not have."""
     commit_commit_log_least_pages: int = _ranged(4, 0)
     commit_commit_log_thorough_interval: int = _ranged(200, 1)
     sync_flush_timeout: int = _ranged(5000, 1)
@@ -251,7 +251,7 @@ class BrokerConfig:
     unknown: dict[str, str] = field(default_factory=dict, metadata={"own": True})
     """Keys of the file that no field takes, as written."""
     lines: dict[str, int] = field(default_factory=dict, metadata={"own": True})
-    """Where in the file a key stands, from 1."""
+    """The line of each key in the file, from 1."""
     given: frozenset[str] = field(default=frozenset(), metadata={"own": True})
     """Keys that the file, the environment or a request set; all others have their defaults."""
 

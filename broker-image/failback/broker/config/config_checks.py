@@ -17,7 +17,7 @@ _HOURS: Final = r"\s*([01]?\d|2[0-3])\s*(;\s*([01]?\d|2[0-3])\s*)*"
 
 
 class Settings(Protocol):
-    """What is looked at here of a BrokerConfig."""
+    """The fields of a BrokerConfig that are checked here."""
 
     broker_id: int
     namesrv_addr: str

@@ -100,7 +100,7 @@ def to_text(value: object) -> str:
 
 
 def means_default(declared: dataclasses.Field[Any], text: str) -> bool:
-    """Tell whether a setting without a value stands for the default: numbers and choices do.
+    """Tell whether a setting without a value means the default: numbers and choices do.
 
     4.9.8 fails to read such a one and goes on with what it had.
     """

@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 FIRST_DELAY_MS: Final = 1_000
 PERIOD_MS: Final = 100
 MOST_LEVELS: Final = 18
-"""Queues of SCHEDULE_TOPIC_XXXX that are looked at, however few levels are configured."""
+"""Queues of SCHEDULE_TOPIC_XXXX that are read, also when fewer levels are configured."""
 MOST_PER_TURN: Final = 256
 """Messages of one level that are delivered before others get their turn."""
 
@@ -118,7 +118,7 @@ class DelayService:
         """Append the copy; what can't be one is put aside, and what waits behind it goes on.
 
         Raises:
-            StoreError, OSError: The store takes nothing now.
+            StoreError, OSError: The store refuses all writes now.
         """
         try:
             self._deliver(physical_offset, level, offset)

@@ -102,7 +102,7 @@ def append_copy(
 
     Raises:
         MessageIllegal: It can't be a record: its place has no such name, or it is too long.
-        StoreError: The store takes nothing.
+        StoreError: The store refuses all writes.
     """
     sys_flag = message.sys_flag & ~_HOST_BITS
     if transaction_type is not None:

@@ -45,7 +45,7 @@ class Delivery:
         A queue that the topic does not have any more is replaced by one that it has.
 
         Raises:
-            StoreError: The store takes nothing; the message is where it was.
+            StoreError: The store refuses all writes; the message stays in its queue.
         """
         offset = message.physical_offset
         config = self._topic(topic)

@@ -1,6 +1,6 @@
 """Messages that can't be delivered are put aside where people see them, and the rest goes on.
 
-What was accepted once and can't be stored where it belongs must not hold up what waits behind it.
+An accepted message that can't be stored in its queue must not delay the messages behind it.
 A retry goes to its group's dead letters, as one that was tried too often does. All else, and what
 has no dead letters, is kept in :data:`PUT_ASIDE_TOPIC`, with where it was for and why it is not
 there among its properties. A record that can't be read at all leaves a message without a body.
@@ -53,7 +53,7 @@ class PutAside:
         """Put a message aside that was for ``topic``; ``None`` if its record can't be read.
 
         Raises:
-            StoreError: The store takes nothing now, this message or another.
+            StoreError: The store refuses all writes now, of any message.
         """
         reason, topic = _short(reason), _short(topic)
         dead = self._dead_letters(topic) if message is not None else None
@@ -121,7 +121,7 @@ def _identity(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _nothing(host: bytes) -> MessageExt:
-    """Return what stands for a record that can't be read."""
+    """Return the message that replaces a record that can't be read."""
     ip, port = unpack_host(host)
     return MessageExt(
         topic="",

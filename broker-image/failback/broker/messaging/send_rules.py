@@ -1,4 +1,4 @@
-"""What may be sent, and what becomes of a message's properties. Pure.
+"""Which messages may be sent, and which properties a stored message has. Pure.
 
 Source: TopicValidator, AbstractSendMessageProcessor.msgCheck, SendMessageProcessor of
 apache/rocketmq 4.9.8.

@@ -54,7 +54,7 @@ class ConfigFiles:
         """Replace the content in place, creating the folder when missing.
 
         ``sync``: return when it is on the disk. The descriptor that wrote is the one that is
-        synced: another one may not hear of an error.
+        synced: a descriptor opened later may not report an error.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("wb") as file:

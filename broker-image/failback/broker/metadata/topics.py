@@ -38,15 +38,15 @@ TRANS_OP_HALF_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 TRANS_CHECK_MAX_TIME_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
 
 MOST_LISTED_QUEUES: Final = 16_384
-"""How many queues of a topic an answer lists: a topic may claim to have 2^31 of them, and to list
-those would hold up everybody."""
+"""How many queues of a topic an answer lists: a topic may claim to have 2^31 of them, and listing
+those would delay all requests."""
 
 _SCHEDULE_QUEUES: Final = 18
 _READ_WRITE: Final = PERM_READ | PERM_WRITE
 
 
 def system_topics(config: BrokerConfig) -> list[TopicConfig]:
-    """Return the topics that a broker has before anybody creates one."""
+    """Return the topics of a broker before a client creates one."""
     cluster_perm = PERM_INHERIT | (_READ_WRITE if config.cluster_topic_enable else 0)
     broker_perm = PERM_INHERIT | (_READ_WRITE if config.broker_topic_enable else 0)
     topics = [_topic(SELF_TEST_TOPIC, 1)]

@@ -110,7 +110,7 @@ class BrokerCollector(Collector):
         self._member = (*self._node, identity.broker_name)
 
     def _fallen(self) -> set[str]:
-        """Groups whose offsets stand for nothing that they consumed: broadcasting, deleted.
+        """Groups whose offsets do not say what they consumed: broadcasting, deleted.
 
         A group broadcasts until members of it say something else.
         """

@@ -54,7 +54,7 @@ class SendAnswers:
         return b"%s%016X" % (self._id_prefix, physical_offset)
 
     def message_ids(self, physical_offsets: list[int]) -> bytes:
-        """Return the ids of a batch's messages, joined by commas."""
+        """Return the ids of a batch's messages, joined by commas; twin in ``native/batch.c``."""
         if _message_ids is not None:
             return _message_ids(self._id_prefix, physical_offsets)
         return b",".join(map(self.message_id, physical_offsets))

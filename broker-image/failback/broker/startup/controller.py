@@ -237,7 +237,7 @@ class BrokerController:
         """Serve until ``shutdown`` is set, then stop in order.
 
         Raises:
-            ConfigError: A port is taken.
+            ConfigError: A port is in use.
             StoreError: The store can't be opened, or its disk failed while running.
         """
         self._shutdown = shutdown

@@ -55,7 +55,7 @@ from failback.protocol.errors import StoreError
 logger = logging.getLogger(__name__)
 
 _GATHER_SECONDS: Final = 0.01
-"""How long a slave leaves records that came, to dispatch them together with later ones."""
+"""How long a slave waits with received records, to dispatch them together with later ones."""
 _SHARE_BYTES: Final = 256 * 1024
 """Log bytes that a slave dispatches in one go: half a millisecond."""
 _FAR_BYTES: Final = 1 << 20
@@ -284,7 +284,7 @@ class MessageStore(StoreReader):
         return self._room.refusal is not None
 
     def _refused(self, error: OSError) -> StoreError:
-        """Take note that the disk refused room for a record; return what its sender is told."""
+        """Note that the disk refused room for a record; return the error for its sender."""
         self._late_failure(error)
         if self._failed:
             return WriteFailed(f"the disk refused a write: {where_and_why(error)}")
@@ -385,7 +385,7 @@ class MessageStore(StoreReader):
             listener()
 
     def _dispatch(self) -> bool:
-        """Dispatch a share of what came; return whether there is more."""
+        """Dispatch a part of the received records; return whether there are more."""
         dispatcher = self._dispatcher
         start, dispatcher.keyed = dispatcher.position, []
         try:

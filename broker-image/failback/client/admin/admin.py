@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class BrokerProgress:
-    """A group's progress on one broker name, and which of its members said so."""
+    """A group's progress on one broker name, and the broker that answered."""
 
     broker_name: str
     broker_id: int

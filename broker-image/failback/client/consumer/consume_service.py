@@ -1,4 +1,4 @@
-"""Runs the handler on pulled messages, N at a time, and acts on what it says.
+"""Runs the handler on pulled messages, N at a time, and acts on its result.
 
 Two rules decide what is handled twice. When the queue was given up while the handler ran, its
 result is *discarded*, even a success: no commit covers the message, and the next owner gets it.

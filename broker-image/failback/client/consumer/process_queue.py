@@ -15,7 +15,7 @@ from failback.protocol.message import MessageExt
 from failback.protocol.stats import ProcessQueueInfo
 
 NO_OFFSET = -1
-"""What :meth:`ProcessQueue.remove` returns when there was nothing to remove from."""
+"""Result of :meth:`ProcessQueue.remove` for an empty queue."""
 
 
 class ProcessQueue:
@@ -122,7 +122,7 @@ class ProcessQueue:
         self._heap_low = True
 
     def info(self, commit_offset: int, now: float, wall_ms: int) -> ProcessQueueInfo:
-        """Describe what is held, for request 307. ``now`` is loop time, seconds."""
+        """Describe the messages in memory, for request 307. ``now`` is loop time, seconds."""
         lowest = self.lowest() if len(self) else 0
         return ProcessQueueInfo(
             commit_offset=commit_offset,

@@ -54,7 +54,7 @@ _RESULTS: Final = {
 
 
 class _Position:
-    """Where one queue's loop stands: the only thing it carries from pull to pull."""
+    """The state of one queue's loop: the only thing it carries from pull to pull."""
 
     __slots__ = ("next_offset", "process_queue", "queue")
 

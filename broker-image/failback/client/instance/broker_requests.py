@@ -34,7 +34,7 @@ class ConsumerMember(Protocol):
         """Topics whose routes are polled, ``%RETRY%group`` among them."""
 
     def is_subscribe_info_needed(self, topic: str) -> bool:
-        """Tell whether a route answer is news even if the cached route equals it."""
+        """Tell whether a route must be applied even if the cached route equals it."""
 
     def update_subscribe_info(self, topic: str, queues: frozenset[MessageQueue]) -> None:
         """Take over the queues of a topic from a new route."""
@@ -55,7 +55,7 @@ class ConsumerMember(Protocol):
         """The offsets in memory (request 221)."""
 
     def running_info(self) -> ConsumerRunningInfo:
-        """What is held and where it stands (request 307)."""
+        """The held queues and their offsets (request 307)."""
 
 
 class Instance(Protocol):

@@ -225,7 +225,7 @@ class MQClientInstance:
         self.consumers[group] = member
 
     async def unregister(self, producer_group: str | None, consumer_group: str | None) -> None:
-        """Take a group off this instance and say so to every known broker address."""
+        """Remove a group from this instance and notify every known broker address."""
         if producer_group is not None:
             self.producers.pop(producer_group, None)
         if consumer_group is not None:

@@ -24,10 +24,9 @@ def addresses_of(
     """Return the addresses of a list, joined by ``;`` or ``,``, without blanks or repeats.
 
     Args:
-        field: The setting or option that has it, for messages.
-        file: Where it stands.
-        typed: A person typed it for a command: an IPv6 host stands in brackets, for ``::1:9876``
-            may be a host without its port. A broker takes what Apache's takes.
+        field: The setting or option that has it, for messages. file: Where it stands. typed: A
+        person typed it for a command: an IPv6 host must be in brackets, for ``::1:9876`` may be a
+        host without its port. A broker takes what Apache's takes.
 
     Raises:
         ConfigError: One is no ``host:port``: says which, and what is wrong with it.

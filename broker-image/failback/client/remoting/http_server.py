@@ -25,7 +25,7 @@ from failback.client.remoting.peer_limits import ConnectionCounts, Refusals
 logger = logging.getLogger(__name__)
 
 MAX_HEAD_BYTES: Final = 8192
-"""Probes and scrapers say little; a page of ours, which comes with cookies, has 64 KiB."""
+"""Heads of probes and scrapers are short; one with a browser's cookies may have 64 KiB."""
 READ_SECONDS: Final = 60.0
 """How long a client may take to read its answer."""
 TEXT: Final = "text/plain; charset=utf-8"

@@ -45,7 +45,7 @@ class Refusals:
 
 
 class ConnectionCounts:
-    """How many connections there are, by the address that they come from."""
+    """How many connections are open, by the peer's address."""
 
     def __init__(self, most: Callable[[], int], most_per_address: Callable[[], int]) -> None:
         self._most = most

@@ -34,8 +34,8 @@ def describe_listen_failure(
 def bind_error(host: str, port: int, error: OSError, *, port_key: str) -> ConfigError:
     """Explain why ``host:port`` could not be opened.
 
-    Names the process that listens there, and the setting to change: ``port_key`` when the port
-    is taken, the address otherwise.
+    Names the process that listens there, and the setting to change: ``port_key`` when the port is
+    in use, the address otherwise.
     """
     if error.errno == errno.EADDRINUSE:
         owner = port_owner(host, port) or "a process of another user"

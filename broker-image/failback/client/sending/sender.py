@@ -126,7 +126,7 @@ class Sender:
     # --- what the instance asks -------------------------------------------------------------
 
     def is_publish_info_needed(self, topic: str) -> bool:
-        """Tell whether a route answer is news even if the cached route equals it."""
+        """Tell whether a route must be applied even if the cached route equals it."""
         info = self.publish_table.get(topic)
         return info is None or not info.is_usable
 

@@ -52,7 +52,7 @@ _BEFORE_KEY: Final = re.compile("[{,]")
 _PART_CHARACTERS: Final = 64 * 1024
 """A text is quoted in parts: an object for each of its keys would take many times its size."""
 _BREAK: Final = "\x00"
-"""Stands in no JSON."""
+"""Occurs in no JSON."""
 
 _decode = msgspec.json.Decoder().decode
 
@@ -73,7 +73,7 @@ class Refused(Exception):
 
 
 class Lexer:
-    """A text and a position in it; methods take what stands there and move on behind it."""
+    """A text and a position in it; methods read a token there and move behind it."""
 
     __slots__ = ("position", "text")
 

@@ -61,7 +61,7 @@ def read(data: bytes | str, hint: type[T]) -> T:
 
 
 class Plan(ABC):
-    """How one type is read. ``absent`` is what stands for a required member that is missing."""
+    """How one type is read. ``absent`` is the value of a required member that is missing."""
 
     absent: Any = MISSING
 

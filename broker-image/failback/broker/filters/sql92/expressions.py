@@ -34,7 +34,7 @@ class Incomparable(Exception):
 
 
 class Expression(ABC):
-    """One node. ``is_boolean`` tells whether it can stand where a condition is needed."""
+    """One node. ``is_boolean`` tells whether it can be used as a condition."""
 
     is_boolean = False
 

@@ -55,7 +55,7 @@ _NUMBER: Final = re.compile(r"-?[0-9]{1,18}")
 GROUP: Final = "CID_RMQ_SYS_TRANS"
 OPS_PER_READ: Final = 32
 MOST_HALVES: Final = 2_000
-"""Half messages looked at in one check; the rest waits for the next. 4.9.8 stops after 60 s."""
+"""Half messages checked in one round; the rest waits for the next. 4.9.8 stops after 60 s."""
 
 
 @dataclass(slots=True)

@@ -82,7 +82,7 @@ class HalfMessages:
     """Called after messages were appended and before they are committed."""
 
     def find(self, physical_offset: int, queue_offset: int, producer_group: str) -> MessageExt:
-        """Return the half message that the end of a transaction speaks of.
+        """Return the half message that the end of a transaction names.
 
         Raises:
             WrongTransaction: There is none, or it is another one.

@@ -49,7 +49,7 @@ class OffsetDeletions:
     """Key of what was deleted to when, in ms of the master that did it.
 
     Attributes:
-        table: As it stands in consumerOffset.json and answers 43.
+        table: As in consumerOffset.json and in the answer to 43.
     """
 
     def __init__(self, table: Mapping[str, int] | None = None) -> None:
@@ -96,10 +96,10 @@ OffsetTable = dict[str, dict[int, int]]
 class ConsumerOffsetManager:
     """The offsets that groups committed. ConsumerOffsetManager of apache/rocketmq 4.9.8.
 
-    Every commit is taken: smaller than the current one, negative, for an unknown topic or group, on
-    a slave too. Only what cannot be a topic, a group or a queue is refused. The broker persists the
-    table every ``flushConsumerOffsetInterval``, first ten seconds after its start, and at a clean
-    stop. What was committed since the last persist dies with the process.
+    Every commit is stored: smaller than the current one, negative, for an unknown topic or group,
+    on a slave too. Only what cannot be a topic, a group or a queue is refused. The broker persists
+    the table every ``flushConsumerOffsetInterval``, first ten seconds after its start, and at a
+    clean stop. What was committed since the last persist dies with the process.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What tools look at: 28, 202, 203, 204, 208, 300, 305, 315, 328.
+"""Requests of tools that change nothing: 28, 202, 203, 204, 208, 300, 305, 315, 328.
 
 Source: AdminBrokerProcessor, apache/rocketmq 4.9.8.
 """
@@ -129,7 +129,7 @@ class InspectionProcessor:
     async def consume_stats(
         self, header: GetConsumeStatsRequestHeader, request: RemotingCommand
     ) -> RemotingCommand:
-        """Answer where a group stands on every queue it reads.
+        """Answer a group's offset and the end of every queue that it reads.
 
         Without a topic: all topics on which it has offsets, less those that its members, if any
         are online, do not subscribe to.

@@ -40,7 +40,7 @@ _TAKES_CALLS: Final = 62  # V3_1_8_SNAPSHOT
 
 @dataclass(slots=True)
 class ClientRequestProcessor:
-    """Asks members and hands on what they say."""
+    """Asks members and forwards their answers."""
 
     config: BrokerConfig
     identity: BrokerIdentity

@@ -65,7 +65,7 @@ class ClientProcessor:
     producers: ProducerManager[BrokerConnection] = field(init=False)
     _registered_ms: int | None = field(init=False, default=None)
     _groups_of: dict[BrokerConnection, set[str]] = field(init=False, default_factory=dict)
-    """What each connection said in its heartbeats."""
+    """The last heartbeat of each connection."""
     _opaque: Iterator[int] = field(init=False, default_factory=itertools.count)
 
     def __post_init__(self) -> None:
@@ -167,7 +167,7 @@ class ClientProcessor:
         return request.response(ResponseCode.SUCCESS, ext={}, body=body)
 
     def _is_incomplete(self, group: str) -> bool:
-        """Whether a group that consumed here before may have members that have yet to say so.
+        """Whether a group that consumed here before may have members without a heartbeat so far.
 
         A client that gets an error keeps the queues that it has; one that gets a list without the
         others takes theirs.

@@ -44,7 +44,7 @@ _BEHIND_NOBODY: Final = 2**63 - 1
 
 @dataclass(slots=True)
 class OffsetProcessor:
-    """Answers where groups stand."""
+    """Answers, stores and resets the offsets of groups."""
 
     identity: BrokerIdentity
     store: MessageStore
@@ -58,9 +58,9 @@ class OffsetProcessor:
     def query(self, header: QueryConsumerOffsetRequestHeader, request: RemotingCommand) -> Answer:
         """Answer a stored offset, 0 for a young queue, else 22.
 
-        A 4.9 client takes *every* code but 0 as "none stored" and jumps to the queue's end, so
-        nothing else is ever answered here. A group without an offset starts at 0 on a queue that
-        never lost data and whose first record still counts as in memory.
+        A 4.9 client reads *every* code but 0 as "none stored" and jumps to the queue's end, so no
+        other code is answered here. A group without an offset starts at 0 on a queue that never
+        lost data and whose first record still counts as in memory.
         """
         offset = self.offsets.query(header.consumer_group, header.topic, header.queue_id)
         if offset < 0:
@@ -181,9 +181,9 @@ class GroupOffsetProcessor:
     def correction(self, header: QueryCorrectionOffsetHeader, request: RemotingCommand) -> Answer:
         """Answer per queue the smallest offset of all groups but the filtered ones.
 
-        The largest long stands where that is ahead of the compared group. Offsets of messages
-        that are gone don't count. 4.9.8 also forgets the offsets of the filtered groups, on every
-        topic; a question changes nothing here.
+        The largest long marks a queue in which it is ahead of the compared group. Offsets of
+        messages that are gone don't count. 4.9.8 also forgets the offsets of the filtered groups,
+        on every topic; a question changes nothing here.
         """
         filtered = set((header.filter_groups or "").split(","))
         smallest: dict[int, int] = {}

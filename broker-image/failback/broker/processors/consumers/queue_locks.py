@@ -47,7 +47,7 @@ class QueueLocks:
     def lock(
         self, group: str, client_id: str, queues: Iterable[MessageQueue], now_ms: int
     ) -> list[MessageQueue]:
-        """Lock or renew what is free, ours, or not renewed in time; return what is held now.
+        """Lock queues that are free or expired, renew own locks; return the queues now locked.
 
         Raises:
             TableFull: :data:`MOST_LOCKS` unexpired locks exist.

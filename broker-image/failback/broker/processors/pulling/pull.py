@@ -158,7 +158,7 @@ class PullProcessor:
     # --- housekeeping --------------------------------------------------------------------
 
     def hold_pass(self) -> None:
-        """Look at every held pull: is there something after all, or is its time over?"""
+        """Check every held pull: is there something after all, or is its time over?"""
         self.hold.sweep(self._clock() * 1000)
         self.hold.wake()
 

@@ -29,7 +29,7 @@ _CODES: Final = {
 
 
 class PullVerdict(NamedTuple):
-    """What the answer says. ``offset_moved``: a master records an OFFSET_MOVED_EVENT."""
+    """The routing of an answer. ``offset_moved``: a master records an OFFSET_MOVED_EVENT."""
 
     code: int
     suggested_broker_id: int

@@ -2,9 +2,9 @@
 
 A message is plain if its topic and queue are in use, and it is neither delayed nor half nor a batch
 nor retried. The kernel takes frames as long as they are such, and lays out records, queue entries
-and answers. What it leaves, :class:`SendProcessor` takes one by one; for the messages taken here
-that would have come to the same. Nothing between two of them can change what the checks depend on.
-So the configuration is asked once a read, and each queue once as well.
+and answers. :class:`SendProcessor` handles the other messages one by one; its result for the plain
+ones would be the same. Nothing between two of them can change what the checks depend on. So the
+configuration is asked once a read, and each queue once as well.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class PlainSends:
         self._phase = phase
         self._cluster_property = cluster_property.encode()
         self.answers: SendAnswers
-        """Set whenever the settings are taken: see SendProcessor.take_settings."""
+        """Set whenever settings are applied: see SendProcessor.take_settings."""
         self._found: list[tuple[Target, ConsumeQueue]] = []
         """The queues that the kernel asked for, in this order."""
 

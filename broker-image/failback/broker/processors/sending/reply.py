@@ -49,7 +49,7 @@ PUSH_REPLY_TIME: Final = "PUSH_REPLY_TIME"
 
 @dataclass(slots=True)
 class ReplyProcessor:
-    """Hands replies on, and keeps them where ``storeReplyMessageEnable`` says so."""
+    """Forwards replies, and stores them where ``storeReplyMessageEnable`` is set."""
 
     config: BrokerConfig
     identity: BrokerIdentity
@@ -134,7 +134,7 @@ class ReplyProcessor:
         queue_id: int,
         body: bytes,
     ) -> SendMessageResponseHeader | None:
-        """Store the reply as it came; what fails here is only noted, as in the original."""
+        """Store the reply unchanged; a failure is only logged, as in the original."""
         properties = header.properties or ""
         try:
             appended = self.store.append(

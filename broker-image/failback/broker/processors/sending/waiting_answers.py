@@ -147,5 +147,5 @@ class WaitingAnswers:
         self._replica.expire(now_ms)
 
     def give_up(self) -> None:
-        """Answer everybody as timed out: the broker stops."""
+        """Answer all that wait as timed out: the broker stops."""
         self.expire(float("inf"))

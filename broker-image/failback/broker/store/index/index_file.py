@@ -163,7 +163,10 @@ class IndexFile:
         )
 
     def _chain(self, view: memoryview, taken: Sequence[NewEntry]) -> Chained:
-        """Lay out the entries of ``taken``, each leading to the newest of its slot before it."""
+        """Lay out the entries of ``taken``, each leading to the newest of its slot before it.
+
+        Twin of ``chain_keys`` in ``native/index.c``.
+        """
         slots, most_seconds = self._slots, _MOST_SECONDS
         pack, unpack, slots_at = ENTRY.pack, SLOT.unpack_from, HEADER.size
         count, used, begin = self.count, self.used_slots, self.begin_timestamp

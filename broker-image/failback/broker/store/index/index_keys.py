@@ -125,7 +125,10 @@ def key_hash(topic: str, key: str) -> int:
 
 
 def keys_of(properties: bytes) -> list[bytes]:
-    """Return the keys of a record: UNIQ_KEY, then each of KEYS; none may be empty."""
+    """Return the keys of a record: UNIQ_KEY, then each of KEYS; none may be empty.
+
+    Twin of ``native/index.c``, as are :class:`KeyHasher` and :class:`KeyScan`.
+    """
     unique = property_value(properties, _UNIQUE)
     keys = [unique] if unique else []
     if several := property_value(properties, _KEYS):

@@ -17,7 +17,7 @@ _MOST_BYTES: Final = 15 << 20
 
 
 class QueryResult(msgspec.Struct, frozen=True, gc=False):
-    """Whole records, oldest first, and how far the index had come; zeros when nothing is found."""
+    """Whole records, oldest first, and the end of the index; zeros when none is found."""
 
     records: tuple[bytes, ...] = ()
     index_last_update_timestamp: int = 0

@@ -4,7 +4,7 @@ Nothing of it happens while a message is stored. The service follows dispatch th
 enters the keys of what it finds, a slice at a time. It does so soon after messages came, before a
 key is looked up, and at a clean stop, so that a Java broker finds the files complete. After a start
 it goes on where the files end. What they lack, be it because there were none or because a crash
-took them, is entered in the background, without anybody waiting for it; in 4.9.8 records from
+took them, is entered in the background, and no request waits for it; in 4.9.8 records from
 before the last files of the log stay unknown then unless messageIndexSafe is set.
 
 After a kill a file is kept if the page cache lived and its last batch is whole. Otherwise it goes,
@@ -92,7 +92,7 @@ class IndexService:
     ) -> None:
         """``dispatched`` tells up to where the log's records are known to be whole.
 
-        ``on_failure`` hears that the disk refused entries, or a sync. Entries that it may take
+        ``on_failure`` is called when the disk refused entries, or a sync. Entries that it may take
         later wait: :meth:`retry` tries again.
         """
         self._files = files

@@ -110,7 +110,7 @@ class FileHandle(Protocol):
     def duplicate(self) -> FileHandle:
         """Return a handle for another thread to sync with.
 
-        It hears of all errors that this one's writes met, which a newly opened one may not.
+        It reports all errors of writes through this one, which a newly opened one may not.
         """
 
     def data_after(self, position: int) -> tuple[int, int] | None:

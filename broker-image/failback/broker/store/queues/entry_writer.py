@@ -31,7 +31,7 @@ class EntryWriter:
     """
 
     def __init__(self, on_failure: Callable[[OSError], None]) -> None:
-        """``on_failure`` hears that the disk refused entries.
+        """``on_failure`` is called when the disk refused entries.
 
         If that passes they wait: :meth:`write_all` tries again.
         """

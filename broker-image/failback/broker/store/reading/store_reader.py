@@ -48,7 +48,7 @@ class StoreReader:
         """Why nothing can be read; None while the store is open."""
 
     def _dispatch_due(self) -> None:
-        """Dispatch what a slave has got but left for later. Comes before every look at a queue.
+        """Dispatch what a slave has got but left for later. Called before every read of a queue.
 
         While a slave is far behind with it, queues end where dispatch has come, as in 4.9.8.
         """

@@ -53,7 +53,7 @@ class DiskRoom:
 
     @property
     def refusal(self) -> str | None:
-        """Why no message is taken; None while messages are."""
+        """Why messages are refused; None while they are accepted."""
         return self.lack or (DISK_FULL if self._expiry.is_full else None)
 
     def begin(self) -> None:

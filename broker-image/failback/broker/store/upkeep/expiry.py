@@ -30,7 +30,7 @@ MOST_FILES_PER_ROUND: Final = 10
 ORDERED_ROUNDS: Final = 20
 """How many rounds look for old files at any hour after an order."""
 FULL_RATIO: Final = 0.90
-"""Above this share of the disk no message is taken (diskSpaceWarningLevelRatio)."""
+"""Above this share of the disk messages are refused (diskSpaceWarningLevelRatio)."""
 FORCED_RATIO: Final = 0.85
 """Above this, files of any age go (diskSpaceCleanForciblyRatio)."""
 

@@ -111,7 +111,8 @@ def _good_records(
 ) -> tuple[int, int, int]:
     """Return where good records with IPv4 hosts end, how many they are, where the last begins.
 
-    ``view`` begins at ``start`` of the log. None begins at byte ``last`` or behind it.
+    ``view`` begins at ``start`` of the log. None begins at byte ``last`` or behind it. Twin of
+    ``native/recovery.c``.
     """
     count, before = 0, at
     while at < last:

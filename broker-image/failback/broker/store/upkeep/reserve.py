@@ -1,8 +1,8 @@
 """The reserve: a file of the store that is there to be given up when the disk is full.
 
 Messages are refused then. What was acknowledged before still needs its queue entries on the disk,
-and tables go on being written: they get the room of this file. Messages are taken again only when
-the disk has room for it once more.
+and tables go on being written: they get the room of this file. Messages are accepted again only
+when the disk has room for the reserve once more.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Reserve:
         """Get the room. Safe to repeat.
 
         Raises:
-            OSError: The disk has too little; nothing of it is taken.
+            OSError: The disk has too little room; none is reserved.
         """
         if self.is_held:
             return

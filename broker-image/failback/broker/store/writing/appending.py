@@ -59,7 +59,7 @@ class Appender:
     """Adds records to the pending run of the log and their entries to the pending of their queues.
 
     Attributes:
-        refusal: Why nothing is taken; None while messages are.
+        refusal: Why messages are refused; None while they are accepted.
         store_timestamp: Of the last record, ms.
         touched: Queues with pending entries.
         keyed: Of the pending records, those that the index may have keys of.

@@ -360,7 +360,7 @@ class Dispatcher:
     def _enter_one_by_one(
         self, view: memoryview, at: int, start: int, stop: int
     ) -> tuple[int, int]:
-        """Do what :meth:`_enter_plain` does, without a kernel."""
+        """Do what :meth:`_enter_plain` does, without a kernel; twin of ``native/dispatch.c``."""
         end, count = len(view), 0
         last = min(stop, end - HEAD_BYTES, at + _MOST_IN_ONE_GO)
         unpack, pack, keyed, touched = _HEAD.unpack_from, ENTRY.pack, self.keyed, self.touched

@@ -1,4 +1,4 @@
-"""Speaks to a collector over HTTP, with the standard library: one kept connection, no threads.
+"""Sends to a collector over HTTP, with the standard library: one kept connection, no threads.
 
 Used by the shipper, and by the program that closes a run. An answer of any status is returned; only
 a connection that gave none raises.

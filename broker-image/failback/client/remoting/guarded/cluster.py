@@ -52,7 +52,7 @@ HELP: Final[Mapping[str, Help]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """What the options of a command say; what is left out stands elsewhere."""
+    """The options of a command; an option that is not given may be set elsewhere."""
 
     namesrv: str = ""
     access_key_file: Path | None = None
@@ -105,7 +105,7 @@ def given_cluster(given: Given) -> Cluster:
 
 
 class _Value(NamedTuple):
-    """A setting, and where it stands, for messages."""
+    """A setting, and the place that sets it, for messages."""
 
     value: Any
     where: str

@@ -36,7 +36,7 @@ class TlsFiles:
 
 
 class Tls:
-    """How to speak TLS. Files that changed are read again for new connections."""
+    """The settings of TLS connections. Files that changed are read again for new connections."""
 
     def __init__(self, files: TlsFiles) -> None:
         """Read the files.
