@@ -584,9 +584,17 @@ def test_an_exporter_takes_what_the_chart_gives_it(tmp_path: Path) -> None:
     assert variables_of(found, "failback-operator")["FAILBACK_POD_MONITORS"] == "true"
     orders, billing = told["orders"], told["billing"]
     assert orders["namesrv"] == "ns-0.example.org:9876;ns-1.example.org:9876"
-    assert (orders["interval"], orders["timeout"], orders["clients"]) == (10, 3, True)
-    assert (billing["interval"], billing["timeout"], billing["clients"]) == (30, 2, False)
-    assert list(billing["queue_metrics"]) == ["paid", "%RETRY%billing"]
+    assert (orders["interval_seconds"], orders["timeout_seconds"], orders["clients"]) == (
+        10,
+        3,
+        True,
+    )
+    assert (billing["interval_seconds"], billing["timeout_seconds"], billing["clients"]) == (
+        30,
+        2,
+        False,
+    )
+    assert list(billing["queue_topics"]) == ["paid", "%RETRY%billing"]
 
 
 ACCESS = ("keySecret=key", "tls=true", "caSecret=ca", "certSecret=cert", "serverName=*")

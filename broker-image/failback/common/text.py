@@ -84,11 +84,6 @@ def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
     return near[0] if near else ""
 
 
-def nearest_few(word: str, known: Iterable[str]) -> list[str]:
-    """Return up to three known words that are near ``word``, the nearest first."""
-    return difflib.get_close_matches(word, list(known), n=3, cutoff=0.5)
-
-
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return ``, did you mean "X"?``, or nothing when no known word is near."""
     near = nearest(word, known)
@@ -111,9 +106,10 @@ def why(error: Exception) -> str:
     return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
-def where_and_why(error: OSError) -> str:
-    """Return which file something failed at, where it was one, and why."""
-    return f"{error.filename}: {why(error)}" if error.filename else why(error)
+def where_and_why(error: Exception) -> str:
+    """Return at which file something failed, where it was one, and why."""
+    file = error.filename if isinstance(error, OSError) else None
+    return f"{file}: {why(error)}" if file else why(error)
 
 
 def install(extra: str) -> str:

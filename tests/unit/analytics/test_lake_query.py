@@ -171,10 +171,10 @@ def test_what_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 @pytest.mark.parametrize(
     ("sql", "told"),
     [
-        ("SELECT * FROM delivr", "there is no table delivr; the nearest are deliver"),
-        ("SELECT * FROM total", "there is no table total; the nearest are totals"),
-        ("SELECT qof FROM deliver", "there is no column qof; the nearest are qoff"),
-        ("SELECT d.duplicate FROM totals d", "no column duplicate; the nearest are duplicates"),
+        ("SELECT * FROM delivr", 'Table with name delivr does not exist! Did you mean "deliver"?'),
+        ("SELECT * FROM total", 'Table with name total does not exist! Did you mean "totals"?'),
+        ("SELECT qof FROM deliver", 'column "qof" not found in FROM clause! Candidate bindings: '),
+        ("SELECT d.duplicate FROM totals d", 'not have a column named "duplicate"'),
         ("SELEC 1", "Parser Error"),
     ],
 )  # fmt: skip

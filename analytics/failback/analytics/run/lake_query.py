@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 from failback.analytics.errors import ReportInputError
 from failback.analytics.run.lake_tables import GROUPS, RUNS, VIEWS, LakeTables, view_sql
 from failback.client.consumelog.schema import TABLES
-from failback.common.text import nearest_few
 
 if TYPE_CHECKING:
     import duckdb
@@ -20,8 +18,6 @@ NO_DUCKDB: Final = (
     "queries need DuckDB, which is not installed: pip install '.[query]' in a checkout"
 )
 _ROWS_AT_ONCE: Final = 1000
-_TABLE: Final = re.compile(r"Table with name (\S+) does not exist")
-_COLUMN: Final = re.compile(r'[Cc]olumn (?:named )?"([^"]+)"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +33,8 @@ def asked(tables: LakeTables, sql: str) -> Iterator[Answer]:
     """Run a query; the answer's rows are read while the context is open.
 
     Raises:
-        ReportInputError: DuckDB is missing or refuses the query; a name that is unknown is told
-            with the nearest ones.
+        ReportInputError: DuckDB is missing, or refuses the query; it names what is near an unknown
+            name.
     """
     try:
         import duckdb
@@ -50,7 +46,8 @@ def asked(tables: LakeTables, sql: str) -> Iterator[Answer]:
             columns = [each[0] for each in found.description or ()]
             yield Answer(columns, _rows(found))
         except duckdb.Error as error:
-            raise ReportInputError(_in_words(db, str(error))) from error
+            problem, _, _ = str(error).partition("\n\nLINE ")
+            raise ReportInputError(" ".join(problem.split())) from error
 
 
 @contextmanager
@@ -82,22 +79,3 @@ def connected(tables: LakeTables) -> Iterator[duckdb.DuckDBPyConnection]:
 def _rows(found: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:
     while rows := found.fetchmany(_ROWS_AT_ONCE):
         yield from rows
-
-
-def _in_words(db: duckdb.DuckDBPyConnection, problem: str) -> str:
-    """What DuckDB says, in words of the lake."""
-    lines = db.execute("SELECT table_name, column_name FROM information_schema.columns").fetchall()
-    names = {table for table, _ in lines if not table.startswith("files of ")}
-    table = _TABLE.search(problem)
-    if table is not None:
-        return f"there is no table {table[1]}{_near(table[1], names)}"
-    column = _COLUMN.search(problem)
-    if column is not None and ("not found" in problem or "not have a column" in problem):
-        shown = {name for of, name in lines if of in names}
-        return f"there is no column {column[1]}{_near(column[1], shown)}"
-    return problem.partition("\n")[0]
-
-
-def _near(word: str, known: set[str]) -> str:
-    near = nearest_few(word, sorted(known))
-    return f"; the nearest are {', '.join(near)}" if near else ""

@@ -166,7 +166,7 @@ class Canary:
             try:
                 await what
             except _ERRORS as error:
-                self._note(f"the canary on {_broker(pair)}: {_reason(error)}")
+                self._note(f"the canary on {_broker(pair)}: {where_and_why(error)}")
 
         self._tasks[pair] = asyncio.create_task(told(), name=f"canary on {pair}")
 
@@ -207,7 +207,7 @@ class Canary:
         except _ERRORS as error:
             self._note(
                 f"topic {names.topic} and groups {', '.join(names.groups)} may be left on"
-                f" {_broker(pair)}: {_reason(error)}; go on with --canary to remove them"
+                f" {_broker(pair)}: {where_and_why(error)}; go on with --canary to remove them"
             )
 
     def _note_addresses(self, look: Look) -> None:
@@ -243,10 +243,6 @@ class Canary:
 
 def _broker(pair: str) -> str:
     return pair.rpartition("/")[2]
-
-
-def _reason(error: Exception) -> str:
-    return where_and_why(error) if isinstance(error, OSError) else why(error)
 
 
 async def is_there(admin: AdminClient, name_servers: Iterable[str], names: Names) -> bool:
@@ -358,5 +354,5 @@ def _started(
             some.update(more)
         return canary
     except _ERRORS as error:
-        note(f"no canary: {_reason(error)}")
+        note(f"no canary: {where_and_why(error)}")
         return None
