@@ -24,8 +24,7 @@ from failback.chaos.cluster.view import ClusterView, Member, Stamp
 from failback.chaos.errors import Aborted
 from failback.chaos.experiment.schedule import Schedule
 from failback.chaos.experiment.spec import ChaosExperiment, ResolvedArm
-from failback.chaos.recorder.fault_record import FaultRecord
-from failback.chaos.recorder.milestones import HEALED
+from failback.chaos.recorder.fault_record import HEALED, FaultRecord
 from failback.chaos.recorder.recorder import Recorder
 from failback.chaos.run_folder.run_folder import RunFolder
 from failback.chaos.run_folder.undo_ledger import UndoLedger

@@ -12,7 +12,7 @@ import pytest
 
 from failback.chaos.errors import GuardRefused
 from failback.chaos.experiment.spec import ChaosExperiment
-from failback.chaos.faults.experiments import load_experiment, parse_experiment
+from failback.chaos.faults.catalogue import load_experiment, parse_experiment
 from failback.chaos.run.run import run_arm
 from failback.chaos.run_folder.run_folder import ClusterLease
 from failback.protocol.errors import ConfigError

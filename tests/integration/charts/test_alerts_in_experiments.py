@@ -16,7 +16,7 @@ import pytest
 
 from failback.chaos.errors import ExitCode
 from failback.chaos.failpoints import VARIABLE
-from failback.chaos.faults.experiments import parse_experiment
+from failback.chaos.faults.catalogue import parse_experiment
 from failback.chaos.run.abort_and_heal import heal
 from tests.support.chaos.chaos_lab import (
     TIME_SCALE,

@@ -19,7 +19,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from failback.chaos.faults.experiments import parse_experiment
+from failback.chaos.faults.catalogue import parse_experiment
 from failback.chaos.run_folder.run_folder import RunFolder
 from failback.chaos.workload.life import BEAT_SECONDS
 from tests.support.analytics.predictor_grid import (

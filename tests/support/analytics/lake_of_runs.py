@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from failback.chaos.faults.experiments import load_experiment
+from failback.chaos.faults.catalogue import load_experiment
 from failback.cli.shared.bundled import bundled
 from failback.client.consumelog.upload.layout import folder_of, place_of
 from tests.benchmarks.analytics.synthetic import Plan, generate

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from failback.chaos.experiment.spec import ChaosExperiment
-from failback.chaos.faults.experiments import parse_experiment
+from failback.chaos.faults.catalogue import parse_experiment
 from failback.chaos.run.outcome import RunOutcome
 from failback.chaos.run.run import run_arm
 from failback.chaos.targets.local import ControlSocket, LocalTarget

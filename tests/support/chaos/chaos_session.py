@@ -10,7 +10,7 @@ from typing import Any
 from failback.chaos import session as sessions
 from failback.chaos.cluster.clock import now
 from failback.chaos.experiment.schedule import plan_run
-from failback.chaos.faults.experiments import load_experiment
+from failback.chaos.faults.catalogue import load_experiment
 from failback.chaos.recorder.recorder import Recorder
 from failback.chaos.recorder.witness import PeerEvent
 from failback.chaos.run_folder.run_folder import RunFolder

@@ -10,7 +10,7 @@ import pytest
 from failback.chaos.experiment.generate import generate, validate
 from failback.chaos.experiment.model import Fault
 from failback.chaos.experiment.spec import ChaosExperiment
-from failback.chaos.faults.experiments import parse_experiment
+from failback.chaos.faults.catalogue import parse_experiment
 from failback.protocol.errors import ConfigError
 
 BOTH = {"pair": "demo-0", "group": "billing"}

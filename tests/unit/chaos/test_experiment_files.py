@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 
 from failback.chaos.experiment.model import FaultTarget
 from failback.chaos.experiment.spec import ChaosExperiment, check_engine
-from failback.chaos.faults.experiments import load_experiment, parse_experiment
+from failback.chaos.faults.catalogue import load_experiment, parse_experiment
 from failback.protocol.errors import ConfigError, ConfigErrors
 
 EXAMPLE = Path(__file__).parent / "data" / "kill-then-restart.yaml"

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from failback.chaos.experiment.generate import generate, to_json, validate
-from failback.chaos.faults.catalogue import KINDS
-from failback.chaos.faults.experiments import load_experiment
+from failback.chaos.faults.catalogue import KINDS, load_experiment
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES = sorted(

@@ -9,7 +9,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from failback.chaos.experiment.generate import generate, run_folder_name, to_json, validate
-from failback.chaos.faults.experiments import load_experiment, parse_experiment
+from failback.chaos.faults.catalogue import load_experiment, parse_experiment
 
 DATA = Path(__file__).parent / "data"
 DEMO = Path(__file__).parents[3] / "operator/failback/cli/data/experiment.yaml"

@@ -14,9 +14,9 @@ from failback.chaos.run.progress import targets_of
 from failback.chaos.run.summary import reasons_of, summarize
 from failback.chaos.targets.kube import guards, members
 from failback.chaos.targets.kube.container import keeper_of, parse_stat
-from failback.chaos.targets.kube.deaths import DeathBook
 from failback.chaos.targets.kube.init import InitKeeper
 from failback.chaos.targets.kube.inside import Child, Inside, death_record, to_harness
+from failback.chaos.targets.kube.members import DeathBook
 from failback.chaos.targets.kube.shell import HOLD_FILE, ShellKeeper
 
 

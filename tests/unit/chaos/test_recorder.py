@@ -11,8 +11,7 @@ import pytest
 
 from failback.chaos.cluster.clock import now
 from failback.chaos.cluster.view import DeathRecord, ProcessIdentity, Stamp
-from failback.chaos.recorder.fault_record import FaultRecord
-from failback.chaos.recorder.milestones import SLAVE_SYNCED
+from failback.chaos.recorder.fault_record import SLAVE_SYNCED, FaultRecord
 from failback.chaos.recorder.witness import (
     AnswerEvent,
     Event,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from failback.chaos.cluster.renewal import Renewal
+from failback.chaos.cluster.lease import Renewal
 from failback.chaos.errors import TargetError
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from failback.chaos.errors import ExitCode, GuardRefused, NotHealed, RunFolderError, TargetError
-from failback.chaos.faults.experiments import load_experiment
+from failback.chaos.faults.catalogue import load_experiment
 from failback.chaos.run.outcome import RunOutcome, describe_error, outcome_of
 from failback.chaos.run.run import run_arm
 from failback.chaos.run_folder.run_folder import RunFolder

@@ -16,7 +16,7 @@ from failback.chaos.experiment.schedule import (
     run_id,
     sub_seed,
 )
-from failback.chaos.faults.experiments import load_experiment
+from failback.chaos.faults.catalogue import load_experiment
 
 EVERY = Path(__file__).parent / "data" / "every-fault.yaml"
 

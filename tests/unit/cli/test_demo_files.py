@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from failback.chaos.faults.experiments import load_experiment
+from failback.chaos.faults.catalogue import load_experiment
 from failback.cli.experiment.demo import demo_resources, load_demo
 from failback.cli.shared import output, verdicts
 from failback.cli.shared.bundled import EXPERIMENTS, bundled

@@ -11,7 +11,7 @@ import pytest
 
 from failback.analytics.api import Run, predict
 from failback.analytics.predict.prediction_document import schema
-from failback.chaos.faults.experiments import load_experiment
+from failback.chaos.faults.catalogue import load_experiment
 from failback.cli.__main__ import main
 from failback.cli.shared.bundled import bundled
 

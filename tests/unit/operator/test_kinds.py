@@ -12,8 +12,7 @@ from ruamel.yaml import YAML
 from failback.chaos.experiment.model import Spec as HarnessSpec
 from failback.chaos.experiment.model import Workload as HarnessWorkload
 from failback.chaos.experiment.reading import validate_fields
-from failback.chaos.faults.catalogue import FAULTS
-from failback.chaos.faults.experiments import load_experiment
+from failback.chaos.faults.catalogue import FAULTS, load_experiment
 from failback.operator.kinds.base import parse_quantity
 from failback.operator.kinds.chaos_experiment import (
     ChaosExperiment,

@@ -8,7 +8,7 @@ exist, two faults at once on one victim. Nothing is injected by this module.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from failback.chaos.experiment.expectation_checks import (
     any_metric,
     check_expectations,
 )
-from failback.chaos.experiment.fault_checks import check_together, check_written
+from failback.chaos.experiment.fault_checks import check_together, check_written, fault_problems
 from failback.chaos.experiment.fault_kinds import FaultKinds
 from failback.chaos.experiment.model import (
     Arm,
@@ -28,8 +28,8 @@ from failback.chaos.experiment.model import (
     Group,
     Spec,
     Workload,
+    as_called,
 )
-from failback.chaos.experiment.raw_checks import raw_problems
 from failback.chaos.experiment.reading import load_yaml, put_places, unknown_name, validate_fields
 from failback.protocol.errors import ConfigError, check_all, raise_all
 
@@ -321,3 +321,37 @@ def _unique(names: Iterable[str], where: str, field: str, file: Path | None) -> 
         if name in seen:
             raise ConfigError(f"{where}[{index}].{field}", f'"{name}" is used twice', file=file)
         seen.add(name)
+
+
+def raw_problems(
+    data: Mapping[str, Any], kinds: FaultKinds, metric_problem: MetricProblem, file: Path | None
+) -> list[ConfigError]:
+    """Return what is wrong with the names of faults, parameters and metrics."""
+    found = []
+    for path, fault in _entries(data, "faults"):
+        name, parameters = fault.get("fault"), fault.get("with")
+        if isinstance(name, str) and name:
+            with_ = as_called(parameters) if isinstance(parameters, dict) else {}
+            found += fault_problems(name, with_, path, kinds, file)
+    for path, wish in _entries(data, "expect"):
+        metric = wish.get("metric")
+        if isinstance(metric, str) and metric:
+            problem = metric_problem(metric, of_group=wish.get("group") is not None)
+            found += [ConfigError(f"{path}.metric", problem, file=file)] if problem else []
+    return found
+
+
+def _entries(data: Mapping[str, Any], key: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield each mapping of a list that stands in the spec and in its arms, with its path."""
+    spec = data.get("spec")
+    if not isinstance(spec, Mapping):
+        return
+    arms = spec.get("arms")
+    places = [("spec", spec)]
+    for index, arm in enumerate(arms if isinstance(arms, list) else ()):
+        places.append((f"spec.arms[{index}]", arm if isinstance(arm, Mapping) else {}))
+    for path, place in places:
+        entries = place.get(key)
+        for index, entry in enumerate(entries if isinstance(entries, list) else ()):
+            if isinstance(entry, Mapping):
+                yield f"{path}.{key}[{index}]", entry

@@ -23,8 +23,7 @@ from failback.chaos.errors import TargetError
 from failback.chaos.failpoints import crash_point
 from failback.chaos.faults import proof
 from failback.chaos.faults.fault import Undo
-from failback.chaos.recorder.fault_record import FaultRecord
-from failback.chaos.recorder.milestones import HEALED
+from failback.chaos.recorder.fault_record import HEALED, FaultRecord
 from failback.chaos.session import Session
 
 logger = logging.getLogger(__name__)

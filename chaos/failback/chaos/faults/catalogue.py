@@ -1,12 +1,19 @@
-"""All faults: a further one is a module of this folder, a line here and one in the actions."""
+"""All faults, and experiments that name them: a further fault is a module of this folder and a line.
+
+The line is here, and a second one in ``toolkit/actions.py`` makes its action.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from failback.chaos.experiment import spec
+from failback.chaos.experiment.expectation_checks import MetricProblem, any_metric
 from failback.chaos.experiment.fault_kinds import FaultKinds
+from failback.chaos.experiment.spec import ChaosExperiment
 from failback.chaos.faults import (
     double_kill,
     kill,
@@ -21,6 +28,8 @@ from failback.chaos.faults import (
     unsubscribe,
 )
 from failback.chaos.faults.fault import Fault, Undo
+from failback.common.text import why
+from failback.protocol.errors import ConfigError
 
 FAULTS: Final[tuple[Fault, ...]] = (
     none.FAULT,
@@ -41,3 +50,29 @@ UNDO: Final[Mapping[str, Undo]] = MappingProxyType(
     {each.undo.call: each.undo for each in FAULTS if each.undo is not None}
 )
 """How each kind of ledger entry of a fault is taken back."""
+
+
+def load_experiment(
+    path: Path | str, *, metric_problem: MetricProblem = any_metric
+) -> ChaosExperiment:
+    """Read and check one experiment file.
+
+    Args:
+        metric_problem: Says why the metric of an expectation is no figure of a report.
+
+    Raises:
+        ConfigError: Names the file, the field's path and what is wrong with it.
+    """
+    file = Path(path)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(str(file), why(error)) from error
+    return parse_experiment(text, file=file, metric_problem=metric_problem)
+
+
+def parse_experiment(
+    text: str, *, file: Path | None = None, metric_problem: MetricProblem = any_metric
+) -> ChaosExperiment:
+    """Check the text of an experiment file. Raises ``ConfigError`` like :func:`load_experiment`."""
+    return spec.parse_experiment(text, KINDS, file=file, metric_problem=metric_problem)

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from failback.chaos.cluster.view import Member, Stamp
-from failback.chaos.recorder.fault_record import FaultRecord, reference
-from failback.chaos.recorder.milestones import HEALED, Milestones
+from failback.chaos.recorder.fault_record import HEALED, FaultRecord, Milestones, reference
 from failback.chaos.run_folder.run_folder import RunFolder
 from failback.client.consumelog.writer import ConsumeLog
 

@@ -1,11 +1,15 @@
-"""One injected fault: what was intended, issued and observed, and whether it is proved."""
+"""One injected fault: what was intended, issued and observed, and when each milestone was seen."""
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from failback.chaos.cluster.view import Member, ProcessIdentity, Stamp
+from failback.chaos.errors import Aborted
 
 
 @dataclass(slots=True)
@@ -61,3 +65,47 @@ class FaultRecord:
 def reference(identity: ProcessIdentity | None) -> str | None:
     """Return how rows name a process: pod, pid and start time."""
     return f"{identity.pod}/{identity.pid}/{identity.ticks}" if identity else None
+
+
+HEALED = "healed"
+SLAVE_SYNCED = "slave-synced"  # one of catalogue.MILESTONES
+
+
+class Milestones:
+    """First observation of every ``(fid, milestone)``; later ones are ignored."""
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition()
+        self._seen: dict[tuple[str, str], Stamp] = {}
+
+    def post(self, fid: str, milestone: str, stamp: Stamp) -> bool:
+        """Record an observation; false when this milestone was already reached."""
+        with self._condition:
+            if (fid, milestone) in self._seen:
+                return False
+            self._seen[fid, milestone] = stamp
+            self._condition.notify_all()
+            return True
+
+    def get(self, fid: str, milestone: str) -> Stamp | None:
+        with self._condition:
+            return self._seen.get((fid, milestone))
+
+    def wait(
+        self, fid: str, milestone: str, deadline: float, stopped: Callable[[], str] = lambda: ""
+    ) -> Stamp | None:
+        """Wait until the monotonic ``deadline`` in seconds; ``None`` when it passed.
+
+        Raises:
+            Aborted: ``stopped`` gave a reason; it is asked four times a second.
+        """
+        with self._condition:
+            while (fid, milestone) not in self._seen:
+                reason = stopped()
+                if reason:
+                    raise Aborted(reason)
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    return None
+                self._condition.wait(min(left, 0.25))
+            return self._seen[fid, milestone]

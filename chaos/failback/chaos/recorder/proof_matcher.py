@@ -11,9 +11,8 @@ from failback.chaos.cluster.target import Target
 from failback.chaos.cluster.view import Member, ProcessIdentity, Stamp
 from failback.chaos.cluster.wire import WireConnection
 from failback.chaos.recorder.fault_log import FaultLog
-from failback.chaos.recorder.fault_record import FaultRecord, reference
+from failback.chaos.recorder.fault_record import SLAVE_SYNCED, FaultRecord, reference
 from failback.chaos.recorder.latest_samples import LatestSamples, Offsets
-from failback.chaos.recorder.milestones import SLAVE_SYNCED
 from failback.chaos.recorder.sampler import MARKER_KEY
 from failback.chaos.recorder.witness import (
     AnswerEvent,

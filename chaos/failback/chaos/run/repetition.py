@@ -28,7 +28,7 @@ from failback.chaos.errors import ExitCode, TargetError
 from failback.chaos.experiment.generate import generate, to_json, validate
 from failback.chaos.experiment.schedule import plan_run, run_id
 from failback.chaos.experiment.spec import ChaosExperiment, ResolvedArm
-from failback.chaos.faults.experiments import parse_experiment
+from failback.chaos.faults.catalogue import parse_experiment
 from failback.chaos.run.closing import delivered_by_group, lake_rows
 from failback.chaos.run.outcome import OUTCOME_FILE, RunOutcome, describe_error
 from failback.chaos.run.progress import serve_progress

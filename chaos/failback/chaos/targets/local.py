@@ -20,7 +20,7 @@ from typing import Any, Final, Literal
 from failback.chaos.cluster import processes
 from failback.chaos.cluster.broker_facts import ask_broker, ask_nameservers, boot_ms_of, conflicts
 from failback.chaos.cluster.clock import now
-from failback.chaos.cluster.renewal import Renewal
+from failback.chaos.cluster.lease import Renewal
 from failback.chaos.cluster.target import Deadline, FileStat, Injection
 from failback.chaos.cluster.unix_socket import exchange
 from failback.chaos.cluster.view import (

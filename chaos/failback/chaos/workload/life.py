@@ -7,13 +7,13 @@ import json
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from failback.chaos.cluster import processes
 from failback.chaos.errors import ChaosError
-from failback.chaos.workload.control import ControlServer, Operation
 from failback.chaos.workload.plan import ProcessPlan
 from failback.client.consumelog.hot_format import ConsumeLogError
 from failback.client.consumelog.upload.beside import ShipperBeside
@@ -131,3 +131,66 @@ def last_words(log: ConsumeLog) -> None:
 
 def set_up_logging(verbose: bool = False) -> None:
     begin_logging(logging.DEBUG if verbose else logging.INFO)
+
+
+Operation = Callable[[Mapping[str, Any]], dict[str, Any]]
+
+
+class ControlServer:
+    """Control channel of a workload process: a Unix socket, one JSON object per line each way.
+
+    {"op": "stats"}                         figures of this process
+    {"op": "first-ok", "after_ns": N}       producers: first send acknowledged after N
+    {"op": "stop-sending"}                  producers: finish what is under way, send no more
+    {"op": "set-handler", "mean_ms": ...}   consumers
+    {"op": "unsubscribe"}, {"op": "subscribe"}   consumers: of their topic
+    {"op": "stop"}                          end in order, as SIGTERM does
+    """
+
+    def __init__(self, path: Path, operations: Mapping[str, Operation]) -> None:
+        self._path = path
+        self._operations = operations
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        self._path.unlink(missing_ok=True)
+        self._server = await asyncio.start_unix_server(self._accept, self._path)
+        self._path.chmod(0o600)
+
+    async def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        self._path.unlink(missing_ok=True)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(self._serve(reader, writer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while line := await reader.readline():
+                writer.write(json.dumps(self.answer(line)).encode() + b"\n")
+                await writer.drain()
+        except (ConnectionError, ValueError) as error:  # it hung up, or sent an endless line
+            logger.debug("control connection: %s", error)
+        finally:
+            writer.close()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
+
+    def answer(self, line: bytes) -> dict[str, Any]:
+        try:
+            request = json.loads(line)
+            operation = self._operations[request["op"]]
+        except (ValueError, KeyError, TypeError):
+            return {"ok": False, "error": f"there is {', '.join(self._operations)}"}
+        try:
+            return {"ok": True, **operation(request)}
+        except (ValueError, TypeError, KeyError) as error:
+            return {"ok": False, "error": str(error)}

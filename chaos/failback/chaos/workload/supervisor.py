@@ -28,7 +28,7 @@ from failback.chaos.experiment.model import Workload
 from failback.chaos.experiment.schedule import sub_seed
 from failback.chaos.run_folder.run_folder import RunFolder
 from failback.chaos.run_folder.undo_ledger import STOP_WORKLOAD, UndoLedger
-from failback.chaos.workload.plan_documents import consumer_plan, producer_plan
+from failback.chaos.workload.plan import consumer_plan, producer_plan
 from failback.chaos.workload.process import (
     CONSUMER,
     PRODUCER,

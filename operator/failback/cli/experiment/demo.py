@@ -143,7 +143,7 @@ def load_demo(*, quick: bool, engine: str, version: str = "", rules: str) -> Cha
     Raises:
         ConfigError: Names the option.
     """
-    from failback.chaos.faults.experiments import load_experiment
+    from failback.chaos.faults.catalogue import load_experiment
 
     if engine not in ("failback", "apache"):
         raise ConfigError("--engine", f'must be failback or apache, got "{engine}"')

@@ -140,7 +140,7 @@ def load(name: str, time_scale: float | None = None, seed: int | None = None) ->
         ConfigError: No such experiment exists, or its file is wrong.
     """
     from failback.analytics.report.metric_paths import metric_problem
-    from failback.chaos.faults.experiments import load_experiment
+    from failback.chaos.faults.catalogue import load_experiment
     from failback.common.text import did_you_mean
 
     known = {each.name: each.path for each in bundled_experiments()}

@@ -107,7 +107,7 @@ def _span(names: Sequence[str]) -> str:
 
 
 def _of_experiment(path: Path, asked: Asked) -> list[Question]:
-    from failback.chaos.faults.experiments import load_experiment
+    from failback.chaos.faults.catalogue import load_experiment
 
     experiment = load_experiment(path)
     arms = [experiment.arm(asked.arm)] if asked.arm else list(experiment.arms)

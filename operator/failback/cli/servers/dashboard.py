@@ -168,7 +168,7 @@ def bundled_scenarios(runs: Path, root: Path) -> list[Scenario]:
 
 
 def _bundled_scenario(name: str, file: str, runs: Path, root: Path) -> Scenario:
-    from failback.chaos.faults.experiments import load_experiment
+    from failback.chaos.faults.catalogue import load_experiment
 
     experiment = load_experiment(bundled(file))
 
@@ -216,7 +216,7 @@ def _longest(experiment: ChaosExperiment) -> str:
 
 def _faults(file: str) -> tuple[str, ...]:
     """Return the faults of an experiment with their targets, one sentence each."""
-    from failback.chaos.faults.experiments import load_experiment
+    from failback.chaos.faults.catalogue import load_experiment
 
     experiment = load_experiment(bundled(file))
     seen: dict[str, str] = {}

@@ -9,7 +9,7 @@ import pytest
 
 from failback.analytics.report.measures.forecast import grid_cells
 from failback.chaos.experiment.schedule import plan_run
-from failback.chaos.faults.experiments import parse_experiment
+from failback.chaos.faults.catalogue import parse_experiment
 from tests.support.analytics.predictor_grid import (
     ALL_CELLS,
     FAULTS,

@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 
 from failback.analytics.analysis.engines.spark.pods import TEMPLATE
 from failback.chaos.experiment.schedule import plan_run
-from failback.chaos.faults.experiments import parse_experiment
+from failback.chaos.faults.catalogue import parse_experiment
 from failback.chaos.run.run import default_run_dir
 from failback.cli.app import app
 from failback.operator.kinds.reconsumption_report import ReconsumptionReport

@@ -20,7 +20,7 @@ from typing import Any, Final, Literal
 
 from failback.chaos.cluster.broker_facts import ask_broker, ask_nameservers, boot_ms_of, conflicts
 from failback.chaos.cluster.clock import now
-from failback.chaos.cluster.renewal import Renewal
+from failback.chaos.cluster.lease import Renewal
 from failback.chaos.cluster.target import Deadline, FileStat, Injection
 from failback.chaos.cluster.view import (
     ClusterView,
@@ -37,11 +37,11 @@ from failback.chaos.errors import TargetError
 from failback.chaos.targets.kube import guards
 from failback.chaos.targets.kube.api import KubeApi
 from failback.chaos.targets.kube.container import Containers, keeper_of
-from failback.chaos.targets.kube.deaths import DeathBook
 from failback.chaos.targets.kube.inside import Inside
 from failback.chaos.targets.kube.members import (
     CONTAINER,
     HOLD_ANNOTATION,
+    DeathBook,
     Place,
     container_id,
     container_of,
