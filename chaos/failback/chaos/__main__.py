@@ -55,7 +55,7 @@ def _emit(document: Mapping[str, Any]) -> None:
     try:
         print(json.dumps(document), flush=True)
     except BrokenPipeError:
-        # Whoever listened is gone; the run goes on and its folder says everything.
+        # The reader is gone; the run goes on and its folder says everything.
         sys.stdout = open("/dev/null", "w", encoding="ascii")  # noqa: SIM115 - kept to the end
 
 

@@ -1,7 +1,7 @@
 """Errors of the chaos harness and the exit codes that they become.
 
-Divided by who must act, as everywhere: ``ConfigError`` (of failback.protocol) is the user's,
-``GuardRefused`` says the cluster must not be touched, ``TargetError`` that it could not be.
+Divided by the one that must act, as everywhere: ``ConfigError`` (of failback.protocol) is the
+user's, ``GuardRefused`` says the cluster must not be touched, ``TargetError`` that it could not be.
 """
 
 from __future__ import annotations

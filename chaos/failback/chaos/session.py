@@ -55,7 +55,7 @@ class Phases:
     end: int | None = None
 
     def fault_begun(self, mono_ns: int) -> None:
-        """Whatever a fault does, it begins here."""
+        """Note the begin of a fault, before its first effect."""
         if self.first_fault is None:
             self.first_fault = mono_ns
 

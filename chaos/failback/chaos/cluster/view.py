@@ -1,4 +1,4 @@
-"""What a cluster looks like at one instant, and who a process is. Pure values.
+"""What a cluster is at one instant, and what identifies a process. Pure values.
 
 Every time in this package is a pair ``(wall_ns, mono_ns)`` of the harness host: see :class:`Stamp`.
 """

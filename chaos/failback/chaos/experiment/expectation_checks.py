@@ -23,7 +23,7 @@ class MetricProblem(Protocol):
 
 
 def any_metric(metric: str, *, of_group: bool = False) -> str:
-    """Take every metric: where nobody knows the figures of a report."""
+    """Accept every metric: for callers without the schema of reports."""
     return ""
 
 

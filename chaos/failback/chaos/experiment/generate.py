@@ -125,7 +125,7 @@ def _fault_action(planned: PlannedFault, kind: FaultKind) -> dict[str, Any]:
     arguments = _target_arguments(fault, kind)
     arguments["at_seconds"] = _plain(planned.at_seconds)
     if kind.target == "group":
-        # The order in which people read it: who, when, how.
+        # The order in which people read it: the victim, the time, the signal.
         arguments |= _with_arguments(fault, kind, names=("signal",))
         arguments["mode"] = fault.target.mode or "all"
         if fault.target.value:

@@ -196,7 +196,7 @@ class Workload(Model):
 
 
 class FaultTarget(Model):
-    """Who is hit: a broker by pair and role, or the members of a group."""
+    """The victim of a fault: a broker by pair and role, or the members of a group."""
 
     pair: str = ""
     pair_selector: str = ""
@@ -212,7 +212,7 @@ class FaultTarget(Model):
     value: float = Field(default=0, ge=0)
 
     def in_words(self) -> str:
-        """Who is hit: a broker, a group, or both; nobody where neither is named."""
+        """The victim in words: a broker, a group, or both; ``nobody`` where neither is named."""
         pair = self.pair or self.pair_selector
         names = [f"{self.role or 'master'} of {pair}"] if pair else []
         names += [f"group {self.group}"] if self.group else []

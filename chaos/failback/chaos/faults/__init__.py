@@ -1,4 +1,5 @@
 """The faults, one module each: parameters, action, proof of effect, undo.
 
-``catalogue`` lists them, ``victims`` chooses who is hit. How a member is reached is in ``targets``.
+``catalogue`` lists them, ``victims`` chooses the broker or member that is hit. How a member is
+reached is in ``targets``.
 """

@@ -1,10 +1,10 @@
 """What faults on brokers share: hold, signal, prove, release; and when the ledger entry closes.
 
-K1 who and K2 the call are proved here. K3 to K6 are proved in :mod:`failback.chaos.faults.proof`
-before an action returns. A fault that misses one of these steps is not proved: the answer of a
-call is no proof. Only K5, what peers saw, may be unseen; checks of recovery times are then
-inconclusive. K7, was it restarted, and K8, does it serve again, prove the healing: the recorder
-collects them while the method goes on.
+K1, the victim, and K2, the call, are proved here. K3 to K6 are proved in
+:mod:`failback.chaos.faults.proof` before an action returns. A fault that misses one of these steps
+is not proved: the answer of a call is no proof. Only K5, what peers saw, may be unseen; checks of
+recovery times are then inconclusive. K7, was it restarted, and K8, does it serve again, prove the
+healing: the recorder collects them while the method goes on.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def hold(session: Session, record: FaultRecord) -> None:
 
 
 def kill_and_hold(session: Session, record: FaultRecord) -> None:
-    """SIGKILL a broker and keep it down: K1 to K6. Nobody releases it yet."""
+    """SIGKILL a broker and keep it down: K1 to K6. It is not released yet."""
     member, identity = victim_of(record)
     before = proof.offset_file_time(session, member)
     hold(session, record)

@@ -1,6 +1,6 @@
-"""All faults, and experiments that name them: a further fault is a module of this folder and a line.
+"""All faults, and the experiments that name them.
 
-The line is here, and a second one in ``toolkit/actions.py`` makes its action.
+A further fault is a module of this folder, a line here and one in ``toolkit/actions.py``.
 """
 
 from __future__ import annotations

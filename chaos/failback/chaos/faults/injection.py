@@ -94,7 +94,7 @@ def begin_on_broker(
 def open_record(
     session: Session, fid: str, fault: str, member: Member, intended_ns: int
 ) -> FaultRecord:
-    """K1: who is the victim, and does it say itself that it is the broker that is meant?"""
+    """K1: the victim's process, and whether it says itself that it is the broker that is meant."""
     identity = session.target.identity(member)
     record = FaultRecord(
         fid=fid,

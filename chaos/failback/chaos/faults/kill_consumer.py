@@ -113,7 +113,7 @@ def choose_members(session: Session, group: str, mode: str, value: float) -> lis
 def record_of(
     session: Session, fid: str, rule: str, members: list[WorkloadProcess], intended_ns: int
 ) -> FaultRecord:
-    """Who will be ended, by pid and ticks."""
+    """The process that will be ended, by pid and ticks."""
     record = FaultRecord(fid, KIND.name, rule, session.schedule.seeds["victims"])
     record.intended_ns = intended_ns
     record.victims = [

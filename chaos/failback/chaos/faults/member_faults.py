@@ -1,4 +1,4 @@
-"""What faults of a group's members share: who is running, and how their heal is noted.
+"""What faults of a group's members share: which members run, and how their heal is noted.
 
 Members that run on receive requests over control sockets. A member answers what it is set to; what
 its work looks like since then is the proof.

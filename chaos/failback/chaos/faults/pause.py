@@ -1,7 +1,7 @@
 """F6: SIGSTOP of a broker; proved by the process state and by silence on code 28.
 
-A broker that is frozen when the harness dies runs on after two minutes: who keeps it, the init of
-its container or the local runtime, continues it unless the harness renews that. The entry of the
+A broker that is frozen when the harness dies runs on after two minutes: its keeper, the init
+of its container or the local runtime, continues it unless the harness renews that. The entry of the
 undo ledger stays open until ``failback experiment heal`` or the operator's heal Job has seen it.
 """
 

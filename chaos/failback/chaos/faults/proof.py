@@ -167,7 +167,7 @@ def prove_stopped(session: Session, record: FaultRecord, identity: ProcessIdenti
 
 
 def prove_silence(record: FaultRecord, member: Member, resume_at: int) -> None:
-    """K6 of a stop: the kernel accepts the connection, nobody answers for three seconds.
+    """K6 of a stop: the kernel accepts the connection, and no answer comes for three seconds.
 
     A pause that is over sooner is watched for as long as it lasts.
     """

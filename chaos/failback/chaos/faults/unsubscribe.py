@@ -3,8 +3,8 @@
 A client that unsubscribes gives its queues up at its next rebalance and commits nothing of them:
 what it had handled since its last commit is redelivered once it subscribes anew. Proof of effect:
 no member holds a queue of the topic. Proof of heal: all are subscribed, and hold the queues that
-they held before; who of them holds which does not matter, nor that two held one while it changed
-hands.
+they held before; which of them holds which does not matter, nor that two held one while it
+changed hands.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def unsubscribe_consumers(
     """F21: the members of a group drop their subscription and give their queues up.
 
     They subscribe again ``duration_seconds`` later. All of them: one alone would leave its queues
-    to nobody, because members of a group are expected to subscribe to the same.
+    without a member, because members of a group are expected to subscribe to the same.
     """
     member_faults.require_all(KIND.action, mode)
     record = begin_on_group(session, KIND.name, fid, group, at_seconds, after)

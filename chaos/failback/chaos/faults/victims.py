@@ -1,4 +1,4 @@
-"""Who is hit: a pure choice from a view, a selector and a seed.
+"""Which broker or member is hit: a pure choice from a view, a selector and a seed.
 
 The same view, selector and seed always give the same victims, in any order of the view's
 members. A member that is not running is never chosen, and a view that contradicts itself
@@ -75,7 +75,7 @@ def choose(
 
 
 def require_consistent_roles(view: ClusterView) -> None:
-    """Raise ``GuardRefused`` when it is not certain who the master of each pair is."""
+    """Raise ``GuardRefused`` when the master of a pair is not certain."""
     for pair in view.pairs:
         masters = [member.pod for member in pair.members if member.role == "master"]
         if len(masters) > 1:

@@ -1,4 +1,4 @@
-"""The faults of a run as rows and evidence: who was hit, what was proved, when it was over."""
+"""The faults of a run as rows and evidence: victims, proofs, ends."""
 
 from __future__ import annotations
 

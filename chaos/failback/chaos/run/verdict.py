@@ -91,7 +91,7 @@ class Observations:
     scanned: bool | None
     gaps: tuple[str, ...]
     aborted: str
-    """Who stopped the run early and why; empty when nobody did."""
+    """Why the run was stopped early, and by which part; empty when it was not."""
     deliveries: dict[str, int]
     clock_steps: int = 0
 

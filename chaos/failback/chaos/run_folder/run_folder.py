@@ -167,7 +167,7 @@ class RunFolder:
         replace_file(self.path / "abort", why.encode())
 
     def abort_reason(self) -> str:
-        """Who asked to stop and why; empty without such a request."""
+        """The name of the one that asked to stop, and why; empty without such a request."""
         try:
             return (self.path / "abort").read_text(encoding="utf-8") or "asked to abort"
         except FileNotFoundError:

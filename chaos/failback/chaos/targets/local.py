@@ -174,7 +174,7 @@ class LocalTarget:
             replace_file(file, data)
 
     def refuse_unsafe(self, injection: Injection) -> None:
-        """Nothing to refuse: who runs ``failback up`` made this cluster for experiments."""
+        """Nothing to refuse: a cluster of ``failback up`` is made for experiments."""
 
     # --- acting ----------------------------------------------------------------------------------
 

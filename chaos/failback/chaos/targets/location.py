@@ -51,7 +51,7 @@ class Location:
         """Reach the cluster.
 
         Raises:
-            TargetError: Nobody answers there.
+            TargetError: There is no answer from there.
             ConfigError: The location names nothing.
         """
         if self.is_kubernetes:

@@ -1,4 +1,4 @@
-"""Probes of an experiment: is traffic steady, who has which role, is a fault left, and others."""
+"""Probes of an experiment: whether traffic is steady, roles, faults that are left, and others."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def no_fault_left(configuration: Configuration = None, secrets: Secrets = None) 
 def broker_role(
     pair: str, role: Role, configuration: Configuration = None, secrets: Secrets = None
 ) -> dict[str, Any]:
-    """Who has this role in a pair, as the brokers say."""
+    """The member that has this role in a pair, as the brokers say."""
     member = _member(configuration, pair, role)
     return {"pod": member.pod, "address": member.address, "broker_id": member.broker_id}
 

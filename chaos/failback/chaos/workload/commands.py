@@ -78,7 +78,7 @@ def _work(plan: ProducerPlan | ConsumerPlan, *, told: bool) -> bool:
         told: Say to a person what became of it; a harness asks, and reads the log.
 
     Returns:
-        False for a process that is told and that reached nobody.
+        False for a process that was stopped early or reached no broker.
     """
     process = _process(plan)
     _run(process.run())

@@ -35,7 +35,7 @@ class ConsumerProcess:
 
     @property
     def reached_nobody(self) -> bool:
-        """Was the topic on no broker at the end, or nobody ready to serve?"""
+        """Whether the topic was on no broker at the end, or no broker was ready to serve."""
         return not self._has_topic or bool(self._problem and not self._handler.delivered)
 
     def summary(self) -> str:

@@ -118,7 +118,8 @@ async def _beat(log: ConsumeLog, stop: asyncio.Event) -> None:
 
 
 def write_pid_note(plan_file: Path) -> None:
-    """Say beside the plan who runs it: a harness that comes later can find and stop it."""
+    """Write pid and ticks beside the plan, so that a later harness can find and stop the
+    process."""
     pid = os.getpid()
     note = {"pid": pid, "ticks": processes.read_ticks(pid)}
     plan_file.with_suffix(".pid").write_text(json.dumps(note), encoding="utf-8")

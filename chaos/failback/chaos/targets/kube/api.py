@@ -152,7 +152,7 @@ class KubeApi:
     def patch_cluster_annotations(
         self, name: str, annotations: Mapping[str, str | None], version: str
     ) -> bool:
-        """Set annotations (``None`` removes one); false when somebody else wrote in between."""
+        """Set annotations (``None`` removes one); false when another client wrote in between."""
         body = {"metadata": {"annotations": dict(annotations), "resourceVersion": version}}
         with _asking(f"annotate brokercluster {name}"):
             return _unless_moved_on(
@@ -169,7 +169,7 @@ class KubeApi:
             return _unless_moved_on(lambda: self._kube.create(body))
 
     def replace_lease(self, body: Object) -> bool:
-        """Write a lease that was read before; false when somebody else wrote in between."""
+        """Write a lease that was read before; false when another client wrote in between."""
         with _asking(f"write lease {body['metadata']['name']}"):
             return _unless_moved_on(lambda: self._kube.replace(body))
 

@@ -1,6 +1,6 @@
 """Commands inside the brokers' containers, by exec: look, signal, hold, read a file.
 
-Which commands depends on who keeps the broker there. Nothing here waits for anything: every call is
+Which commands depends on the broker's keeper there. Nothing here waits for anything: every call is
 one exec, or two.
 """
 
@@ -40,10 +40,10 @@ _READ: Final = (
 
 
 def keeper_of(pod: Pod) -> Keeper:
-    """Return who keeps the broker of a pod, by the command of its container.
+    """Return the keeper of a pod's broker, by the command of its container.
 
     Raises:
-        TargetError: Nobody who could hold it down.
+        TargetError: It has no keeper that could hold it down.
     """
     command = broker_container(pod).get("command") or ()
     if init.COMMAND in command[:1]:
@@ -62,7 +62,7 @@ class Containers:
         self._same_host: dict[str, bool] = {}
 
     def look(self, pod: Pod) -> Inside:
-        """Who runs in it, whether it is held, and what is known of earlier deaths."""
+        """The process in it, whether it is held, and what is known of earlier deaths."""
         what = f"process of {pod['metadata']['name']}"
         keeper = keeper_of(pod)
         answer = self._run(pod, what, keeper.status())

@@ -67,7 +67,7 @@ def liveness_window(pod: Object) -> float | None:
 
 
 def require_consent(injection: Injection) -> None:
-    """Somebody agreed to this kind of fault."""
+    """Refuse a fault that the cluster's owner has not agreed to."""
     word = CONSENT.get(injection.fault)
     if word is not None and word not in injection.consent:
         raise GuardRefused("Consent", f"{injection.fault} needs guard.consent: [{word}]")

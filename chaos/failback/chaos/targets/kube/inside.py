@@ -43,7 +43,7 @@ class Death:
     code: int | None
     stamp: Stamp
     sent: bool
-    """Whether it is known who sent the signal that it died of."""
+    """Whether the sender of the signal that it died of is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Keeper(Protocol):
 
     def read_receipt(self, answer: bytes) -> tuple[Stamp, Stamp] | None:
         """Instants before and after the kernel took a signal, on the node's clocks; ``None`` where
-        nobody looks at them. ``ValueError`` when ``kill`` printed something else."""
+        no probe measures them. ``ValueError`` when ``kill`` printed something else."""
 
     def hold(self, by: str) -> Sequence[str]:
         """Keep the broker down from its next end on. Safe to repeat."""

@@ -185,7 +185,7 @@ def held_members(cluster: Object) -> list[str]:
 
 
 def with_hold(cluster: Object, member: str, *, on: bool) -> str | None:
-    """The annotation with or without a member; ``None`` when nobody is held any more."""
+    """The annotation with or without a member; ``None`` when no member is held any more."""
     rest = [each for each in held_members(cluster) if each != member]
     return ",".join([*rest, member] if on else rest) or None
 

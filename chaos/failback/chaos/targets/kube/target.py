@@ -223,7 +223,7 @@ class KubernetesTarget:
 
     def await_gone(self, victim: ProcessIdentity, deadline: Deadline) -> DeathRecord:
         """The record of the death inside, read once the container was started again; else, and
-        where nobody records deaths, the exit code of the container."""
+        where no init records deaths, the exit code of the container."""
         what = f"death of {victim.pod}"
         terminated: Mapping[str, Any] | None = None
         seen = now()
@@ -328,9 +328,9 @@ class KubernetesTarget:
         last = last_end(pod)
         if last is None:
             return []
-        # A broker that nobody looked at has no pid here; its restart tells it from others.
-        nobody = (0, int(container_of(pod).get("restartCount", 0)))
-        pid, ticks = self._processes.get(str(last.get("containerID")), nobody)
+        # A broker that was not sampled has no pid here; its restart tells it from others.
+        unknown = (0, int(container_of(pod).get("restartCount", 0)))
+        pid, ticks = self._processes.get(str(last.get("containerID")), unknown)
         return [death_of_container(last, pid, ticks, heard)]
 
     def _read(self, member: Member, path: str) -> tuple[int, bytes]:
