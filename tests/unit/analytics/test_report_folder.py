@@ -154,12 +154,12 @@ def test_a_full_disk_leaves_the_old_report(tmp_path: Path, monkeypatch: pytest.M
     [
         ({"metric": "totals.dup", "op": "==", "value": 5}, "Pass"),
         ({"metric": "totals.dup", "op": "<=", "value": 4}, "Fail"),
-        ({"metric": "totals.dup", "op": "Between", "value": [1, 5]}, "Pass"),
+        ({"metric": "totals.dup", "op": "between", "value": [1, 5]}, "Pass"),
         ({"metric": "totals.dup_ratio", "op": "<", "value": 0.6}, "Pass"),
         ({"metric": "dup", "group": "g", "op": ">=", "value": 5}, "Pass"),
         ({"metric": "causes.ROLLBACK_RESTART", "group": "g", "op": "==", "value": 3}, "Pass"),
         ({"metric": "rto.0.consume_ms.max", "op": "<=", "value": 9}, "Inconclusive"),
-        ({"metric": "totals.dup", "op": "WithinBound"}, "Pass"),
+        ({"metric": "totals.dup", "op": "within-bound"}, "Pass"),
     ],
 )
 def test_expectations_become_checks(wish: dict[str, Any], value: str, tmp_path: Path) -> None:

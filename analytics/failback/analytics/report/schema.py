@@ -17,7 +17,7 @@ from typing import Any, Final
 import jsonschema
 
 from failback.analytics.errors import ReportInputError
-from failback.analytics.report.blocks.kinds import LARGE
+from failback.analytics.report.blocks import LARGE
 from failback.common.files import parsed, read_file
 from failback.common.text import why
 

@@ -3,3 +3,25 @@
 ``tools/report_schemas.py`` makes ``report.schema.json`` of them, and from that the reference of the
 documents is made. Reports themselves are plain dictionaries, checked against the schema.
 """
+
+from typing import Annotated, Final
+
+from msgspec import Meta, Struct
+
+LARGE: Final = "^-?[0-9]{16,19}$"
+"""Texts of integers that are no JSON numbers which every reader keeps; only offsets get there."""
+
+Count = Annotated[int, Meta(ge=0)]
+Amount = Annotated[float, Meta(ge=0)]
+LargeText = Annotated[str, Meta(pattern=LARGE)]
+Large = int | LargeText
+LargeCount = Count | LargeText
+
+
+class Block(Struct, kw_only=True):
+    """Some fields of a report; further ones may come with a later version."""
+
+
+def text(meaning: str) -> Meta:
+    """What a field means, for the schema and the documents."""
+    return Meta(description=meaning)

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, UnsetType
 
-from failback.analytics.report.blocks.kinds import Amount, Block, Count, Large, text
+from failback.analytics.report.blocks import Amount, Block, Count, Large, text
 
 
 class Counts(Block, kw_only=True):

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import field
 
-from failback.analytics.report.blocks.kinds import Block, Count, text
+from failback.analytics.report.blocks import Block, Count, text
 
 
 class Event(Block, kw_only=True):

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, UnsetType, field
 
-from failback.analytics.report.blocks.kinds import Block, Count, Large, LargeCount, text
+from failback.analytics.report.blocks import Block, Count, Large, LargeCount, text
 
 
 class Rollback(Block, kw_only=True):

@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
+from failback.analytics.report.blocks import Block, text
 from failback.analytics.report.blocks.counts import Counts, Group, Loss, Order, Queue
-from failback.analytics.report.blocks.kinds import Block, text
 from failback.analytics.report.blocks.observation import Observation
 from failback.analytics.report.blocks.offsets import (
     Divergence,

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
-from failback.analytics.report.blocks.kinds import Amount, Block, Count, Large, text
+from failback.analytics.report.blocks import Amount, Block, Count, Large, text
 
 
 class Gap(Block, kw_only=True):
