@@ -96,7 +96,7 @@ class Tier:
 WAITING = 4
 """Workers of tiers whose tests wait for processes half of their time, on two cores."""
 TIERS = {
-    "processes": Tier(WAITING, ("integration", "faults", "java"), needs="setup_java.py"),
+    "processes": Tier(WAITING, ("java", "faults", "integration"), needs="setup_java.py"),
     "unit": Tier(2, dist="load", again=False, computes=True),
     "integration": Tier(WAITING),
     "faults": Tier(WAITING, needs="setup_java.py"),

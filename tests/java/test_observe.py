@@ -21,7 +21,7 @@ from tests.support.observe.truth import (
     settled,
 )
 
-pytestmark = ON_4_AND_5
+pytestmark = [ON_4_AND_5, pytest.mark.long]
 
 
 def test_1_killed_and_the_consumers_stay(lab: Lab) -> None:

@@ -192,7 +192,7 @@ def test_every_folder_with_tests_is_a_tier(runner: ModuleType) -> None:
 
 def test_tiers_of_processes_share_their_workers(runner: ModuleType) -> None:
     command = runner.pytest("processes", "sample")
-    assert command[3:6] == ["tests/integration", "tests/faults", "tests/java"]
+    assert command[3:6] == ["tests/java", "tests/faults", "tests/integration"]
     assert command.count("-n") == 1
 
 

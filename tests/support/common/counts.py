@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import pytest
@@ -16,17 +16,29 @@ QUICK_EXAMPLES: Final = 20
 QUICK_SEEDS: Final = 5
 
 
-def examples(count: int) -> int:
+def examples(count: int, quick: int = QUICK_EXAMPLES) -> int:
     """Return the examples of a property that has ``count`` in `make test-all`."""
-    if settings.get_current_profile_name() == QUICK:
-        return min(count, QUICK_EXAMPLES)
-    return count
+    return min(count, quick) if settings.get_current_profile_name() == QUICK else count
 
 
 def seeds(count: int) -> list[Any]:
     """Return the values 0 to ``count - 1`` for `parametrize`: those after the fifth are `full`."""
     few = min(count, QUICK_SEEDS)
     return [*range(few), *(pytest.param(n, marks=pytest.mark.full) for n in range(few, count))]
+
+
+def some(values: Iterable[Any], every: int) -> list[Any]:
+    """Return values for `parametrize`: those that are not the first of ``every`` are `full`.
+
+    A value that is a tuple is one of several arguments.
+    """
+    return [
+        pytest.param(
+            *(value if isinstance(value, tuple) else (value,)),
+            marks=pytest.mark.full if place % every else (),
+        )
+        for place, value in enumerate(values)
+    ]
 
 
 def each_seed(count: int) -> Callable[[Callable[..., None]], Any]:

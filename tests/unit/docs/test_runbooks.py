@@ -25,7 +25,8 @@ def test_every_alert_links_to_its_page() -> None:
 
 
 def test_a_page_has_the_severity_of_its_alert_and_something_to_copy() -> None:
+    rules = alerts()
     for page in PAGES:
-        severity = alerts()[page.stem]["labels"]["severity"]
+        severity = rules[page.stem]["labels"]["severity"]
         assert f"\nSeverity: {severity}" in page.read_text(), page
         assert any(block.language == "bash" for block in blocks(page)), page

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.common.counts import each_seed, seeds
+from tests.support.common.counts import each_seed, seeds, some
 from tests.support.common.crossing import every_pair, every_value
 
 
@@ -36,6 +36,12 @@ def test_seeds_after_the_fifth_are_full() -> None:
     assert [(each.values[0], each.marks[0].name) for each in marked] == [
         (seed, "full") for seed in range(5, 9)
     ]
+
+
+def test_of_some_values_the_others_are_full() -> None:
+    found = [(each.values, [mark.name for mark in each.marks]) for each in some("abcd", 3)]
+    assert found == [(("a",), []), (("b",), ["full"]), (("c",), ["full"]), (("d",), [])]
+    assert some([(1, 2)], 1)[0].values == (1, 2)
 
 
 def test_a_failure_names_its_seed() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.common.counts import some
 from tests.support.operator.planning_run import EVERY_WRITE, Run, steady
 from tests.support.operator.planning_world import World
 
@@ -81,7 +82,7 @@ def finish_crashing(begun: World, crashes: Collection[int]) -> tuple[World, Run]
     return world, Run(world, crashes=crashes).until_steady()
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("name", some(SCENARIOS, 3))
 def test_every_interruption_ends_as_the_undisturbed_run(name: str) -> None:
     spec, begin = SCENARIOS[name]
     begun = steady(**spec)
@@ -96,7 +97,7 @@ def test_every_interruption_ends_as_the_undisturbed_run(name: str) -> None:
         assert len(world.taken_away()) == len(undisturbed.taken_away()), f"write {write}"
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("name", some(SCENARIOS, 3))
 def test_lives_of_one_write_each_end_as_the_undisturbed_run(name: str) -> None:
     spec, begin = SCENARIOS[name]
     begun = steady(**spec)

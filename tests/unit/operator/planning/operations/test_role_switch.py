@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+from itertools import product
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from failback.operator.planning.plan.encoding import from_time, operations_from_
 from failback.operator.planning.plan.types import SaveSnapshot
 from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.render.objects import render_cluster
-from tests.support.common.counts import examples
+from tests.support.common.counts import examples, some
 from tests.support.operator.planning_run import CONTEXT
 from tests.support.operator.simulated_machines import TOPIC_GROUP
 from tests.support.operator.switch_world import SwitchWorld, delivered, is_over, roles
@@ -193,7 +194,7 @@ def test_deletion_after_the_stop_only_ends_the_switch(step: str) -> None:
     assert nothing_is_left(world)
 
 
-@pytest.mark.parametrize("step", role_switch.PLANNED)
+@pytest.mark.parametrize("step", some(role_switch.PLANNED, 3))
 def test_an_object_that_vanishes_without_its_finalizer_is_finished_from_the_status(
     step: str,
 ) -> None:
@@ -252,8 +253,7 @@ def test_the_target_is_not_restarted_before_both_files_have_their_new_role() -> 
     assert found.operation == running
 
 
-@pytest.mark.parametrize("ordinal", [0, 1])
-@pytest.mark.parametrize("step", role_switch.PLANNED)
+@pytest.mark.parametrize(("step", "ordinal"), some(product(role_switch.PLANNED, [0, 1]), 5))
 def test_a_member_killed_in_any_step_delays_the_switch(step: str, ordinal: int) -> None:
     world = delivered()
     world.ask()
