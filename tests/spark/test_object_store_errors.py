@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from failback.analytics.jobs import reconsume
-from failback.analytics.jobs.lake import main as lake_main
 from failback.analytics.lake.store import open_store
 from failback.cli.__main__ import main
+from failback.cli.measure.lake import main as lake_main
 from tests.support.analytics.s3_server import BUCKET, S3Server, s3_server
 from tests.support.net.ports import free_port
 

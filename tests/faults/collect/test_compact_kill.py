@@ -23,7 +23,7 @@ from tests.support.processes.child_process import failback_environment
 _DYING = """
 import os, signal, sys
 from failback.analytics.lake import store as lake_store
-from failback.analytics.jobs.lake import main
+from failback.cli.measure.lake import main
 lake, step, half = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "half"
 done = 0
 def counted(name):

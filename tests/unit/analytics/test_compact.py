@@ -8,13 +8,13 @@ import pyarrow as pa
 import pytest
 
 from failback.analytics.errors import ReportInputError
-from failback.analytics.jobs.lake import main
 from failback.analytics.lake.catalogue import CLOSED, Catalogue
 from failback.analytics.lake.compact import StoredCatalogue, compact_run, groups_of
 from failback.analytics.lake.fsck import check_run
 from failback.analytics.lake.lake import open_lake, shadowed
 from failback.analytics.lake.layout import partitions, run_files
 from failback.analytics.lake.store import Found, LakeStore, open_store
+from failback.cli.measure.lake import main
 from failback.client.consumelog.upload.sealing import Shipper
 from tests.support.analytics.collector_lab import RUN, write_log
 

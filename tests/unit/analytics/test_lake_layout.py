@@ -16,13 +16,13 @@ import pyarrow.dataset as ds
 import pytest
 
 from failback.analytics.errors import ReportInputError
-from failback.analytics.jobs.lake import main
 from failback.analytics.lake.compact import StoredCatalogue
 from failback.analytics.lake.fsck import check_run
 from failback.analytics.lake.lake import open_lake
 from failback.analytics.lake.layout import opened_day, run_files
 from failback.analytics.lake.layout import settle as settle_in
 from failback.analytics.lake.store import LakeStore, open_store
+from failback.cli.measure.lake import main
 from failback.client.consumelog.schema import TABLES, lake_schema, unit_of
 from failback.client.consumelog.upload.layout import (
     GUARD,

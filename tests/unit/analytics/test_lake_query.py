@@ -14,11 +14,10 @@ from typing import Any
 import pytest
 
 from failback.analytics.errors import ReportInputError
-from failback.analytics.jobs.lake import main
 from failback.analytics.report.make_report import read_report, report_many
 from failback.analytics.report.measures.loss import LOST_FATES
-from failback.analytics.run.lake_query import asked
-from failback.analytics.run.lake_tables import GROUPS, RUNS, VIEWS, lake_tables, view_sql
+from failback.analytics.run.lake_sql import GROUPS, RUNS, VIEWS, asked, lake_tables, view_sql
+from failback.cli.measure.lake import main
 from failback.client.consumelog.schema import TABLES
 from tests.support.analytics.histories import random_history
 from tests.support.analytics.run_builder import MS, RunBuilder, merged

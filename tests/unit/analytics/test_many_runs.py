@@ -12,8 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pytest
 
-from failback.analytics.run.lake_query import asked
-from failback.analytics.run.lake_tables import lake_tables
+from failback.analytics.run.lake_sql import asked, lake_tables
 from tests.support.analytics.many_runs import DELIVERIES, many_runs
 from tests.support.common.polling import SCALE
 

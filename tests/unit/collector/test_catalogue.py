@@ -8,7 +8,6 @@ import pytest
 from failback.analytics.collector import segment_store as store_module
 from failback.analytics.collector.segment_store import Store
 from failback.analytics.collector.settings import CollectorSettings
-from failback.analytics.jobs.lake import main
 from failback.analytics.lake.catalogue import (
     CHANGED,
     CLOSED,
@@ -19,6 +18,7 @@ from failback.analytics.lake.catalogue import (
 from failback.analytics.lake.fsck import check_run
 from failback.analytics.lake.segment_ids import SegmentId
 from failback.analytics.lake.store import LakeStore, open_store
+from failback.cli.measure.lake import main
 from failback.client.consumelog.reader import missing_ranges
 from failback.client.consumelog.upload.sealing import Shipper
 from failback.common.files import append_line

@@ -12,8 +12,8 @@ import duckdb
 import pytest
 
 from failback.analytics.errors import ReportInputError
-from failback.analytics.jobs.lake import main
 from failback.analytics.run.query_paths import lake_paths, query_paths
+from failback.cli.measure.lake import main
 from tests.support.analytics.run_builder import RunBuilder
 from tests.support.analytics.run_documents import put_documents
 from tests.support.docs.pages import blocks

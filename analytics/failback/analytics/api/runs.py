@@ -279,8 +279,7 @@ class Lake:
             ReportInputError: DuckDB is not installed or refuses the query; an unknown name is told
                 with the nearest ones.
         """
-        from failback.analytics.run.lake_query import asked
-        from failback.analytics.run.lake_tables import lake_tables
+        from failback.analytics.run.lake_sql import asked, lake_tables
 
         tables = lake_tables(_address(self._store))
         with asked(tables, sql) as answer:

@@ -1,7 +1,10 @@
-"""How much may be under way at once, and when to come back. Pure: the caller owns the clock."""
+"""How much may be under way at once: uploads that are received, and bodies that are unpacked."""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 FULL_SHARE: Final = 0.75
@@ -44,3 +47,25 @@ class UploadBudget:
         """The reserved bytes are stored, or were refused."""
         self.held_bytes -= count
         self.uploads -= 1
+
+
+class MemoryGate:
+    """A bound in bytes for threads. One that asks for more than the bound gets it alone."""
+
+    def __init__(self, bound_bytes: int) -> None:
+        self._bound = bound_bytes
+        self._held = 0
+        self._freed = threading.Condition()
+
+    @contextmanager
+    def holding(self, count: int) -> Iterator[None]:
+        """Wait until ``count`` bytes are free, and hold them."""
+        with self._freed:
+            self._freed.wait_for(lambda: self._held == 0 or self._held + count <= self._bound)
+            self._held += count
+        try:
+            yield
+        finally:
+            with self._freed:
+                self._held -= count
+                self._freed.notify_all()

@@ -29,8 +29,8 @@ import pyarrow.parquet as pq
 
 from failback.analytics.collector.decode import Decoded, decode, unpacked_bytes
 from failback.analytics.collector.listing import Listing
-from failback.analytics.collector.memory_gate import MemoryGate
 from failback.analytics.collector.opening import Opener, disk_problems
+from failback.analytics.collector.pressure import MemoryGate
 from failback.analytics.collector.run_documents import ProcessPage, RunDocument, RunPage
 from failback.analytics.collector.settings import CollectorSettings
 from failback.analytics.lake.catalogue import (

@@ -1,4 +1,4 @@
-"""Programs around the engines: the command ``failback lake``, and the job of ``spark-submit``.
+"""The job of ``spark-submit``: what ``failback report --engine spark`` computes, without pages.
 
-What they compute is in ``analysis``, ``report`` and ``lake``.
+What it computes is in ``analysis`` and ``report``.
 """

@@ -23,11 +23,10 @@ from failback.analytics.lake.catalogue import CLOSED, EXPIRED, Entry, catalogue_
 from failback.analytics.lake.fsck import check_run
 from failback.analytics.lake.lake import SEGMENTS_KEY, segments_in
 from failback.analytics.lake.layout import run_files
-from failback.analytics.lake.parquet_writing import lake_writer
 from failback.analytics.lake.segment_ids import UPLOAD_KEY
 from failback.analytics.lake.store import Found, LakeStore, readable
 from failback.client.consumelog.schema import SCHEMA_KEY
-from failback.client.consumelog.upload.lake_files import ROW_GROUP_ROWS, lake_order
+from failback.client.consumelog.upload.lake_files import ROW_GROUP_ROWS, ZSTD_LEVEL, lake_order
 from failback.client.consumelog.upload.layout import mark_name, place_of
 from failback.client.consumelog.upload.segments import SEGMENT_KEY
 
@@ -218,3 +217,17 @@ def _row_groups(store: LakeStore, names: Sequence[str]) -> Iterator[pa.Table]:
 def _ordered(tables: list[pa.Table]) -> pa.Table:
     whole = pa.concat_tables(tables, promote_options="default").unify_dictionaries()
     return lake_order(whole.combine_chunks())
+
+
+def lake_writer(sink: Any, schema: pa.Schema) -> pq.ParquetWriter:
+    """What writes rows of this schema as ``parquet_bytes`` does."""
+    names = [field.name for field in schema if pa.types.is_dictionary(field.type)]
+    return pq.ParquetWriter(
+        sink,
+        schema,
+        compression="zstd",
+        compression_level=ZSTD_LEVEL,
+        use_dictionary=names,
+        write_page_index=True,
+        store_schema=True,
+    )

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from failback.analytics.lake.store import readable
-from failback.analytics.run.lake_tables import plain_schema
+from failback.analytics.run.lake_sql import plain_schema
 from failback.client.consumelog.lab_id import format_lab_id, parse_lab_id
 from failback.common.files import open_file
 

@@ -1,4 +1,4 @@
-"""A lake as tables that SQL can name: rows, runs and groups, and views with a report's figures.
+"""A lake in SQL: its rows, runs and groups as tables, views with a report's figures, and DuckDB.
 
 ``runs`` has one row per run, from its documents: when it began, and from which ``bt`` on a report
 counts. ``groups`` has the groups of each run, as its documents declare them, else as its rows say.
@@ -8,11 +8,13 @@ The views are the files of ``lake/views``; each is one statement and needs those
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -24,7 +26,11 @@ from failback.analytics.lake.store import LakeStore, open_store, readable
 from failback.analytics.run.documents import NOT_CLOSED, Closed, Run, read_closed, read_run
 from failback.analytics.run.run_folder import Evidence, RunFolder
 from failback.analytics.run.run_source import stored_closed, stored_run
-from failback.client.consumelog.schema import lake_schema
+from failback.client.consumelog.schema import TABLES, lake_schema
+
+if TYPE_CHECKING:
+    import duckdb
+
 
 VIEWS: Final = (
     "handlings",
@@ -195,3 +201,70 @@ def plain_schema(table: str) -> pa.Schema:
 
 def _plain(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+NO_DUCKDB: Final = (
+    "queries need DuckDB, which is not installed: pip install '.[query]' in a checkout"
+)
+_ROWS_AT_ONCE: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a query found."""
+
+    columns: list[str]
+    rows: Iterator[tuple[Any, ...]]
+
+
+@contextmanager
+def asked(tables: LakeTables, sql: str) -> Iterator[Answer]:
+    """Run a query; the answer's rows are read while the context is open.
+
+    Raises:
+        ReportInputError: DuckDB is missing, or refuses the query; it names what is near an unknown
+            name.
+    """
+    try:
+        import duckdb
+    except ImportError as error:
+        raise ReportInputError(NO_DUCKDB) from error
+    with connected(tables) as db:
+        try:
+            found = db.execute(sql)
+            columns = [each[0] for each in found.description or ()]
+            yield Answer(columns, _rows(found))
+        except duckdb.Error as error:
+            problem, _, _ = str(error).partition("\n\nLINE ")
+            raise ReportInputError(" ".join(problem.split())) from error
+
+
+@contextmanager
+def connected(tables: LakeTables) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A DuckDB of its own, in memory, in which the lake's tables, ``runs`` and the views are."""
+    import duckdb
+
+    with duckdb.connect(":memory:") as db:
+        known = tables.runs_table()
+        db.register(RUNS, known)
+        named = tables.groups_table()
+        db.register(GROUPS, named)
+        for table in TABLES:
+            if tables.run is None:
+                db.register(table, tables.dataset(table))
+                continue
+            db.register(f"files of {table}", tables.dataset(table))
+            run = tables.run.replace("'", "''")
+            day = f"(SELECT date FROM {RUNS} WHERE run = '{run}')"
+            db.execute(
+                f"CREATE VIEW \"{table}\" AS SELECT *, {day} AS date, '{run}' AS run"
+                f' FROM "files of {table}"'
+            )
+        for view in VIEWS:
+            db.execute(view_sql(view))
+        yield db
+
+
+def _rows(found: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:
+    while rows := found.fetchmany(_ROWS_AT_ONCE):
+        yield from rows
