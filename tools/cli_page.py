@@ -20,7 +20,7 @@ from failback.cli.app import app
 from failback.cli.kubectl.__main__ import NAME
 from failback.cli.kubectl.__main__ import app as plugin
 from failback.cli.light_commands import parser_of
-from failback.client.program.command_line import CommandParser
+from failback.client.program import CommandParser
 
 PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "reference" / "cli.md"
 _WIDTH: Final = 100

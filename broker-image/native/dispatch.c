@@ -1,7 +1,8 @@
 #include "keys.h"
 
 /* Twin of Dispatcher._enter_one_by_one in failback/broker/store/writing/dispatch.py, as far as that
- * needs no queue: records are taken from a view and sorted into groups, one for each queue, whose queue offsets follow each other. */
+ * needs no queue: records are taken from a view and sorted into groups, one for each queue, whose
+ * queue offsets follow each other. */
 
 enum {
     MOST_GROUPS = 256, /* of one call; so a slot of the table is always free */

@@ -24,8 +24,7 @@ from failback.broker.config.config_checks import SlaveIdError
 from failback.broker.native import kernels
 from failback.broker.startup.controller import BrokerController
 from failback.broker.store.log.unreadable import catch_bad_pages
-from failback.client.program.command_line import CommandParser
-from failback.client.program.log_lines import begin_logging
+from failback.client.program import CommandParser, begin_logging
 from failback.client.remoting.addresses import addresses_of
 from failback.common.text import where_and_why
 from failback.protocol.errors import ConfigError, StoreError

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from failback.client.program.command_line import CommandParser
-from failback.client.program.log_lines import begin_logging
+from failback.client.program import CommandParser, begin_logging
 from failback.namesrv.config import NamesrvConfig
 from failback.namesrv.server import NameServer
 from failback.protocol.errors import ConfigError

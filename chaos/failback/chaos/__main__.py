@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     from failback.chaos.run.repetition import child_main
     from failback.chaos.targets.location import Location
-    from failback.client.program.log_lines import begin_logging
+    from failback.client.program import begin_logging
 
     begin_logging(lines="%(asctime)s %(levelname)s %(threadName)s %(name)s %(message)s")
     return child_main(

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from failback.client.program.command_line import CommandParser
+    from failback.client.program import CommandParser
     from failback.client.remoting.guarded.cluster import Cluster, Given
 
 Main = Callable[[Sequence[str]], int]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from failback.client.program.log_lines import LineFormatter
+from failback.client.program import LineFormatter
 from failback.common.text import is_visible, visible
 
 pytestmark = pytest.mark.foreign
@@ -82,4 +82,4 @@ def test_no_process_begins_its_log_in_another_way() -> None:
     begins = {file.name for file in files if "logging.basicConfig(" in file.read_text()}
     formats = {file.name for file in files if "logging.Formatter" in file.read_text()}
     # The operator's second form is JSON, which escapes by itself.
-    assert begins == formats == {"log_lines.py", "main.py"}
+    assert begins == formats == {"program.py", "main.py"}

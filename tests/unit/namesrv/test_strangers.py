@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from failback.client.program.log_lines import LineFormatter
+from failback.client.program import LineFormatter
 from failback.namesrv.config import NamesrvConfig
 from failback.namesrv.kv_config import KVConfigManager
 from failback.namesrv.processor import Processor

@@ -28,7 +28,7 @@ from failback.chaos.workload.plan import (
 )
 from failback.client.consumelog.hot_format import ConsumeLogError
 from failback.client.consumelog.upload.collector_client import CollectorClient
-from failback.client.program.command_line import CommandParser, positive
+from failback.client.program import CommandParser, positive
 from failback.client.remoting.guarded.cluster import HELP, Cluster, Given, find_cluster
 from failback.protocol.errors import ConfigError, FailbackError
 from failback.protocol.names import NameRefused, check_group, check_topic

@@ -18,7 +18,7 @@ from failback.chaos.workload.plan import ProcessPlan
 from failback.client.consumelog.hot_format import ConsumeLogError
 from failback.client.consumelog.upload.beside import ShipperBeside
 from failback.client.consumelog.writer import ConsumeLog
-from failback.client.program.log_lines import begin_logging
+from failback.client.program import begin_logging
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from failback.client.program.command_line import CommandParser
+from failback.client.program import CommandParser
 from failback.common.replacing import replace_file
 
 VARIABLES: Final = ("POD_IP", "POD_NAME", "POD_NAMESPACE", "HOME")

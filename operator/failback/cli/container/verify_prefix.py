@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from failback.cli.shared.termination import write_termination
-from failback.client.program.command_line import CommandParser
+from failback.client.program import CommandParser
 
 _MAY_START: Final = 0
 _USER_ERROR: Final = 2

@@ -30,7 +30,7 @@ from failback.analytics.lake.layout import check_lake, partitions, runs
 from failback.analytics.lake.store import LakeStore, open_store
 from failback.analytics.run.lake_sql import Answer, LakeTables, asked, lake_tables
 from failback.analytics.run.query_paths import lake_paths, query_paths
-from failback.client.program.command_line import CommandParser
+from failback.client.program import CommandParser
 from failback.common import numbers
 from failback.common.text import visible
 

@@ -35,7 +35,7 @@ def collect(context: typer.Context, settings: Typed[CollectorSettings]) -> None:
     if context.invoked_subcommand is not None:
         return
     from failback.analytics.collector.serve import serve
-    from failback.client.program.log_lines import begin_logging
+    from failback.client.program import begin_logging
 
     begin_logging()
     serve(settings.make())

@@ -71,7 +71,7 @@ def _log_little() -> None:
     """Log warnings only, so that the terminal shows the address alone; --debug logs more."""
     import logging
 
-    from failback.client.program.log_lines import begin_logging
+    from failback.client.program import begin_logging
 
     level = logging.INFO if Debug.on else logging.WARNING
     begin_logging(level)

@@ -35,7 +35,7 @@ def register(app: typer.Typer) -> None:
 def exporter(settings: Typed[ExporterSettings], cluster: ClusterOptions = NO_CLUSTER) -> None:
     """Show a cluster to Prometheus, of Apache's brokers or ours, until SIGTERM."""
     from failback.analytics.exporter.server import serve
-    from failback.client.program.log_lines import begin_logging
+    from failback.client.program import begin_logging
 
     begin_logging()
     asked = _cluster(cluster, settings.values["runs"])

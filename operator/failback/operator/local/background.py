@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from failback.client.program.log_lines import begin_logging
+from failback.client.program import begin_logging
 from failback.operator.kinds.base import Resource
 from failback.operator.local.control import RuntimeAway, bring_down, call
 from failback.operator.local.root import Root, RootInUse

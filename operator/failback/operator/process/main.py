@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from prometheus_client import disable_created_metrics
 
-from failback.client.program.log_lines import LineFormatter, name_fatal_signals
+from failback.client.program import LineFormatter, name_fatal_signals
 from failback.client.remoting.http_server import Endpoint, HttpServer, Reply
 from failback.kube.asynchronous import Kube, connect
 from failback.operator.brokers.peers import Peers

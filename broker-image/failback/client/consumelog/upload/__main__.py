@@ -15,8 +15,7 @@ from failback.client.consumelog.upload.collector_client import TOKEN_VARIABLE, C
 from failback.client.consumelog.upload.run_days import settle
 from failback.client.consumelog.upload.sealing import Shipper
 from failback.client.consumelog.upload.upload import UploadShipper
-from failback.client.program.command_line import CommandParser, positive
-from failback.client.program.log_lines import begin_logging
+from failback.client.program import CommandParser, begin_logging, positive
 from failback.protocol.errors import ConfigError
 
 

@@ -1,1 +1,0 @@
-"""How a program of ours begins: its command line, and the lines of its log."""

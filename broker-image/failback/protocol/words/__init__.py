@@ -1,1 +1,0 @@
-"""Words for people: pages of help, and names that were once spelt otherwise. Pure."""
