@@ -24,7 +24,7 @@ _FILES: Final = {
     "file": b"",
     "binary": b"\xff\xfe\x00\x01",
     "hot/a.fblog": b"",
-    "lake/table=send/run=r1/a.parquet": b"",
+    "lake/table=send/date=2026-01-31/run=r1/a.parquet": b"",
     "folder/note.txt": b"no run",
     "broken/run.json": b"{\n",
     "kubeconfig": b"""\
