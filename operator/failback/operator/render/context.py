@@ -41,7 +41,7 @@ class Context:
     """
     version: str
     """Release of Failback: default engine version and image tag. For existing objects it is the
-    release that made them (:mod:`failback.operator.planning.cluster.engine_release`)."""
+    release that made them (:mod:`failback.operator.planning.state.running_engine`)."""
     pod_monitors: bool = False
     """Whether the PodMonitor CRD is served."""
     images: Mapping[str, str] = field(default_factory=dict)

@@ -1,5 +1,4 @@
-"""Facts derived from an observation: which broker is registered as what, which lags, which is
-ahead. Pure.
+"""Facts of an observation: registered brokers, slaves that lag, members that are ahead. Pure.
 
 Conditions, status and predicates read them, so that all of them mean the same.
 """
