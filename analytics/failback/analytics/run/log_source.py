@@ -1,8 +1,7 @@
 """A run made of consume logs that lie in a folder: what ``failback workload`` leaves behind.
 
 The logs stay as they are: their rows are put into a lake of its own. All processes that left one
-count as one run, whatever their runs were called: who starts a producer and a consumer by hand
-means them to belong together.
+count as one run under any name: a producer and a consumer started by hand belong together.
 """
 
 from __future__ import annotations
