@@ -34,6 +34,8 @@ from failback.chaos.session import Session
 
 CONTINUE: Final = "continue"
 
+DEFAULT_SECONDS: Final = 60.0
+"""Of a pause that names none; the same in ``failback.operator.planning.jobs.guards``."""
 KIND = FaultKind(
     code="F6",
     name="pause",
@@ -41,7 +43,7 @@ KIND = FaultKind(
     target="broker",
     title="SIGSTOP of a broker, SIGCONT after durationSeconds",
     parameters=(
-        Parameter("durationSeconds", "seconds", "duration_seconds", 60.0, always=True),
+        Parameter("durationSeconds", "seconds", "duration_seconds", DEFAULT_SECONDS, always=True),
         AFTER,
     ),
     lasts="durationSeconds",
@@ -54,7 +56,7 @@ def pause_broker(
     pair: str,
     at_seconds: float,
     role: Role = "master",
-    duration_seconds: float = 60.0,
+    duration_seconds: float = DEFAULT_SECONDS,
     after: str = "",
     fid: str = "",
 ) -> dict[str, Any]:

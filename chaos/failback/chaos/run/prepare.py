@@ -17,6 +17,7 @@ from failback.chaos.cluster.view import ClusterView, Member
 from failback.chaos.cluster.wire import WireConnection
 from failback.chaos.errors import Aborted, GuardRefused, TargetError
 from failback.chaos.experiment.spec import check_engine, check_target
+from failback.chaos.faults import pause
 from failback.chaos.faults.victims import require_consistent_roles
 from failback.chaos.recorder.recorder import Recorder
 from failback.chaos.run.run_document import (
@@ -36,7 +37,6 @@ from failback.protocol.route import SubscriptionGroupConfig, TopicConfig
 logger = logging.getLogger(__name__)
 
 MAX_DISK_RATIO: Final = 0.9
-DEFAULT_PAUSE_SECONDS: Final = 60.0
 ROUTE_SECONDS: Final = 30.0
 PRELOAD_SECONDS: Final = 60.0
 ASSIGN_SECONDS: Final = 60.0
@@ -95,7 +95,7 @@ def check_guards(session: Session) -> ClusterView:
             raise GuardRefused("TargetMatches", f"{fault.id}: no pair {name}, there is {known}")
     _check_disks(view)
     for fault in session.arm.faults:
-        seconds = fault.with_.get("durationSeconds", DEFAULT_PAUSE_SECONDS)
+        seconds = fault.with_.get("durationSeconds", pause.DEFAULT_SECONDS)
         session.refuse_unsafe(fault.fault, float(seconds))
     return view
 

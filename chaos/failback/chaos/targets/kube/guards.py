@@ -17,7 +17,8 @@ Object = Mapping[str, Any]
 
 NAMESPACE_LABEL: Final = "failback.dev/chaos-allowed"
 CONSENT: Final[Mapping[str, str]] = {"swap-roles": "role-swap"}
-"""Faults that need consent, and the word for it."""
+"""Faults that need consent, and the word for it; the same in
+``failback.operator.planning.jobs.guards``."""
 _NEEDED: Final = ("Ready", "RolesConsistent")
 
 

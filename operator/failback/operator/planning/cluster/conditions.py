@@ -62,7 +62,11 @@ def birth_events(
 
 
 def ready(view: ClusterView) -> Verdict:
-    """Every pair has a writable master registered as id 0, and all members are ready."""
+    """Every pair has a writable master registered as id 0, and all members are ready.
+
+    ``planning.cluster.cluster`` puts another verdict in its place while a spec is refused or no
+    name server is known.
+    """
     for reason, message in (
         _unclear(view),
         _platform_problem(view),

@@ -19,8 +19,10 @@ from failback.operator.schema.permitted import broken
 LABEL: Final = "failback.dev/chaos-allowed"
 RUN_DIR: Final = "failback.dev/run-dir"
 CONSENT: Final[Mapping[str, str]] = {"swap-roles": "role-swap"}
-"""Faults that need a person's consent, and the word for it."""
+"""Faults that need a person's consent, and the word for it; the same in
+``failback.chaos.targets.kube.guards``."""
 DEFAULT_PAUSE_SECONDS: Final = 60.0
+"""Of a pause that names none; the same in ``failback.chaos.faults.pause``."""
 _BROKER: Final = "broker"
 
 
