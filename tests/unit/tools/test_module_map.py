@@ -73,7 +73,7 @@ level 1
   base
 """
 MOST_ROOMS = {
-    "failback.analytics": 14,
+    "failback.analytics": 15,
     "failback.broker": 14,
     "failback.chaos": 14,
     "failback.client": 12,
