@@ -12,7 +12,7 @@ from failback.analytics.analysis.counting.partials import seconds
 from failback.analytics.report.document import build_report
 from failback.analytics.report.measures.lookups import Figures
 from failback.analytics.report.measures.point_rows import Point, points_of
-from failback.analytics.report.page.figures.time_series import cause_time_data, timeline_data
+from failback.analytics.report.page.time_series import cause_time_data, timeline_data
 from tests.benchmarks.analytics.synthetic import Plan, generate
 from tests.support.analytics.run_analysis import analysed
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from failback.analytics.report.document import build_report
 from failback.analytics.report.measures.point_rows import points_of
-from failback.analytics.report.page.figures.time_series import timeline_data
+from failback.analytics.report.page.time_series import timeline_data
 from tests.support.analytics.bad_input import clean
 from tests.support.analytics.run_analysis import analysed
 from tests.support.analytics.run_builder import MS, ZERO_MONO_NS

@@ -13,16 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from failback.analytics.report.page.figures import bars, curves, marks, over_time, theme
-from failback.analytics.report.page.figures.series import (
-    MAX_POINTS_PER_TRACE,
-    CauseTimeData,
-    ExposureData,
-    FaultBand,
-    HeatData,
-    Series,
-    StaircaseData,
-    TimelineData,
-)
 from failback.analytics.report.page.figures.theme import (
     DARK,
     GROUP_COLOURS,
@@ -32,6 +22,16 @@ from failback.analytics.report.page.figures.theme import (
     swaps,
 )
 from failback.analytics.report.page.html import report_figures
+from failback.analytics.report.page.series import (
+    MAX_POINTS_PER_TRACE,
+    CauseTimeData,
+    ExposureData,
+    FaultBand,
+    HeatData,
+    Series,
+    StaircaseData,
+    TimelineData,
+)
 from tests.support.analytics.sample_report import sample_points, sample_report
 
 EMPTY = Series([], [])

@@ -9,11 +9,11 @@ import shlex
 
 from failback.analytics.analysis.causes.labels import report_group
 from failback.analytics.report.measures.point_rows import Point
-from failback.analytics.report.page.figures.time_series import staircases, timeline_data
 from failback.analytics.report.page.html import CONTENTS, page_tables
 from failback.analytics.report.page.html import render_html as render
 from failback.analytics.report.page.tables.redeliveries import reset_hint
 from failback.analytics.report.page.tables.run_card import workload_lines
+from failback.analytics.report.page.time_series import staircases, timeline_data
 from failback.analytics.report.schema import check_report
 from failback.analytics.report.summary import render as summary
 from failback.analytics.report.summary import sentence

@@ -10,8 +10,8 @@ from typing import Final
 import plotly.graph_objects as go
 
 from failback.analytics.dashboard.sources.live_run import LiveFault, LiveRun
-from failback.analytics.report.page.figures.series import NS_PER_SECOND
 from failback.analytics.report.page.figures.theme import Theme
+from failback.analytics.report.page.series import NS_PER_SECOND
 
 MOST_LANES: Final = 12
 _LANE_PIXELS: Final = 34

@@ -15,7 +15,8 @@ from typing import Any, Final
 import plotly.graph_objects as go
 
 from failback.analytics.report.measures.point_rows import Point
-from failback.analytics.report.page.figures import bars, over_time, time_series
+from failback.analytics.report.page import time_series
+from failback.analytics.report.page.figures import bars, over_time
 from failback.analytics.report.page.figures.theme import DARK, LIGHT, Theme
 from failback.analytics.report.page.html import plain_figure
 from failback.analytics.report.page.tables import (

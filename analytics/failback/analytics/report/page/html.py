@@ -19,7 +19,7 @@ from markupsafe import Markup
 
 from failback.analytics.report.measures.point_rows import Point, Report
 from failback.analytics.report.outcome import evidence_badge, outcome_badge
-from failback.analytics.report.page import plotly_bundle
+from failback.analytics.report.page import plotly_bundle, time_series
 from failback.analytics.report.page.answers import (
     answer_tiles,
     banner,
@@ -28,9 +28,9 @@ from failback.analytics.report.page.answers import (
     heading,
     worst_figure,
 )
-from failback.analytics.report.page.figures import bars, curves, over_time, time_series
-from failback.analytics.report.page.figures.series import MAX_POINTS_PER_TRACE
+from failback.analytics.report.page.figures import bars, curves, over_time
 from failback.analytics.report.page.figures.theme import LIGHT, Theme, swaps
+from failback.analytics.report.page.series import MAX_POINTS_PER_TRACE
 from failback.analytics.report.page.tables import advice, costs, incidents, redeliveries, run_card
 from failback.analytics.report.page.tables.over_time import report_tables
 from failback.analytics.report.page.tables.registry import MAX_TABLE_ROWS, Table

@@ -9,7 +9,6 @@ from typing import Final
 import plotly.graph_objects as go
 
 from failback.analytics.analysis.causes import labels
-from failback.analytics.report.page.figures.series import NS_PER_SECOND
 from failback.analytics.report.page.figures.theme import (
     BAD,
     LIGHT,
@@ -21,6 +20,7 @@ from failback.analytics.report.page.figures.theme import (
     group_marker,
     short,
 )
+from failback.analytics.report.page.series import NS_PER_SECOND
 from failback.analytics.report.page.tables.redeliveries import UNATTRIBUTED, queue_text
 from failback.analytics.report.page.tables.registry import Row
 from failback.analytics.report.wording import percent, seconds

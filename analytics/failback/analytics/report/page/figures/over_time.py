@@ -15,17 +15,6 @@ from failback.analytics.report.page.figures.marks import (
     rows,
     span,
 )
-from failback.analytics.report.page.figures.series import (
-    NS_PER_SECOND,
-    OFFSET_SERIES,
-    CauseTimeData,
-    ExposureData,
-    FaultBand,
-    HeatData,
-    Series,
-    StaircaseData,
-    TimelineData,
-)
 from failback.analytics.report.page.figures.theme import (
     BAD,
     DASHES,
@@ -42,6 +31,17 @@ from failback.analytics.report.page.figures.theme import (
     decades,
     finish,
     short,
+)
+from failback.analytics.report.page.series import (
+    NS_PER_SECOND,
+    OFFSET_SERIES,
+    CauseTimeData,
+    ExposureData,
+    FaultBand,
+    HeatData,
+    Series,
+    StaircaseData,
+    TimelineData,
 )
 
 MAX_LANES: Final = 12

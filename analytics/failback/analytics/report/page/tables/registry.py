@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from failback.analytics.report.page.figures.series import NS_PER_SECOND
+from failback.analytics.report.page.series import NS_PER_SECOND
 from failback.analytics.report.wording import UNKNOWN, number, percent
 
 Row = Mapping[str, Any]

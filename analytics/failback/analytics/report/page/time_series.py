@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from failback.analytics.analysis.causes import labels
 from failback.analytics.report.measures.point_rows import MAX_LINES, Point, QueueKey, Report
-from failback.analytics.report.page.figures.series import (
+from failback.analytics.report.page.series import (
     NS_PER_SECOND,
     OFFSET_SERIES,
     CauseTimeData,
