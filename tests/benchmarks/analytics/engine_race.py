@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from failback.analytics.analysis.analysis import analyse, prepare
-from failback.analytics.analysis.causes.labels import cause_of
+from failback.analytics.analysis.causes.windows import cause_of
 from failback.analytics.analysis.counting import families
 from failback.analytics.analysis.counting.normalise import deliver_columns
 from failback.analytics.analysis.counting.partials.commits import COMMIT_COLUMNS

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from failback.analytics.report.measures.point_rows import Point
+from failback.analytics.report.measures.points import table_of
 from failback.analytics.web.tokens import digest_of, new_token
 from failback.client.consumelog.upload.layout import lake_path
 from tests.support.analytics.sample_report import sample_points, sample_report
@@ -28,13 +28,6 @@ from tests.support.processes.child_process import (
 RUN: Final = "demo-handover-0-0badcafe"
 OTHER_RUN: Final = "demo-stay-0-0badcafe"
 MESSAGE: Final = "00000001-00000000007"
-_POINTS: Final = pa.schema(
-    [
-        ("kind", pa.string()), ("group", pa.string()), ("broker", pa.string()),
-        ("topic", pa.string()), ("qid", pa.int32()), ("t_ns", pa.int64()),
-        ("value", pa.float64()), ("label", pa.string()),
-    ]
-)  # fmt: skip
 
 
 def write_run(
@@ -59,11 +52,7 @@ def write_run(
     (folder / "closed.json").write_text("{}")
     (folder / "manifest.json").write_text("{}")
     (folder / "report" / "report.json").write_text(json.dumps(report))
-    columns = dict(zip(Point._fields, zip(*sample_points(), strict=True), strict=True))
-    pq.write_table(
-        pa.table({name: list(values) for name, values in columns.items()}, _POINTS),
-        folder / "report" / "figures-data.parquet",
-    )
+    pq.write_table(table_of(sample_points()), folder / "report" / "figures-data.parquet")
     _write_rows(folder / "lake", run)
 
 

@@ -17,26 +17,30 @@ from tests.support.processes.child_process import ROOT
 
 def test_files_come_whole_are_listed_and_go(tmp_path: Path) -> None:
     store = open_store(tmp_path / "lake")
-    assert (runs(store), store.files("table=life/run=a"), store.size("x")) == ([], [], None)
-    store.write("table=life/run=a/b.parquet", b"two")
-    store.write("table=life/run=a/a.parquet", b"three")
-    store.write("table=life/run=a/.c.parquet", b"unfinished")
-    store.write("table=pull/run=b/a.parquet", b"")
-    found = store.files("table=life/run=a")
+    assert (runs(store), store.files("table=life/date=2026-01-31/run=a"), store.size("x")) == (
+        [],
+        [],
+        None,
+    )
+    store.write("table=life/date=2026-01-31/run=a/b.parquet", b"two")
+    store.write("table=life/date=2026-01-31/run=a/a.parquet", b"three")
+    store.write("table=life/date=2026-01-31/run=a/.c.parquet", b"unfinished")
+    store.write("table=pull/date=2026-01-31/run=b/a.parquet", b"")
+    found = store.files("table=life/date=2026-01-31/run=a")
     assert [(each.name, each.size) for each in found] == [
-        ("table=life/run=a/a.parquet", 5),
-        ("table=life/run=a/b.parquet", 3),
+        ("table=life/date=2026-01-31/run=a/a.parquet", 5),
+        ("table=life/date=2026-01-31/run=a/b.parquet", 3),
     ]
     assert [(each.table, each.run) for each in partitions(store)] == [("life", "a"), ("pull", "b")]
     assert runs(store) == ["a", "b"]
-    store.write("table=life/run=a/a.parquet", b"new")
-    assert store.read("table=life/run=a/a.parquet") == b"new"
-    store.delete("table=life/run=a/a.parquet")
-    store.delete("table=life/run=a/a.parquet")
+    store.write("table=life/date=2026-01-31/run=a/a.parquet", b"new")
+    assert store.read("table=life/date=2026-01-31/run=a/a.parquet") == b"new"
+    store.delete("table=life/date=2026-01-31/run=a/a.parquet")
+    store.delete("table=life/date=2026-01-31/run=a/a.parquet")
     with pytest.raises(FileNotFoundError):
-        store.read("table=life/run=a/a.parquet")
-    store.delete_folder("table=life/run=a")
-    store.delete_folder("table=life/run=a")
+        store.read("table=life/date=2026-01-31/run=a/a.parquet")
+    store.delete_folder("table=life/date=2026-01-31/run=a")
+    store.delete_folder("table=life/date=2026-01-31/run=a")
     assert runs(store) == ["b"]
     assert not list(tmp_path.rglob("*.tmp"))
 

@@ -102,7 +102,7 @@ def test_every_parameter_of_the_fault_catalogue_has_a_field() -> None:
         (
             "ReconsumptionReport",
             {},
-            "spec.experimentRef: exactly one of experimentRef and inputs",
+            "spec: exactly one of experimentRef and inputs",
         ),
         (
             "ReconsumptionReport",

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from failback.analytics.analysis.arrays.columns import NULL_NUMBER
-
 REPORT_GROUPS: Final = (
     "rollback",
     "rebalance",
@@ -41,7 +39,6 @@ CAUSES: Final[dict[str, str]] = {
     "BROKER_COPY": "other",
 }
 
-_NUMBERED: Final = tuple(CAUSES)
 
 OFFSET_GROUPS: Final = frozenset({"rollback", "rebalance", "consumer_end", "unattributed"})
 """Groups whose repeats come from where consumption resumed: what a bound is about."""
@@ -54,16 +51,6 @@ CAUSE_WORDS: Final[dict[str, str]] = {
     "ROLLBACK_STALE_SLAVE": "a slave that was behind",
     "OVERLAP": "two owners at once",
 }
-
-
-def cause_number(cause: str | None) -> int:
-    """The number of a cause in partial rows."""
-    return NULL_NUMBER if cause is None else _NUMBERED.index(cause)
-
-
-def cause_of(number: int) -> str | None:
-    """The cause of a number in partial rows."""
-    return None if number == NULL_NUMBER else _NUMBERED[number]
 
 
 def report_group(cause: str | None) -> str:

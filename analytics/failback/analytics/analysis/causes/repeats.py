@@ -13,7 +13,7 @@ from failback.analytics.analysis.arrays.columns import NULL_NUMBER, Columns, Fla
 from failback.analytics.analysis.arrays.intervals import Ints
 from failback.analytics.analysis.arrays.xxh64 import surrogates_of
 from failback.analytics.analysis.causes.attribution import Attribution
-from failback.analytics.analysis.causes.labels import cause_number
+from failback.analytics.analysis.causes.windows import cause_number
 from failback.analytics.analysis.counting import families
 from failback.analytics.analysis.counting.partials.resolution import Resolution
 from failback.analytics.analysis.counting.partials.rows import Codes

@@ -10,12 +10,23 @@ import numpy as np
 import pyarrow as pa
 
 from failback.analytics.analysis.arrays.columns import NULL_NUMBER, Columns
-from failback.analytics.analysis.causes.labels import cause_of
+from failback.analytics.analysis.causes.labels import CAUSES
 from failback.analytics.analysis.counting import families
 from failback.analytics.run.history import GroupQueue, History
 
 MAX_WINDOWS: Final = 10_000
 _QUEUE: Final = ("grp", "broker", "topic", "qid")
+_NUMBERED: Final = tuple(CAUSES)
+
+
+def cause_number(cause: str | None) -> int:
+    """The number of a cause in partial rows."""
+    return NULL_NUMBER if cause is None else _NUMBERED.index(cause)
+
+
+def cause_of(number: int) -> str | None:
+    """The cause of a number in partial rows."""
+    return None if number == NULL_NUMBER else _NUMBERED[number]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from failback.analytics.analysis.arrays.intervals import IntervalSet
-from failback.analytics.analysis.causes.labels import cause_of
+from failback.analytics.analysis.causes.windows import cause_of
 from failback.analytics.analysis.counting import families
 from failback.analytics.analysis.counting.families import Family
 from failback.analytics.analysis.counting.partials.seconds import Seconds

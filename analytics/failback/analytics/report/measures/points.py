@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from failback.analytics.analysis.arrays.columns import Columns
 from failback.analytics.analysis.arrays.intervals import Ints
-from failback.analytics.analysis.causes.labels import cause_of, report_group
+from failback.analytics.analysis.causes.labels import report_group
+from failback.analytics.analysis.causes.windows import cause_of
 from failback.analytics.analysis.counting import families
 from failback.analytics.analysis.counting.partials.sends import LATENCY_POINT_NS
 from failback.analytics.report.measures.curves import extremes, summed

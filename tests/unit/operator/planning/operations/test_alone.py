@@ -83,7 +83,7 @@ def test_a_switch_that_was_begun_without_saying_so_drains() -> None:
 # --- rolls --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("drain", ["auto", True])
+@pytest.mark.parametrize("drain", ["Auto", True])
 def test_the_only_pair_is_rolled_without_being_closed(drain: object) -> None:
     world = steady(updateStrategy={"drainMaster": drain})
     world.edit(**ROLL)
