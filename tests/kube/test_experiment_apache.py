@@ -177,7 +177,9 @@ def test_a_whole_run_of_a_kill_is_proved(
     identity = namespace.identity_of(CHAOS_ACCOUNT)
     done = subprocess.run(
         [
-            *failback_command("cli", "run", str(file), "--target", "kube", "--arm", "base"),
+            *failback_command(
+                "cli", "experiment", "run", str(file), "--target", "kube", "--arm", "base"
+            ),
             *("--repetition", "0", "--runs", str(tmp_path / "runs")),
             *("--kubeconfig", str(identity.kubeconfig), "--no-report"),
         ],

@@ -198,7 +198,9 @@ def test_a_whole_run_of_a_kill_is_proved_and_leaves_its_summary(
     identity = namespace.identity_of("failback-chaos")
     done = subprocess.run(
         [
-            *failback_command("cli", "run", str(file), "--target", "kube", "--arm", "base"),
+            *failback_command(
+                "cli", "experiment", "run", str(file), "--target", "kube", "--arm", "base"
+            ),
             *("--repetition", "0", "--runs", str(tmp_path / "runs")),
             *("--kubeconfig", str(identity.kubeconfig)),
         ],
