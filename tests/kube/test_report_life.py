@@ -131,7 +131,7 @@ def test_spark_and_the_process_itself_count_and_judge_the_same(
                 namespace,
                 engine,
                 inputs={"claimName": CLAIM, "runs": ["old/base-000"]},
-                engine=engine,
+                engine=engine.capitalize(),
                 spark={"mode": "Job", "master": "local[*]"},
                 thresholds={"maxDuplicateRatio": "0.001"},
                 artifactUri=f"file:///runs/{engine}",
