@@ -4,6 +4,8 @@ The folder under tests/ is a test's tier and its marker. Files marked `long` sta
 no worker is alone with one when the others have ended. A required tool that is missing fails the
 test instead of skipping it.
 
+`few(n)` on a parametrized test leaves its first n cases in `make test`; the others are `full`.
+
 `make test-foreign` ends with a line for each kind of foreign input. A file is a kind, its docstring
 says which. A test is one input, unless it says `record_property("inputs", count)`.
 """
@@ -36,8 +38,14 @@ settings.load_profile("full")
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     config.stash[UNIT_CASES] = sum(item.path.is_relative_to(TESTS / "unit") for item in items)
+    cases: Counter[str] = Counter()
     for item in items:
         item.add_marker(item.path.relative_to(TESTS).parts[0])
+        if few := item.get_closest_marker("few"):
+            test = item.nodeid.partition("[")[0]
+            cases[test] += 1
+            if cases[test] > few.args[0]:
+                item.add_marker("full")
         if isinstance(item, pytest.Function) and item.get_closest_marker("foreign"):
             title = (item.module.__doc__ or item.path.stem).strip().partition("\n")[0]
             item.user_properties.append(("kind", title))

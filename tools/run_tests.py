@@ -6,16 +6,18 @@
 
 A tier is a folder of tests. ``processes`` is three of them in one run of pytest. Three lanes run
 side by side: lint, the tiers that compute, and those that wait for processes. The first two print
-a tier's output as a whole when it ends. The third helps the second when it is done. Every tier runs
-even when an earlier one failed, so that one run shows everything; the exit code is 1 if any failed.
+a tier's output as a whole when it ends. The first and the third help the second when they are done.
+Every tier runs even when an earlier one failed, so that one run shows everything; the exit code is
+1 if any failed.
 With ``FAILBACK_REQUIRE=all`` a skip for a missing tool is a failure (tests/conftest.py).
 ``make test`` selects tests of the Kubernetes API server only where that is built; ``--rest`` runs
 the whole tier where the ``make test`` before it did not. A build starts in the background with the
 first tier.
 
-Of unit, ``make test`` leaves out what is marked `foreign` or `full`, gives properties the examples
-of the profile `quick`, and does not repeat tests without kernels. ``--rest`` runs what was left
-out, every property again with all its examples, and the tests without kernels.
+``make test`` leaves out what is marked `full`, and of unit what is marked `foreign`. It gives
+properties the examples of the profile `quick`, and does not repeat tests without kernels.
+``--rest`` runs what was left out, every property again with all its examples, and the tests without
+kernels.
 
 Tiers on real processes share a noisy machine. If few of their tests fail, those run once more, one
 after the other. What passes only then is UNSTEADY: the table is followed by its first failure, and
@@ -31,17 +33,18 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import tomllib
 import xml.etree.ElementTree as ElementTree
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryFile
-from threading import Lock, Thread
+from threading import Lock, Thread, Timer
 from typing import Final, TextIO
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -108,7 +111,11 @@ TIERS = {
 }
 WHOLE = [name for name in TIERS if name not in TIERS["processes"].folders]
 """The tiers of a run of all tests."""
-PARTS = {"all": "", "sample": " and sample", "rest": " and not sample"}
+PARTS = {
+    "all": "",
+    "sample": " and sample and not full",
+    "rest": " and (full or not sample)",
+}
 """Part of a tier and what its tests are selected by; sample and rest are all."""
 UNIT_PARTS = {
     "all": "",
@@ -143,6 +150,8 @@ class Result:
 
     passed: bool
     seconds: float = 0.0
+    cpu: float = 0.0
+    """Processor time in seconds, of its processes and those that they waited for."""
     unsteady: dict[str, str] = field(default_factory=dict)
     """Tests that failed and then passed when they ran again alone, with their first failure."""
 
@@ -180,24 +189,28 @@ class Runner:
 
     folder: Path = ROOT
     output: TextIO | None = None
+    cpu: list[float] = field(default_factory=list)
+    """Seconds of processor time of each command so far."""
 
     def run(self, name: str, command: Command, limit: float | None = None) -> bool:
         """Run a command; one that is not done after ``limit`` seconds has failed."""
         shown = " ".join([Path(command[0]).name, *command[1:]])
         print(f"\n=== {name}: {shown}", file=self.output, flush=True)
-        try:
-            done = subprocess.run(
-                command,
-                cwd=self.folder,
-                stdout=self.output,
-                stderr=self.output and subprocess.STDOUT,
-                check=False,
-                timeout=limit,
-            )
-        except subprocess.TimeoutExpired:
+        process = subprocess.Popen(
+            command,
+            cwd=self.folder,
+            stdout=self.output,
+            stderr=self.output and subprocess.STDOUT,
+        )
+        killer = Timer(limit or threading.TIMEOUT_MAX, process.kill)
+        killer.start()
+        _, status, usage = os.wait4(process.pid, 0)
+        killer.cancel()
+        process.returncode = os.waitstatus_to_exitcode(status)
+        self.cpu.append(usage.ru_utime + usage.ru_stime)
+        if limit and process.returncode == -signal.SIGKILL:
             print(f"{name}: not done after {limit:.0f} s, given up", file=self.output, flush=True)
-            return False
-        return done.returncode == 0
+        return process.returncode == 0
 
 
 def run_with_second_try(name: str, command: Command, runner: Runner) -> Result:
@@ -250,7 +263,7 @@ def run_tier(name: str, part: str, arguments: Sequence[str], runner: Runner) -> 
         if name == "unit" and part != "sample" and not arguments:
             pure = ["env", "FAILBACK_PURE=1", *pytest(name, "all", PURE)]
             result = Result(runner.run("unit without kernels", pure) and result.passed)
-    return Result(result.passed, time.monotonic() - started, result.unsteady)
+    return replace(result, seconds=time.monotonic() - started, cpu=sum(runner.cpu))
 
 
 def part_of(name: str, part: str) -> str:
@@ -279,7 +292,7 @@ class Run:
         self._computing.extend(computing)
         beside: list[Iterable[str]] = [self._taken()] if computing and waiting else []
         if computing or waiting:
-            beside.append(lint)
+            beside.append(chain(lint, self._taken()))
             lint = []
         threads = [Thread(target=self._run_quietly, args=(lane,)) for lane in beside]
         for thread in threads:
@@ -344,6 +357,7 @@ def table(results: dict[str, Result]) -> str:
     """Return one line for each tier, and the first failure of each unsteady test."""
     lines = [
         f"{name:14} {'passed' if result.passed else 'FAILED':8} {result.seconds:7.0f} s"
+        f"   {result.cpu:6.0f} s of processors"
         for name, result in results.items()
     ]
     for name, result in results.items():
@@ -381,6 +395,8 @@ def main() -> int:
     halves.add_argument("--sample", dest="part", action="store_const", const="sample")
     halves.add_argument("--rest", dest="part", action="store_const", const="rest")
     options, arguments = parser.parse_known_args()
+    # Hundreds of processes would compile every module that they import.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     # A shell's background job ignores SIGINT, and so would the programs to which tests send it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     # The JVMs of tests live for seconds: the second compiler costs more than it saves.

@@ -99,8 +99,10 @@ def test_the_run_folder_is_closed_and_its_report_complete(demo: Demo, arm: str) 
     assert len(demo.report_file(arm, "summary.md").read_text().splitlines()) < 80
 
 
-@pytest.mark.parametrize("width", [1440, 390])
-@pytest.mark.parametrize("arm", ARMS)
+@pytest.mark.few(2)
+@pytest.mark.parametrize(
+    ("arm", "width"), [(ARMS[0], 1440), (ARMS[1], 390), (ARMS[0], 390), (ARMS[1], 1440)]
+)
 def test_its_report_opens_in_a_browser(demo: Demo, arm: str, width: int, tmp_path: Path) -> None:
     file = demo.report_file(arm, "report.html")
     assert file.stat().st_size < 1_500_000

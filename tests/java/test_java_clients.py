@@ -30,6 +30,7 @@ def delivered(consumer: TestProcess) -> set[int]:
 
 
 @pytest.mark.sample
+@pytest.mark.few(1)
 @pytest.mark.parametrize("with_slave", [False, True])
 def test_clients_go_on_through_kill_and_restart_of_the_master(lab: Lab, with_slave: bool) -> None:
     ns = lab.namesrv()

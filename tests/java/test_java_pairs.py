@@ -181,6 +181,7 @@ async def _until_equal(slave: Broker, master: Broker) -> int:
 
 
 @pytest.mark.sample
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("master_engine", "slave_engine"), PAIRS)
 def test_a_synchronous_master_waits_for_the_other_engines_slave(
     lab: Lab, master_engine: Engine, slave_engine: Engine

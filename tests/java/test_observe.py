@@ -37,7 +37,6 @@ def test_1_killed_and_the_consumers_stay(lab: Lab) -> None:
     }  # fmt: skip
 
 
-@pytest.mark.sample
 def test_2_killed_and_handed_over_while_it_is_away(lab: Lab) -> None:
     observed = begun(lab)
     observed.outage(AWAY_SECONDS, during=observed.leave)

@@ -183,7 +183,6 @@ async def test_deleting_a_switch_before_its_point_of_no_return_undoes_it(
     assert len(await send(pair, 10)) == 10
 
 
-@pytest.mark.sample
 async def test_a_planned_switch_carries_messages_and_offsets_over(pair: QuickPair) -> None:
     old = master_of(pair)
     new = 1 - old

@@ -147,7 +147,7 @@ def repeated(tmp_path_factory: pytest.TempPathFactory) -> Mapping[int, Path]:
     return runs
 
 
-@pytest.mark.timeout(400 * SCALE)
+@pytest.mark.soak
 @pytest.mark.parametrize("name", ["scattered", "by key"])
 def test_ten_times_as_many_repeats_do_not_come_to_the_driver(
     name: str, master: str, repeated: Mapping[int, Path]

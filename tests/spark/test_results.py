@@ -35,7 +35,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     yield from two_threads(tmp_path_factory.mktemp("spark"))
 
 
-@pytest.mark.sample
 def test_a_result_has_the_rows_and_the_report_of_the_run(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -31,6 +31,7 @@ GROUP = "billing"
 
 
 @pytest.mark.sample
+@pytest.mark.few(1)
 @pytest.mark.parametrize("lab", ENGINES, indirect=True)
 async def test_commits_since_the_last_persist_come_again(lab: ModeLab) -> None:
     master = lab.node()

@@ -56,6 +56,7 @@ async def stored_by(admin: AdminClient, address: str) -> dict[int, int]:
 
 
 @pytest.mark.sample
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("policy", "safe"), [("CopyMax", "Safe"), ("None", "OffsetPolicyNone")])
 async def test_a_group_goes_on_where_the_new_master_says(
     tmp_path: Path, policy: str, safe: str

@@ -48,6 +48,7 @@ def in_file(broker: Broker, name: str) -> str:
 
 
 @pytest.mark.sample
+@pytest.mark.few(1)
 @pytest.mark.parametrize("rules", ["compat", "guarded"])
 async def test_a_slave_becomes_the_master_with_all_it_copied(lab: Lab, rules: str) -> None:
     ns = lab.namesrv()

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import settings
 
 QUICK: Final = "quick"
-QUICK_EXAMPLES: Final = 20
+QUICK_EXAMPLES: Final = 10
 """Of a property in `make test`."""
 QUICK_SEEDS: Final = 5
 
@@ -19,12 +19,6 @@ QUICK_SEEDS: Final = 5
 def examples(count: int, quick: int = QUICK_EXAMPLES) -> int:
     """Return the examples of a property that has ``count`` in `make test-all`."""
     return min(count, quick) if settings.get_current_profile_name() == QUICK else count
-
-
-def seeds(count: int) -> list[Any]:
-    """Return the values 0 to ``count - 1`` for `parametrize`: those after the fifth are `full`."""
-    few = min(count, QUICK_SEEDS)
-    return [*range(few), *(pytest.param(n, marks=pytest.mark.full) for n in range(few, count))]
 
 
 def some(values: Iterable[Any], every: int) -> list[Any]:

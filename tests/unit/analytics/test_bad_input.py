@@ -18,6 +18,7 @@ def _without_html(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(make_report, "_html_can_be_made", lambda: False)
 
 
+@pytest.mark.few(14)
 @pytest.mark.parametrize("name", CASES)
 def test_bad_input(name: str, tmp_path: Path) -> None:
     told = CASES[name](tmp_path / "run")

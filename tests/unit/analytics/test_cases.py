@@ -25,6 +25,7 @@ def offsets(rows: list[dict[str, object]], cause: str) -> list[object]:
     return sorted(row["qoff"] for row in rows if row["cause"] == cause)  # type: ignore[type-var]
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("name", CASES)
 def test_local_engine(name: str, tmp_path: Path) -> None:
     builder, expected = CASES[name]()
@@ -51,12 +52,14 @@ def test_local_engine(name: str, tmp_path: Path) -> None:
         assert value_at(document, path) == value, path
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("name", CASES)
 def test_oracle(name: str, tmp_path: Path) -> None:
     builder, _ = CASES[name]()
     assert_agrees(analysed(builder.write(tmp_path / name)), Oracle(builder))
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("name", CASES)
 def test_reference_sql(name: str, tmp_path: Path) -> None:
     builder, expected = CASES[name]()

@@ -44,9 +44,15 @@ def figures_of(analysis: Analysed) -> Row:
     return document
 
 
-@pytest.mark.parametrize("spilled", [False, True])
-@pytest.mark.parametrize("key", [LID, MESSAGE_ID, BUSINESS_KEY])
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.few(3)
+@pytest.mark.parametrize(
+    ("name", "key", "spilled"),
+    [
+        (name, key, (row + column) % 2 == 1)  # pairs: every two values meet
+        for row, key in enumerate((LID, MESSAGE_ID, BUSINESS_KEY))
+        for column, name in enumerate(SHAPES)
+    ],
+)
 def test_figures_are_those_of_all_ranges(
     name: str,
     key: str,
@@ -142,6 +148,7 @@ def test_any_split_by_buckets_condenses_to_the_same(count: int) -> None:
     assert whole[0]["message_times"].num_rows > 2
 
 
+@pytest.mark.full
 def test_how_many_ranges_stay_does_not_depend_on_the_rows() -> None:
     """Of scattered repeats of 262,144 messages, and of half a million hashes."""
 

@@ -116,6 +116,7 @@ def test_retries_are_found_by_message_id(tmp_path: Path) -> None:
     assert document["groups"][0]["causes"] == {"SENDBACK_DUP": 1}
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", business_keys.CASES)
 def test_by_business_key_each_repeat_has_its_cause(name: str, tmp_path: Path) -> None:
     case = business_keys.CASES[name]()
@@ -149,11 +150,13 @@ def one_id_each(builder: RunBuilder) -> RunBuilder:
     return builder
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", CASES)
 def test_where_ids_are_one_to_one_the_key_makes_no_difference(name: str, tmp_path: Path) -> None:
     assert_same(one_id_each(CASES[name]()[0]), tmp_path)
 
 
+@pytest.mark.full
 def test_nor_does_it_in_random_histories(tmp_path: Path) -> None:
     for seed in range(8):
         assert_same(one_id_each(random_history(Random(seed))), tmp_path / str(seed))
@@ -172,6 +175,7 @@ def assert_same(builder: RunBuilder, folder: Path) -> None:
         assert by_lid.order.equals(other.order)
 
 
+@pytest.mark.full
 def test_deliveries_too_far_apart_are_no_duplicates(tmp_path: Path) -> None:
     b = RunBuilder("apart")
     b.assign(0, 0, end=(40, "SHUTDOWN"))

@@ -48,6 +48,7 @@ def rewritten(path: Path, to: Path, rows: int | None = None, **segment: Any) -> 
     pq.write_table(found.slice(0, rows).replace_schema_metadata(metadata), to)
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("table", TABLES)
 @pytest.mark.parametrize("name", ["copy.parquet", "aaa.parquet", "part-99999-00000000.parquet"])
 def test_a_copy_is_counted_once(table: str, name: str, tmp_path: Path) -> None:

@@ -71,6 +71,7 @@ def test_a_missed_truncation_is_a_conflict_and_no_duplicate(tmp_path: Path) -> N
     assert (found["conflicts"], found["truncation_artefacts"]) == (2, 2)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", range(5))
 def test_a_spurious_event_splits_no_copy(tmp_path: Path, seed: int) -> None:
     r = Random(seed)

@@ -51,6 +51,7 @@ def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return folder, read_report(made.json)
 
 
+@pytest.mark.few(1)
 def test_totals_of_groups_are_those_of_the_report(told: Any) -> None:
     folder, report = told
     found = {row["grp"]: row for row in rows_of(folder, "SELECT * FROM totals")}
@@ -87,6 +88,7 @@ def joined(ranges: list[dict[str, int]]) -> list[list[int]]:
     return found
 
 
+@pytest.mark.few(1)
 def test_queues_and_their_intervals_are_those_of_the_report(told: Any) -> None:
     folder, report = told
     key = ("grp", "broker", "ptopic", "qid")
@@ -113,6 +115,7 @@ def test_queues_and_their_intervals_are_those_of_the_report(told: Any) -> None:
     assert checked > 3
 
 
+@pytest.mark.full
 def test_losses_and_counts_of_redelivery_are_those_of_the_report(told: Any) -> None:
     folder, report = told
     found = {(row["grp"], row["fate"]): row["messages"] for row in rows_of(folder, "FROM losses")}
@@ -141,6 +144,7 @@ def many(folder: Path, count: int = 3) -> Path:
     return lake
 
 
+@pytest.mark.full
 def test_one_query_asks_all_runs_or_one(tmp_path: Path) -> None:
     lake = many(tmp_path)
     sql = "SELECT run, sum(delivered) AS n FROM totals GROUP BY run ORDER BY run"
@@ -150,6 +154,7 @@ def test_one_query_asks_all_runs_or_one(tmp_path: Path) -> None:
         assert rows_of(lake, sql, each["run"]) == [each]
 
 
+@pytest.mark.full
 def test_what_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lake = str(many(tmp_path))
     sql = "SELECT run, '\\xAB'::BLOB AS b, 1 AS one, date, NULL AS none FROM runs ORDER BY run"
@@ -167,6 +172,7 @@ def test_what_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert capsys.readouterr().out == "[]\n"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("sql", "told"),
     [
@@ -194,6 +200,7 @@ def test_without_duckdb_one_sentence_says_what_to_install(
     assert capsys.readouterr().err.count("pip install '.[query]'") == 1
 
 
+@pytest.mark.full
 def test_a_lake_says_what_it_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lake = str(many(tmp_path))
     assert main(["query", lake, "SHOW TABLES", "--format", "json"]) == 0

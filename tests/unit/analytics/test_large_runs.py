@@ -30,6 +30,7 @@ Row = dict[str, Any]
 COARSE = Resolution(exact=False, omid_share=4)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", SHAPES)
 def test_figures_differ_by_no_more_than_is_said(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -94,6 +95,7 @@ def replaced(rows: pa.Table, name: str, values: list[Any]) -> pa.Table:
     return rows.set_column(at, name, pa.array(values, rows.schema.field(name).type))
 
 
+@pytest.mark.full
 def test_twice_as_many_repeats_make_no_more_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -67,6 +67,7 @@ def spilling(lake: Lake) -> Engine:
     return Engine(LocalRunner(lake, spill_bytes=5_000), lake)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", range(4))
 def test_counts_are_the_same_when_they_are_added_up_on_the_way(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -91,6 +92,7 @@ def test_counts_are_the_same_when_they_are_added_up_on_the_way(
         assert table.equals({**wanted.values, **wanted.depths}[name]), name
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize("seed", range(3))
 def test_small_parts_say_what_a_large_one_says(
@@ -101,6 +103,7 @@ def test_small_parts_say_what_a_large_one_says(
     check_in_parts(folder, Definitions(key), 20, monkeypatch)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("shape", ["windows", "scattered", "tail"])
 def test_small_parts_of_a_generated_run_say_what_a_large_one_says(
     shape: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -123,6 +126,7 @@ def test_attempts_are_read_when_a_part_asks_for_them(
     assert_equal_repeats(analysed(tmp_path / "run"), wanted)
 
 
+@pytest.mark.full
 def test_parts_are_no_larger_where_more_is_searched_than_came_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,6 +34,7 @@ def in_time(lake: Path) -> Iterator[None]:
     assert time.monotonic() - begun < SECONDS
 
 
+@pytest.mark.full
 def test_pyarrow(lake: Path) -> None:
     found = ds.dataset(lake / "table=deliver", partitioning="hive")
     assert found.count_rows() == ROWS
@@ -43,6 +44,7 @@ def test_pyarrow(lake: Path) -> None:
     assert pc.count_distinct(table.column("date")).as_py() == RUNS // 50
 
 
+@pytest.mark.full
 def test_pandas(lake: Path) -> None:
     frame = pd.read_parquet(lake / "table=deliver", columns=["run", "date", "lseq"])
     assert len(frame) == ROWS
@@ -60,6 +62,7 @@ def test_duckdb(lake: Path) -> None:
     assert duckdb.execute(one).fetchall() == [(DELIVERIES,)]
 
 
+@pytest.mark.full
 def test_a_query_of_our_own(lake: Path) -> None:
     tables = lake_tables(lake)
     assert tables.unseen == ["waits"]

@@ -44,6 +44,7 @@ def group(payload: bytes) -> None:
     assert len(found) == (1 if hot else parts), found
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("spill_mib", [16])
 def test_twice_the_repeats_take_no_more_memory(spill_mib: int) -> None:
     """300 and 600 MB of rows, in parts of 15 MB."""
@@ -57,6 +58,7 @@ def test_twice_the_repeats_take_no_more_memory(spill_mib: int) -> None:
     assert everything_here.peak_bytes > 250 * MIB  # what is measured is there
 
 
+@pytest.mark.full
 def test_a_hot_message_is_one_part_and_takes_what_its_rows_take() -> None:
     """A million deliveries of one message, 150 MB."""
     with peak_memory(f"{__name__}:group", b"2 2 16 0") as child:

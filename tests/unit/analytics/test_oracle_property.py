@@ -63,6 +63,7 @@ def test_local_engine_agrees(seed: int) -> None:
     check(seed)
 
 
+@pytest.mark.full
 @settings(PLAIN, max_examples=TOGETHER)
 @given(first=SEEDS)
 def test_local_engine_agrees_on_480_histories(first: int) -> None:
@@ -106,6 +107,7 @@ def everything(depths: pa.Table) -> pa.Table:
     return depths
 
 
+@pytest.mark.full
 @settings(PLAIN, max_examples=10)
 @given(seed=SEEDS)
 def test_leaving_singles_out_of_classifying_changes_nothing(seed: int) -> None:

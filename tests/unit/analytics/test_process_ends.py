@@ -79,16 +79,19 @@ SPELT_AS_CLIENTS_DO = sorted(
 )
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", TOLD)
 def test_either_source_gives_the_end(name: str, tmp_path: Path) -> None:
     assert causes(TOLD[name], tmp_path / "run") == {"TAIL_CRASH": 2}
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", NOT_TOLD)
 def test_who_was_not_seen_to_end_holds_its_queue(name: str, tmp_path: Path) -> None:
     assert causes(NOT_TOLD[name], tmp_path / "run") == {"OVERLAP": 2}
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", SPELT_AS_CLIENTS_DO)
 def test_the_oracle_says_so_too(name: str, tmp_path: Path) -> None:
     builder = (TOLD | NOT_TOLD)[name]
@@ -111,6 +114,7 @@ def test_a_member_that_was_seen_to_go_is_alive_no_more(tmp_path: Path) -> None:
     assert [a.partial_view for a in taken] == [False]
 
 
+@pytest.mark.full
 @each_seed(25)
 def test_random_histories_with_witnesses_agree(seed: int, tmp_path: Path) -> None:
     builder = random_history_seen_by_witnesses(Random(seed))

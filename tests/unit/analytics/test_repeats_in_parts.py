@@ -9,6 +9,7 @@ from random import Random
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -43,6 +44,7 @@ def split(rows: pa.Table, parts: int, seed: int) -> list[pa.Table]:
     return [rows.take(pa.array(order[part[order] == number])) for number in range(parts)]
 
 
+@pytest.mark.full
 @settings(max_examples=examples(25), deadline=None)
 @given(seed=st.integers(0, 1 << 30), parts=st.sampled_from([1, 2, 7]), exact=st.booleans())
 def test_any_parts_of_whole_messages_give_equal_rows(seed: int, parts: int, exact: bool) -> None:

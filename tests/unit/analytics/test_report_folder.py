@@ -42,6 +42,7 @@ def test_a_clean_run_passes(tmp_path: Path) -> None:
     assert paths.summary.read_text().count("\n") < 80
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("name", CASES)
 def test_every_report_matches_its_schema(name: str, tmp_path: Path) -> None:
     builder, _ = CASES[name]()
@@ -149,6 +150,7 @@ def test_a_full_disk_leaves_the_old_report(tmp_path: Path, monkeypatch: pytest.M
 # --- checks of the experiment --------------------------------------------------------------------
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("wish", "value"),
     [

@@ -21,7 +21,6 @@ from tests.benchmarks.analytics.synthetic import Plan, generate
 from tests.support.analytics.histories import random_history
 from tests.support.analytics.run_analysis import analysed
 from tests.support.analytics.run_builder import merged
-from tests.support.common.counts import seeds
 
 
 def row_groups(path: Path, columns: dict[str, Any], size: int, **options: Any) -> list[RowGroup]:
@@ -101,6 +100,7 @@ PLANS = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", PLANS)
 def test_nothing_is_missed_and_most_is_not_read(
     name: str, tmp_path: Path, read: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
@@ -115,6 +115,7 @@ def test_nothing_is_missed_and_most_is_not_read(
     assert some.num_rows > 0
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("key", KEYS)
 def test_messages_without_lab_id_are_found(
     key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -128,7 +129,8 @@ def test_messages_without_lab_id_are_found(
     assert some.num_rows > 0
 
 
-@pytest.mark.parametrize("seed", seeds(24))
+@pytest.mark.few(1)
+@pytest.mark.parametrize("seed", range(24))
 def test_nothing_is_missed_of_any_history(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,6 +39,7 @@ def send_points(figures: Figures, rows: list[tuple[str, int, int]]) -> list[tupl
     ]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("most", [1000, 60, 1])
 def test_each_result_has_its_slowest_send_of_each_stretch(
     most: int, figures: Figures, monkeypatch: pytest.MonkeyPatch

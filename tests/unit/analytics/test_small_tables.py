@@ -59,6 +59,7 @@ def reported(folder: Path) -> tuple[str, list[Any]]:
     return json.dumps(kept, sort_keys=True), points.to_pylist()
 
 
+@pytest.mark.full
 @settings(PLAIN, max_examples=6)
 @given(seed=SEEDS)
 def test_reports_are_those_of_the_whole_tables(seed: int) -> None:

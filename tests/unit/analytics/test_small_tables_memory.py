@@ -44,6 +44,7 @@ def kept(history: History) -> int:
     return samples + polls + len(history.queue_samples) + len(history.routes)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("looks", "chunk"),
     [(20_000, 1 << 14), pytest.param(500_000, reductions.CHUNK_ROWS, marks=pytest.mark.soak)],

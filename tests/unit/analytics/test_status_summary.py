@@ -26,6 +26,7 @@ def reported(name: str, folder: Path) -> dict[str, Any]:
     return dict(read_report(report(builder.write(folder / name), "local").json))
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("name", CASES)
 def test_every_figure_is_that_of_the_report(name: str, tmp_path: Path) -> None:
     document = reported(name, tmp_path)
@@ -79,6 +80,7 @@ def test_the_summary_fits_a_status(tmp_path: Path) -> None:
     assert set(found) - known == {"truncated"}
 
 
+@pytest.mark.full
 def test_the_command_writes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     builder, _ = CASES["c2"]()
     run, summary = builder.write(tmp_path / "runs" / "c2"), tmp_path / "summary"

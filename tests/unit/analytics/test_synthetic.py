@@ -27,6 +27,7 @@ PLANS = {shape: Plan(rows=12_000, groups=2, dup_shape=shape, seed=5) for shape i
 }  # fmt: skip
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", PLANS)
 def test_the_local_engine_finds_the_truth(name: str, tmp_path: Path) -> None:
     truth = generate(PLANS[name], tmp_path / "run")
@@ -53,6 +54,7 @@ def windows(queue: dict[str, Any]) -> list[tuple[int, int, str]]:
     return sorted((each["lo"], each["hi"], each["cause"]) for each in queue["windows"])
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", PLANS)
 def test_counts_of_offsets_are_those_of_duckdb_and_of_the_truth(name: str, tmp_path: Path) -> None:
     truth = generate(PLANS[name], tmp_path / "run")

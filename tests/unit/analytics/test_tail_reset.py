@@ -11,6 +11,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pytest
+
 from tests.support.analytics.histories import random_history
 from tests.support.analytics.run_analysis import analysed
 from tests.support.analytics.run_builder import RunBuilder, merged
@@ -49,6 +51,7 @@ def hand_nothing_out_after_a_reset(builder: RunBuilder) -> None:
     ]
 
 
+@pytest.mark.full
 def test_it_takes_a_holder_that_hands_out_after_its_reset(tmp_path: Path) -> None:
     assert causes_of(merged(histories()), tmp_path / "any")["TAIL_RESET"] > 0
     possible = histories()

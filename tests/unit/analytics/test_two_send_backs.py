@@ -55,6 +55,7 @@ def handled_again(process: int = 1, *, holdings: int = 2, repeats: int = 1) -> R
     return b
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("process", [1, 2], ids=["same-process", "another-process"])
 @pytest.mark.parametrize("holdings", [2, 3, 4])
 @pytest.mark.parametrize("repeats", [1, 2])

@@ -53,6 +53,7 @@ def verdict(b: RunBuilder, folder: Path) -> tuple[str, list[str], dict[str, Any]
     return found["value"], sorted({each["code"] for each in found["reasons"]}), document
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize(("table", "column", "value"), [*DELIVERIES, *OTHERS])
 def test_no_impossible_value_fails_a_run(
     table: str, column: str, value: Any, tmp_path: Path
@@ -64,6 +65,7 @@ def test_no_impossible_value_fails_a_run(
     assert "BAD_ROWS" in codes
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(("table", "column", "value"), DELIVERIES)
 def test_a_loss_that_no_dropped_row_explains_fails(
     table: str, column: str, value: Any, tmp_path: Path

@@ -349,6 +349,7 @@ def read_of(chance: random.Random, frames: int) -> bytes:
 # --- the tests ------------------------------------------------------------------------------
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("seed", range(8))
 async def test_any_read_comes_to_the_same(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
@@ -358,6 +359,7 @@ async def test_any_read_comes_to_the_same(tmp_path: Path, seed: int) -> None:
         assert both.taken > 200
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("text", [*NAMES, *LIKELY])
 async def test_properties_are_stored_the_same(tmp_path: Path, text: str) -> None:
     async with twins(tmp_path) as both:
@@ -381,6 +383,7 @@ async def test_properties_have_the_same_limit(tmp_path: Path) -> None:
             assert both.taken - before == (2 if size <= MAX_PROPERTIES_BYTES else 0)
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("letter", "abcdefghijklmn")
 async def test_a_field_may_have_any_form(tmp_path: Path, letter: str) -> None:
     async with twins(tmp_path) as both:

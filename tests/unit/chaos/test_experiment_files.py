@@ -95,6 +95,7 @@ def set_in(document: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
     return document
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [

@@ -53,6 +53,7 @@ def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert "\n  tools " not in shown
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [

@@ -36,6 +36,7 @@ def shown_help(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     return shown.out
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("width", [40, 200])
 def test_help_shows_every_option_with_its_text(
     width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

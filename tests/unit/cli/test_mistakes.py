@@ -68,6 +68,7 @@ def no_name_below_invalid(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize("mistake", mistakes("process"), ids=str)
 def test_a_mistake_has_its_answer(
     mistake: Mistake,
@@ -87,6 +88,7 @@ def test_a_mistake_has_its_answer(
     mistake.check(code, said + caplog.text + shown, named)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("mistake", mistakes("child"), ids=str)
 def test_a_mistake_in_a_process_of_its_own_has_its_answer(
     mistake: Mistake, folder: Path, taken: socket.socket
@@ -105,6 +107,7 @@ def test_every_mistake_of_the_collection_is_tried() -> None:
             assert re.search(rf"^(async )?def {name}\(", (ROOT / file).read_text(), re.MULTILINE)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "words",
     [
@@ -134,6 +137,7 @@ def test_a_reader_that_left_is_no_mistake(words: list[str], folder: Path) -> Non
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "words",
     [["--help"], ["--version"], ["admin", "--help"], ["faults"], ["report", "--schema"]],
@@ -201,6 +205,7 @@ NO_MISTAKES = {("lake fsck", "folder"), ("lake show", "folder"), ("experiment he
 """A folder without runs has nothing to look after."""
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize(
     ("line", "what"),
     [
@@ -261,6 +266,7 @@ ADDRESSES = (
 )
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize(
     ("line", "address", "code", "told"),
     [
@@ -286,6 +292,7 @@ def test_a_cluster_that_cannot_be_asked_is_named(
     assert len(said.splitlines()) == 1
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("line", ASKS_A_CLUSTER)
 def test_without_a_name_server_all_commands_say_where_they_looked(
     line: str,
@@ -350,6 +357,7 @@ NO_NAMES = (
 )
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     ("line", "name", "told"),
     [

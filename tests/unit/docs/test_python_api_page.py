@@ -27,6 +27,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("block", BLOCKS, ids=str)
 def test_what_the_page_shows_runs(
     block: Block, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -201,6 +201,7 @@ def test_queues_are_shown_of_named_topics_only() -> None:
     }
 
 
+@pytest.mark.full
 def test_a_thousand_topics_and_a_hundred_groups_keep_to_the_budget() -> None:
     topics = [f"T{number}" for number in range(1000)]
     large = replace(

@@ -172,6 +172,7 @@ def test_no_count_is_exact_where_a_clock_jumped(tmp_path: Path, jump: int) -> No
     assert group["lo"] <= 120 <= group["hi"]
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("brokers")
 def test_what_is_seen_after_a_report_is_in_the_next_one(tmp_path: Path) -> None:
     story = told()

@@ -130,6 +130,7 @@ def test_two_observers_do_not_write_to_one_folder(tmp_path: Path) -> None:
     opened(tmp_path / "run").close()
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("limits", "verdict", "met"),
     [

@@ -79,6 +79,7 @@ def again(looks: list[Look]) -> list[Look]:
     return list(thinned(looks, busy_spans(observation, 1.0), looks[-1].ended))
 
 
+@pytest.mark.full
 def test_conclusions_are_the_same_without_quiet_looks() -> None:
     day = Day()
     day.everything()
@@ -95,6 +96,7 @@ def test_conclusions_are_the_same_without_quiet_looks() -> None:
     assert kept[-1] == day.looks[-1]
 
 
+@pytest.mark.full
 def test_thinned_again_and_again_it_is_the_same_as_at_once() -> None:
     day = Day()
     kept: list[Look] = []
@@ -109,6 +111,7 @@ def test_thinned_again_and_again_it_is_the_same_as_at_once() -> None:
     assert not told(kept)["gaps"]
 
 
+@pytest.mark.full
 def test_old_looks_are_left_out_down_to_one_in_five_minutes() -> None:
     day = Day(every=10.0)
     day.work(3 * 8640)
@@ -123,6 +126,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folders, "LARGE_BYTES", 100_000)
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("small")
 def test_looks_that_come_while_others_are_thinned_are_kept(tmp_path: Path) -> None:
     day, run = Day(), tmp_path / "run"

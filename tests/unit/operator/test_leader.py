@@ -260,6 +260,7 @@ def life(seed: int) -> tuple[int, int]:
     return led, clashes
 
 
+@pytest.mark.full
 def test_two_operators_never_act_at_the_same_time_however_late_the_api_server_answers() -> None:
     found = {seed: life(seed) for seed in range(200)}
     assert [seed for seed, (_, clashes) in found.items() if clashes] == []

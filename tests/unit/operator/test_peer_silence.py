@@ -91,6 +91,7 @@ def garbage() -> Iterator[list[int]]:
         gc.enable()
 
 
+@pytest.mark.full
 async def test_refused_questions_leave_nothing_to_the_garbage_collector(world: World) -> None:
     """Where hundreds of clusters are silent, the operator collects rarely and would grow."""
     await world.peers.refresh_routes([world.target.address], fast=True)

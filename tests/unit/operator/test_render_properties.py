@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -127,6 +128,7 @@ def test_names_are_unique_and_every_reference_resolves(items: list[Resource]) ->
                 assert ("ConfigMap", volume["configMap"]["name"]) in keys
 
 
+@pytest.mark.full
 def test_two_processes_with_different_hash_seeds_render_equal_bytes() -> None:
     program = (
         "import json, sys; from failback.operator.schema.loading import load_resources;"

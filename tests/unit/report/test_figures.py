@@ -131,6 +131,7 @@ def test_the_darkest_cell_of_a_heat_map_is_opaque(number: int) -> None:
     assert figure.data[0].marker.opacity == pytest.approx((1.0, 0.6))
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("count", [0, 1, 40])
 def test_every_figure_is_drawn_of_nothing_one_point_and_many(name: str, count: int) -> None:
@@ -142,6 +143,7 @@ def test_every_figure_is_drawn_of_nothing_one_point_and_many(name: str, count: i
         json.loads(figure.to_json())
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["timeline", "offset_staircase", "exposure"])
 def test_a_million_points_are_thinned(name: str) -> None:
     draw, data = drawn_from(MANY)[name]

@@ -38,6 +38,7 @@ def wish(metric: str, op: str, value: Any = None, **more: Any) -> dict[str, Any]
     return {"metric": metric, "op": op, "value": value, **more}
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("run", "limits", "limit", "met", "tone"),
     [

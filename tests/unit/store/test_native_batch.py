@@ -483,6 +483,7 @@ def test_random_batches_are_stored_alike(seed: int) -> None:
     pair.finish()
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", range(8))
 def test_damaged_batches_are_judged_alike(seed: int) -> None:
     dice = random.Random(seed)

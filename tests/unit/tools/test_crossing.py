@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.common.counts import each_seed, seeds, some
+from tests.support.common.counts import each_seed, some
 from tests.support.common.crossing import every_pair, every_value
 
 
@@ -30,12 +30,10 @@ def test_every_pair_is_there_in_fewer_rows_than_all() -> None:
     assert rows == every_pair(*axes)
 
 
-def test_seeds_after_the_fifth_are_full() -> None:
-    plain, marked = seeds(9)[:5], seeds(9)[5:]
-    assert plain == [0, 1, 2, 3, 4]
-    assert [(each.values[0], each.marks[0].name) for each in marked] == [
-        (seed, "full") for seed in range(5, 9)
-    ]
+@pytest.mark.few(2)
+@pytest.mark.parametrize("number", range(4))
+def test_cases_beyond_the_first_few_are_full(number: int, request: pytest.FixtureRequest) -> None:
+    assert bool(request.node.get_closest_marker("full")) == (number >= 2)
 
 
 def test_of_some_values_the_others_are_full() -> None:

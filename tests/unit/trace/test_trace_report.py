@@ -206,6 +206,7 @@ def test_files_of_others_beside_the_pages_are_left_alone(topic: TraceBuilder) ->
     assert reported(topic)["totals"]["delivered"] == 1
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", range(3))
 def test_the_consume_log_of_the_same_run_says_the_same(tmp_path: Path, seed: int) -> None:
     r = Random(seed)
@@ -250,6 +251,7 @@ FEW = settings(max_examples=15, deadline=None, suppress_health_check=list(Health
 MANY = settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
 
 
+@pytest.mark.full
 @FEW
 @given(seed=st.integers(0, 1 << 32))
 def test_counts_are_those_of_a_plain_count(seed: int) -> None:

@@ -201,6 +201,7 @@ def test_a_lake_lists_its_runs(lake: Lake) -> None:
     assert len(lake.frame()) == 6
 
 
+@pytest.mark.full
 def test_a_lake_answers_sql(lake: Lake) -> None:
     found = lake.query("select run, grp, duplicates from totals order by run")
     assert found.column_names == ["run", "grp", "duplicates"]
@@ -231,6 +232,7 @@ def test_what_is_no_lake_and_no_run_is_told(lake: Lake, tmp_path: Path) -> None:
         lake.run("stay-9")
 
 
+@pytest.mark.full
 def test_runs_are_compared_by_arm(lake: Lake, tmp_path: Path, no_page: None) -> None:
     results = [analyse(run, "local") for run in lake]
     found = compare(results, baseline="stay")

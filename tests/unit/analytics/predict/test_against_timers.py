@@ -68,6 +68,7 @@ CASES = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", CASES)
 def test_quantiles_are_those_of_the_simulated_timers(name: str) -> None:
     settings, plan, lab = CASES[name]

@@ -70,6 +70,7 @@ def test_a_grid_that_was_cut_goes_on_where_it_ended(tmp_path: Path) -> None:
     assert found.results == again.results
 
 
+@pytest.mark.full
 def test_a_median_outside_and_a_number_above_the_worst_case_are_found() -> None:
     good = [Result(cell, [round(cell.predicted().median)] * 5, [0] * 5) for cell in ALL_CELLS]
     assert shortcomings(good) == []
@@ -93,6 +94,7 @@ def test_the_table_has_a_line_for_each_cell() -> None:
     assert lines[2].endswith(f"| {predicted.worst:,} | 2, 5, 9 | 5 | no |")
 
 
+@pytest.mark.full
 def test_what_the_package_keeps_is_what_this_predictor_says() -> None:
     """`bench_predictor --keep` writes it anew."""
     for entry in grid_cells():

@@ -165,6 +165,8 @@ async def test_a_fin_fails_the_calls_under_way_at_once_by_default() -> None:
             await call
 
 
+@pytest.mark.full
+@pytest.mark.few(1)
 async def test_as_in_4_9_8_calls_under_way_outlive_a_fin_until_their_timers() -> None:
     settings = replace(QUICK, fail_inflight_on_eof=False)
     async with RemotingPeer(silent) as peer, RemotingClient(settings=settings) as client:

@@ -104,6 +104,7 @@ async def test_a_plain_peer_is_told_from_a_broken_one(world: World) -> None:
         assert "leave out --tls" in await asked(peer, world.files)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("fails_at_once", [True, False])
 async def test_a_plain_client_is_told_of_tls(world: World, fails_at_once: bool) -> None:
     """Whether calls under way fail with the connection, or run into their timers."""

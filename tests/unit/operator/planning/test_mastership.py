@@ -210,6 +210,7 @@ def test_both_members_held_before_and_after_keep_who_was_master() -> None:
     assert world.running(0, 1).is_master
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "spoil",
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -57,6 +58,7 @@ def test_what_nobody_has_is_forgotten() -> None:
     assert len(shared) == 0
 
 
+@pytest.mark.full
 def test_the_table_of_a_changing_world_stays_small() -> None:
     shared = Shared()
     for number in range(20_000):

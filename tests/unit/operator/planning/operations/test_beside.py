@@ -258,6 +258,7 @@ ASKED: dict[str, Callable[[SwitchWorld, int], Callable[[SwitchWorld], bool]]] = 
 BESIDE = [(waits, asked) for waits in WAITS for asked in ASKED if {waits, asked} != {"resync"}]
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(("waits", "asked"), some(BESIDE, 5))
 def test_in_another_pair_nothing_waits_for_a_wait(waits: str, asked: str) -> None:
     world = waiting(waits, 1)
@@ -269,6 +270,7 @@ def test_in_another_pair_nothing_waits_for_a_wait(waits: str, asked: str) -> Non
 SAME_PAIR = sorted(set(WAITS) - {"scale-down", "scale-up", "hanging"})
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("waits", SAME_PAIR)
 def test_a_forced_switch_of_the_same_pair_waits_for_nothing(waits: str) -> None:
     world = waiting(waits, 1)
@@ -276,6 +278,7 @@ def test_a_forced_switch_of_the_same_pair_waits_for_nothing(waits: str) -> None:
     world.run(until=done, seconds=300)
 
 
+@pytest.mark.full
 def test_all_goes_on_when_the_operator_dies_after_each_of_its_writes() -> None:
     world = waiting("scale-down", 1)
     done = [ask_planned(world, 0), ask_live(world, 1)]

@@ -82,6 +82,7 @@ def finish_crashing(begun: World, crashes: Collection[int]) -> tuple[World, Run]
     return world, Run(world, crashes=crashes).until_steady()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", some(SCENARIOS, 3))
 def test_every_interruption_ends_as_the_undisturbed_run(name: str) -> None:
     spec, begin = SCENARIOS[name]
@@ -97,6 +98,7 @@ def test_every_interruption_ends_as_the_undisturbed_run(name: str) -> None:
         assert len(world.taken_away()) == len(undisturbed.taken_away()), f"write {write}"
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", some(SCENARIOS, 3))
 def test_lives_of_one_write_each_end_as_the_undisturbed_run(name: str) -> None:
     spec, begin = SCENARIOS[name]

@@ -209,6 +209,7 @@ def as_wanted(world: World) -> None:
     assert "currentOperation" not in world.status
 
 
+@pytest.mark.full
 @given(
     events=st.lists(st.tuples(EVENTS, st.integers(0, 40)), min_size=1, max_size=4),
     crashes=st.sets(st.integers(1, 60), max_size=4),

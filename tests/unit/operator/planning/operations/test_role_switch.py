@@ -112,6 +112,7 @@ def test_events_tell_both_the_cluster_and_the_switch() -> None:
     assert owner["uid"] == "uid-swap"
 
 
+@pytest.mark.full
 def test_a_switch_back_undoes_a_switch() -> None:
     world = switched()
     world.ask("back", targetMember=0)
@@ -120,6 +121,7 @@ def test_a_switch_back_undoes_a_switch() -> None:
     assert world.recorded == 0
 
 
+@pytest.mark.full
 def test_a_pair_of_three_keeps_distinct_ids_when_neither_is_member_0() -> None:
     world = delivered(3)
     world.ask()
@@ -144,6 +146,7 @@ def undisturbed() -> tuple[dict[str, Any], int]:
     return final_state(world), world.effects
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("part", range(4))
 def test_an_operator_that_dies_after_any_effect_ends_the_same(part: int) -> None:
     wanted, effects = undisturbed()
@@ -155,6 +158,7 @@ def test_an_operator_that_dies_after_any_effect_ends_the_same(part: int) -> None
         assert final_state(world) == wanted, f"died after effect {index}"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("switches_first", [False, True])
 def test_an_operator_that_dies_after_every_effect_ends_the_same(switches_first: bool) -> None:
     wanted, _ = undisturbed()
@@ -179,6 +183,7 @@ def test_deletion_before_the_stop_leaves_all_as_it_was(step: str) -> None:
     assert nothing_is_left(world)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("step", AFTER)
 def test_deletion_after_the_stop_only_ends_the_switch(step: str) -> None:
     world = delivered()
@@ -226,6 +231,7 @@ def test_a_time_out_before_the_stop_is_undone(step: str, on_timeout: str, reason
     assert [step["name"] for step in world.switch_status["steps"]][-1] in ("RollBack", step)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("step", AFTER)
 def test_a_time_out_after_the_stop_is_ignored(step: str) -> None:
     world = delivered()
@@ -253,6 +259,7 @@ def test_the_target_is_not_restarted_before_both_files_have_their_new_role() -> 
     assert found.operation == running
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("step", "ordinal"), some(product(role_switch.PLANNED, [0, 1]), 5))
 def test_a_member_killed_in_any_step_delays_the_switch(step: str, ordinal: int) -> None:
     world = delivered()
@@ -264,6 +271,7 @@ def test_a_member_killed_in_any_step_delays_the_switch(step: str, ordinal: int) 
     assert nothing_is_left(world)
 
 
+@pytest.mark.full
 @settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_no_interruption_makes_two_masters(data: st.DataObject) -> None:

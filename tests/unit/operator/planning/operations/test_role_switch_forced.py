@@ -97,6 +97,7 @@ def test_a_forced_switch_does_not_touch_a_master_that_lives() -> None:
     assert roles(world) == AS_BEFORE
 
 
+@pytest.mark.full
 def test_a_forced_switch_waits_for_a_fence_while_the_old_pod_hangs() -> None:
     world = dead_master()
     world.ask(mode="Forced")
@@ -125,6 +126,7 @@ def test_an_old_master_that_never_returns_does_not_hold_the_cluster_for_ever() -
     assert rejoin["evidence"] == {"rejoined": False}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("step", role_switch.FORCED)
 def test_a_forced_switch_survives_the_operator_in_every_step(step: str) -> None:
     world = dead_master()
@@ -216,6 +218,7 @@ def test_a_paused_cluster_blocks_and_the_switch_times_out_untouched() -> None:
     assert world.steps_seen == []
 
 
+@pytest.mark.full
 def test_a_second_switch_waits_for_the_first() -> None:
     world = delivered()
     world.ask()
@@ -284,6 +287,7 @@ def test_another_slave_with_more_of_the_log_blocks_the_handover() -> None:
     assert (world.phase, world.reason("Failed")) == ("Failed", "RolledBack")
 
 
+@pytest.mark.full
 def test_a_slave_found_ahead_of_the_new_master_stops_until_writes_are_open() -> None:
     world = delivered(3)
     world.ask()
