@@ -13,7 +13,7 @@ ARGS ?=
 
 help:
 	@echo "make demo        kill a master under load, with and without a consumer handover; report (ARGS=--quick, ARGS='--engine apache')"
-	@echo "make test        lint, unit tests and a sample of every other tier, in about 14 minutes"
+	@echo "make test        lint, unit tests and a sample of every other tier, in 7 minutes"
 	@echo "make test-all    lint and every test (ARGS=--rest: what 'make test' left)"
 	@echo "make test-TIER   unit|integration|faults|java|spark|e2e|kube|images, whole (ARGS='-k name', ARGS=tests/kube/test_crds.py)"
 	@echo "make test-foreign  input as other clients, editors and strangers make it: kinds and inputs tried"

@@ -65,6 +65,14 @@ def run(*words: str | Path, quiet: bool = True) -> str:
     return done.stdout
 
 
+def open_null_device() -> None:
+    """Let every user write to /dev/null: a build borrows the machine's, and apt is not root there.
+
+    A linker that root tells to write there has changed the mode on some machines.
+    """
+    os.chmod(os.devnull, 0o666)
+
+
 class ImageStore:
     """Buildah with a storage of its own, kept across runs so that layers are found again."""
 
@@ -75,6 +83,7 @@ class ImageStore:
         self._lock = (self.folder / "lock").open("w")
         fcntl.flock(self._lock, fcntl.LOCK_EX)  # one run at a time changes the storage
         self._containers: list[str] = []
+        open_null_device()
         self.context = self.copy_sources()
         self.options = self._working_options()
 
