@@ -78,8 +78,15 @@ async def found_numbers(broker: Broker, numbers: Iterable[int]) -> set[int]:
         }
 
 
-@pytest.mark.parametrize("ending", ["stopped", "killed"])
-@pytest.mark.parametrize(("writer", "reader"), [("failback", "apache"), ("apache", "failback")])
+@pytest.mark.parametrize(
+    ("writer", "reader", "ending"),
+    [
+        ("failback", "apache", "killed"),
+        ("apache", "failback", "killed"),
+        pytest.param("failback", "apache", "stopped", marks=pytest.mark.soak),
+        pytest.param("apache", "failback", "stopped", marks=pytest.mark.soak),
+    ],
+)
 async def test_one_engine_goes_on_with_the_others_store(
     lab: Lab, writer: Engine, reader: Engine, ending: str
 ) -> None:

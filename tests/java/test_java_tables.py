@@ -24,7 +24,9 @@ from tests.support.java.java_lab import Lab
     "settings",
     [
         {},
-        {"autoCreateTopicEnable": "false", "traceTopicEnable": "true"},
+        pytest.param(
+            {"autoCreateTopicEnable": "false", "traceTopicEnable": "true"}, marks=pytest.mark.soak
+        ),
         {"clusterTopicEnable": "false", "brokerTopicEnable": "false", "defaultTopicQueueNums": 3},
     ],
 )

@@ -52,7 +52,12 @@ async def test_commit_rollback_and_check(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize(
-    "engines", [("apache", "failback"), ("failback", "apache")], ids=lambda pair: "-".join(pair)
+    "engines",
+    [
+        pytest.param(("apache", "failback"), marks=pytest.mark.soak),
+        ("failback", "apache"),
+    ],
+    ids=lambda pair: "-".join(pair),
 )
 async def test_what_one_engine_prepared_the_other_asks_about(
     lab: Lab, engines: tuple[Engine, Engine]

@@ -24,6 +24,7 @@ from tests.support.observe.truth import (
 pytestmark = [ON_4_AND_5, pytest.mark.long]
 
 
+@pytest.mark.soak
 def test_1_killed_and_the_consumers_stay(lab: Lab) -> None:
     observed = begun(lab)
     observed.outage(AWAY_SECONDS)
@@ -50,6 +51,7 @@ def test_2_killed_and_handed_over_while_it_is_away(lab: Lab) -> None:
     assert "ROLLBACK_SLAVE_ONLY_PROGRESS" in found["causes"]
 
 
+@pytest.mark.soak
 def test_3_killed_and_handed_over_after_the_return(lab: Lab) -> None:
     observed = begun(lab)
     observed.outage(AWAY_SECONDS)

@@ -60,6 +60,7 @@ async def filled(observed: Observed) -> None:
             )
 
 
+@pytest.mark.soak
 @ON_4_AND_5
 async def test_11_thirty_topics_and_twenty_groups_are_few_questions(lab: Lab) -> None:
     observed = Observed(lab, "apache")

@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 import time
 
+import pytest
+
 from tests.support.common.polling import wait_until
 from tests.support.java.apache import mqadmin
 from tests.support.java.java_lab import Lab
@@ -25,6 +27,7 @@ from tests.support.observe.truth import (
 pytestmark = ON_4_AND_5
 
 
+@pytest.mark.soak
 def test_9_an_admin_resets_the_offsets_in_the_middle(lab: Lab) -> None:
     observed = begun(lab)
     past = str(int((time.time() - 8) * 1000))

@@ -15,6 +15,7 @@ from tests.support.observe.truth import AWAY_SECONDS, ON_4_AND_5, begun, holds, 
 pytestmark = ON_4_AND_5
 
 
+@pytest.mark.soak
 def test_4_a_clean_restart(lab: Lab) -> None:
     observed = begun(lab)
     assert observed.master.stop() in (0, 143)
@@ -24,6 +25,7 @@ def test_4_a_clean_restart(lab: Lab) -> None:
     holds(report, observed.again())
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("first", ["slave", "master"])
 def test_5_a_rolling_upgrade(lab: Lab, first: str) -> None:
     observed = begun(lab)
@@ -38,6 +40,7 @@ def test_5_a_rolling_upgrade(lab: Lab, first: str) -> None:
     assert "MasterBack" in kinds(report)
 
 
+@pytest.mark.soak
 def test_7_a_slave_is_killed(lab: Lab) -> None:
     observed = begun(lab)
     observed.slave.kill()
@@ -49,6 +52,7 @@ def test_7_a_slave_is_killed(lab: Lab) -> None:
     assert observed.again().total() == 0
 
 
+@pytest.mark.soak
 def test_8_the_name_server_restarts(lab: Lab) -> None:
     observed = begun(lab)
     observed.namesrv.process.stop()

@@ -29,7 +29,7 @@ from tests.support.analytics.run_builder import merged
 from tests.support.common.polling import SCALE
 from tests.support.processes.child_process import ROOT, failback_environment
 
-pytestmark = pytest.mark.timeout(1800)  # it fetches a Spark, the first time
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]  # it fetches a Spark, the first time
 EXTENSIONS = (
     "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
     "io.delta.sql.DeltaSparkSessionExtension",

@@ -69,6 +69,7 @@ def submission(cluster: SparkCluster, packed: Path, events: Path, *words: str) -
 
 
 @pytest.mark.timeout(1800)  # packing takes most of it; then four JVMs start
+@pytest.mark.soak
 def test_a_worker_that_dies_in_the_middle_changes_no_figure(
     packed: Path,
     s3: S3Server,

@@ -25,5 +25,5 @@ def repeating_run(shape: str, folder: Path) -> Path:
     if shape in _PLANS:
         generate(_PLANS[shape], folder)
         return folder
-    histories = [random_history(Random(seed), warmup=False) for seed in range(60)]
+    histories = [random_history(Random(seed), warmup=False) for seed in range(20)]
     return merged(histories).write(folder, manifest=False)

@@ -40,7 +40,7 @@ def report(payload: bytes) -> None:
     assert is_right(answer_of(json.loads(paths.json.read_text())), truth)
 
 
-@pytest.mark.full
+@pytest.mark.soak
 @pytest.mark.timeout(600)
 def test_four_times_as_many_scattered_repeats_take_about_the_same(tmp_path: Path) -> None:
     peaks: dict[tuple[int, bool], float] = {}

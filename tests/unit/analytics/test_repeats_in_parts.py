@@ -45,7 +45,7 @@ def split(rows: pa.Table, parts: int, seed: int) -> list[pa.Table]:
 
 
 @pytest.mark.full
-@settings(max_examples=examples(25), deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(seed=st.integers(0, 1 << 30), parts=st.sampled_from([1, 2, 7]), exact=st.booleans())
 def test_any_parts_of_whole_messages_give_equal_rows(seed: int, parts: int, exact: bool) -> None:
     random = Random(seed)

@@ -130,7 +130,7 @@ def test_messages_without_lab_id_are_found(
 
 
 @pytest.mark.few(1)
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(8))
 def test_nothing_is_missed_of_any_history(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
