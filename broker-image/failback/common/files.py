@@ -13,10 +13,14 @@ import fcntl
 import json
 import os
 import stat
+import struct
 from io import BufferedReader
+from pathlib import Path
 from typing import Any, Final, NoReturn
 
 _HALF_CHARACTER: Final = b"\\ud"
+_FLOCK: Final = struct.Struct("hhqqi4x")
+"""struct flock of 64-bit Linux: type, whence, start, length, pid."""
 
 
 def check_regular(descriptor: int, path: str | os.PathLike[str]) -> None:
@@ -145,3 +149,45 @@ def _sync_folder(path: str) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def lock_first_byte(descriptor: int) -> str:
+    """Take the lock by which a broker keeps others from its store; it ends with any ``close``.
+
+    It is a record lock on byte 0, which Java's FileChannel.tryLock(0, 1, false) takes.
+
+    Returns:
+        The process that has it, as :func:`lock_owner`; empty when it is taken.
+
+    Raises:
+        OSError: The file takes no locks.
+    """
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EAGAIN):
+            raise
+        return lock_owner(descriptor) or "a process that has just ended"
+    return ""
+
+
+def lock_owner(fd: int) -> str:
+    """Return the process with the record lock on the first byte of ``fd``, as ``ps`` would show it.
+
+    Empty when it is free. The kernel tells the pid, 0 for a process of another machine or pid
+    namespace.
+    """
+    asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+    try:
+        kind, *_, pid = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_GETLK, asked))
+    except (OSError, struct.error):
+        return "a process that this system does not name"
+    if kind == fcntl.F_UNLCK:
+        return ""
+    if pid <= 0:
+        return "a process outside of this container or machine"
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return f"pid {pid}"
+    return f"pid {pid} ({b' '.join(words).decode(errors='replace').strip()[:200] or '?'})"

@@ -29,7 +29,13 @@ from failback.chaos.workload.plan import (
 from failback.client.consumelog.hot_format import ConsumeLogError
 from failback.client.consumelog.upload.collector_client import CollectorClient
 from failback.client.program import CommandParser, positive
-from failback.client.remoting.guarded.cluster import HELP, Cluster, Given, find_cluster
+from failback.client.remoting.guarded.cluster import (
+    Cluster,
+    Given,
+    add_cluster_options,
+    find_cluster,
+    given_of,
+)
 from failback.protocol.errors import ConfigError, FailbackError
 from failback.protocol.names import NameRefused, check_group, check_topic
 
@@ -119,7 +125,7 @@ def _plan(
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ConfigError(str(options.plan), f"no usable plan: {error}") from error
     _check_names(options)
-    cluster = find(_given(options))
+    cluster = find(given_of(options))
     if not cluster.name_servers:
         raise ConfigError("--namesrv", "is missing")
     process = ProcessPlan(
@@ -166,11 +172,6 @@ def _check_names(options: argparse.Namespace) -> None:
                 check(getattr(options, option))
         except NameRefused as error:
             raise ConfigError(f"--{option}", str(error)) from None
-
-
-def _given(options: argparse.Namespace) -> Given:
-    values = {name: getattr(options, name) for name in HELP}
-    return Given(**{**values, "namesrv": ";".join(options.namesrv)})
 
 
 def _ship_plan(options: argparse.Namespace) -> ShipPlan | None:
@@ -271,31 +272,9 @@ def _add_consume(parser: CommandParser) -> None:
     )
 
 
-def _add_cluster(command: CommandParser) -> None:
-    """Add the options that say which cluster is asked, and how."""
-    for name, (value, text) in HELP.items():
-        option = f"--{name.replace('_', '-')}"
-        if name == "namesrv":
-            command.add_argument(
-                "-n",
-                option,
-                action="append",
-                default=[],
-                metavar=value,
-                help=f"{text}, else the local cluster's).",
-            )
-        elif value == "FILE":
-            command.add_argument(option, type=Path, metavar=value, help=text)
-        elif value:
-            command.add_argument(option, default="", metavar=value, help=text)
-        else:
-            switch = argparse.BooleanOptionalAction
-            command.add_argument(option, action=switch, default=None, help=text)
-
-
 def _common(command: CommandParser) -> None:
     add = command.add_argument
-    _add_cluster(command)
+    add_cluster_options(command, end=", else the local cluster's).")
     add("--topic", required=True, metavar="TOPIC", help="Topic.")
     add(
         "--hot",

@@ -1,4 +1,4 @@
-"""``broker``, ``namesrv``, ``workload``, ``ship`` and ``lake`` in the list of commands.
+"""``broker``, ``namesrv``, ``workload``, ``ship``, ``carry`` and ``lake`` in the list of commands.
 
 They start before typer is imported (:mod:`failback.cli.light_commands`). This module shows them in
 ``failback --help``, completes their words and runs them for callers of the app.
@@ -25,6 +25,7 @@ def register(app: typer.Typer) -> None:
         ("broker", SERVERS, "Run one broker of a broker.conf."),
         ("namesrv", SERVERS, "Run one name server."),
         ("ship", ADMINISTER, "Put finished consume logs into a lake, or send them to a collector."),
+        ("carry", ADMINISTER, "Give a master what its slaves know, before it starts."),
         ("lake", ADMINISTER, "Look after a lake: fsck, compact, convert, normalise."),
         ("workload", MEASURE, "Produce and consume with the consume log on, against any RocketMQ."),
     ):

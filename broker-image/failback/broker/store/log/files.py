@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import mmap
 import os
 import struct
@@ -23,6 +22,7 @@ from typing import Final, Protocol
 
 from failback.broker.disk_errors import sync_failed
 from failback.broker.native import kernels
+from failback.common.files import lock_first_byte
 from failback.protocol.errors import StoreError
 
 TEMPORARY_PREFIX: Final = ".creating-"
@@ -34,8 +34,6 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _NO_ALLOCATION: Final = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 """What a file system answers that allocates nothing before it is written."""
 _PIECE_BYTES: Final = 1 << 20
-_FLOCK: Final = struct.Struct("hhqqi4x")
-"""struct flock of 64-bit Linux: type, whence, start, length, pid."""
 
 
 def disk_ratio(path: Path) -> float:
@@ -51,27 +49,6 @@ def disk_ratio(path: Path) -> float:
     used = disk.f_blocks - disk.f_bfree
     whole = used + disk.f_bavail
     return -(-used * 100 // whole) / 100 if whole else -1.0
-
-
-def lock_owner(fd: int) -> str:
-    """Return the process with the record lock on the first byte of ``fd``, as ``ps`` would show it.
-
-    The kernel tells the pid, 0 for a process of another machine or pid namespace.
-    """
-    asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
-    try:
-        kind, *_, pid = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_GETLK, asked))
-    except (OSError, struct.error):
-        return "a process that this system does not name"
-    if kind == fcntl.F_UNLCK:
-        return "a process that has just ended"
-    if pid <= 0:
-        return "a process outside of this container or machine"
-    try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return f"pid {pid}"
-    return f"pid {pid} ({b' '.join(words).decode(errors='replace').strip()[:200] or '?'})"
 
 
 class FileHandle(Protocol):
@@ -355,17 +332,12 @@ class OsFiles:
         path.parent.mkdir(parents=True, exist_ok=True)
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            # lockf on the first byte is what Java's FileChannel.tryLock(0, 1, false) takes.
-            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+            owner = lock_first_byte(fd)
+            if owner:
+                raise StoreError(f"{path} is held by {owner}: another broker uses this store")
             os.pwrite(fd, b"lock", 0)
-        except OSError as error:
-            is_held = error.errno in (errno.EACCES, errno.EAGAIN)
-            owner = lock_owner(fd) if is_held else ""
+        except (OSError, StoreError):
             os.close(fd)
-            if is_held:
-                raise StoreError(
-                    f"{path} is held by {owner}: another broker uses this store"
-                ) from error
             raise
         return lambda: os.close(fd)
 

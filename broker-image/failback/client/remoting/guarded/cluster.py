@@ -6,6 +6,7 @@ asks a cluster reads its settings here.
 
 from __future__ import annotations
 
+import argparse
 import os
 import tomllib
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from failback.client.program import CommandParser
 from failback.client.remoting.addresses import addresses_of
 from failback.client.remoting.guarded.access import ClusterAccess, KeyFile
 from failback.client.remoting.guarded.tls import Tls, TlsFiles
@@ -72,6 +74,33 @@ class Cluster:
     name_servers: tuple[str, ...] = ()
     access: ClusterAccess | None = None
     """``None``: it is not guarded."""
+
+
+def add_cluster_options(command: CommandParser, *, end: str) -> None:
+    """Add the options that say which cluster a light command asks, and how.
+
+    Args:
+        end: End of the help of ``--namesrv``: where name servers are found without it.
+    """
+    for name, (value, text) in HELP.items():
+        option = f"--{name.replace('_', '-')}"
+        if name == "namesrv":
+            command.add_argument(
+                "-n", option, action="append", default=[], metavar=value, help=f"{text}{end}"
+            )
+        elif value == "FILE":
+            command.add_argument(option, type=Path, metavar=value, help=text)
+        elif value:
+            command.add_argument(option, default="", metavar=value, help=text)
+        else:
+            switch = argparse.BooleanOptionalAction
+            command.add_argument(option, action=switch, default=None, help=text)
+
+
+def given_of(options: argparse.Namespace) -> Given:
+    """Return what was given to the options of :func:`add_cluster_options`."""
+    values = {name: getattr(options, name) for name in HELP}
+    return Given(**{**values, "namesrv": ";".join(options.namesrv)})
 
 
 def config_file(environ: Mapping[str, str] | None = None) -> Path:

@@ -1,0 +1,204 @@
+"""The command line of ``failback carry``: options, what it prints, exit codes, the command behind.
+
+Exit codes: 0 carried, or nothing could be carried and the master starts all the same; 2 a mistake
+in the command line; 3 refused where the broker could not start either; with ``--strict`` 4 for all
+that could not be done.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from failback.client.program import USER_ERROR, CommandParser, guard_last_resort
+from failback.client.remoting.addresses import addresses_of
+from failback.client.remoting.guarded.cluster import (
+    Cluster,
+    add_cluster_options,
+    find_cluster,
+    given_of,
+)
+from failback.common.text import visible, where_and_why
+from failback.protocol.errors import ConfigError, StoreError
+
+REFUSED: Final = 3
+COULD_NOT: Final = 4
+_NOT_FOUND: Final = 127
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Carry, print, and go on as the command behind ``--``, if there is one."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    at = words.index("--") if "--" in words else len(words)
+    options, command = parser().parse_args(words[:at]), words[at + 1 :]
+    guard_last_resort()
+    if at < len(words) and not command:
+        parser().error("-- COMMAND: is missing behind --")
+    try:
+        code = _undo(options) if options.undo else _carry(options)
+    except ConfigError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return USER_ERROR
+    if not command or (options.strict and code):
+        return code
+    return _become(command)
+
+
+def _carry(options: argparse.Namespace) -> int:
+    from failback.carry.master_store import read_conf
+    from failback.carry.offline import Request, carry
+
+    conf = read_conf(_conf(options), options.store)
+    cluster = _cluster(options, conf.name_servers)
+    report = carry(
+        Request(
+            conf=conf,
+            slaves=addresses_of("--slave", ";".join(options.slave), typed=True),
+            files=tuple(options.file),
+            name_servers=cluster.name_servers,
+            access=cluster.access,
+            wait_seconds=options.wait,
+            accept_lower=frozenset(options.accept_lower),
+            dry_run=options.dry_run,
+        )
+    )
+    for warning in report.warnings:
+        _warn(warning)
+    if options.verbose or options.dry_run:
+        for row in report.merged.raised:
+            print(visible(str(row)))
+    print(visible(f"carry: {report.line}"), flush=True)
+    if options.json:
+        _write(options.json, json.dumps(report.document(), indent=1).encode())
+    if report.refused:
+        return REFUSED
+    return COULD_NOT if report.could_not and options.strict else 0
+
+
+def _undo(options: argparse.Namespace) -> int:
+    from failback.carry.master_store import locked, read_conf
+    from failback.carry.offset_file import OffsetFile
+
+    conf = read_conf(_conf(options), options.store)
+    try:
+        with locked(conf.root):
+            OffsetFile(conf.offset_file).undo(force=options.force)
+    except (StoreError, OSError) as error:
+        print(f"error: {visible(where_and_why(error))}", file=sys.stderr)
+        return REFUSED
+    print(f"carry: undone, {conf.offset_file} is as before the carry")
+    return 0
+
+
+def _conf(options: argparse.Namespace) -> Path:
+    if options.conf is None:
+        raise ConfigError("--conf", "is missing: give the broker.conf of the master")
+    found: Path = options.conf
+    return found
+
+
+def _cluster(options: argparse.Namespace, of_conf: tuple[str, ...]) -> Cluster:
+    """Return name servers and access: of options, then of broker.conf, then as every command."""
+    given = given_of(options)
+    if not given.namesrv and of_conf:
+        found = find_cluster(given)
+        return Cluster(of_conf, found.access)
+    return find_cluster(given)
+
+
+def _write(path: Path, content: bytes) -> None:
+    from failback.common.replacing import replace_file
+
+    try:
+        replace_file(path, content)
+    except OSError as error:
+        _warn(f"--json: {where_and_why(error)}")
+
+
+def _warn(text: str) -> None:
+    print(f"carry: warning: {visible(text)}", file=sys.stderr, flush=True)
+
+
+def _become(command: list[str]) -> int:
+    """Go on as another program, with this process's pid; return only if it can't be run."""
+    sys.stdout.flush()
+    try:
+        os.execvp(command[0], command)
+    except OSError as error:
+        print(f"error: {visible(command[0])}: {where_and_why(error)}", file=sys.stderr)
+        return _NOT_FOUND
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f'must be seconds, 0 or more, got "{visible(text)}"')
+    return value
+
+
+def parser() -> CommandParser:
+    """Return what reads the command line."""
+    made = CommandParser(
+        "failback carry",
+        "Give a master that is about to start what its slaves know better of consumer offsets, so "
+        "that a failover repeats no message. Behind -- stands a command to go on as.",
+        examples=(
+            "failback carry --conf broker.conf --slave 10.0.0.12:10911",
+            "failback carry --conf broker.conf --slave 10.0.0.12:10911 --dry-run",
+            "failback carry --conf broker.conf -- sh mqbroker -c broker.conf",
+            "failback carry --conf broker.conf --undo",
+        ),
+    )
+    add = made.add_argument
+    add("--conf", type=Path, metavar="FILE", help="broker.conf of the stopped master.")
+    add(
+        "--store",
+        type=Path,
+        metavar="FOLDER",
+        help="Store of the master (default: storePathRootDir and storePathCommitLog of --conf).",
+    )
+    add(
+        "--slave",
+        action="append",
+        default=[],
+        metavar="HOST:PORT",
+        help="Slave to ask (default: those that name servers list).",
+    )
+    add(
+        "--file",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="consumerOffset.json of a stopped slave, used beside what slaves say.",
+    )
+    add_cluster_options(made, end=", else namesrvAddr of --conf).")
+    add(
+        "--wait",
+        type=_seconds,
+        default=0.0,
+        metavar="SECONDS",
+        help="Ask again for so long until a slave answers.",
+    )
+    add(
+        "--accept-lower",
+        action="append",
+        default=[],
+        metavar="GROUP",
+        help="Group whose offsets are taken from the slaves also where they are less.",
+    )
+    add("--dry-run", action="store_true", help="Print what would be raised, and write nothing.")
+    add("--strict", action="store_true", help="End with 4 where something could not be carried.")
+    add("--json", type=Path, metavar="FILE", help="Write what was done, for machines.")
+    add("--undo", action="store_true", help="Put back the offsets of before the carry.")
+    add("--force", action="store_true", help="With --undo: also if the broker ran since.")
+    add("-v", "--verbose", action="store_true", help="Print every offset that is raised.")
+    return made
