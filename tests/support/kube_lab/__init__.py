@@ -55,10 +55,13 @@ Node:
     node.kill_program(ns, pod, signum)  signal what failback-init runs: the broker itself
     node.claim_folder(ns, claim), node.pod_folder(ns, pod)   folders of this machine
     StorageClasses "standard" (default, grows) and "fixed" (never grows); claims that are deleted
-    take their data along. Images are not pulled; a container without a command starts what the
-    project's Dockerfile says for the stage of the image's name; the tag "does-not-exist" gives
-    ImagePullBackOff. In pods https://kubernetes.default.svc is the API server. Logs and exec work
-    through it (WebSocket clients only).
+    take their data along. Native sidecars (init containers with restartPolicy Always) run beside
+    the main containers. Images are not pulled; a container without a command starts what the
+    project's Dockerfile says for the stage of the image's name; one of Apache RocketMQ runs the
+    jars of its tag's version, which tools/setup_java.py fetches, and listens at the pod's address
+    alone; the tag "does-not-exist" gives ImagePullBackOff. In pods
+    https://kubernetes.default.svc is the API server. Logs and exec work through it (WebSocket
+    clients only).
 
 Once ``node`` was asked for, the test process and everything that it starts afterwards (an operator
 under test) resolve the DNS names of pods and services, by a private mount of /etc/hosts.

@@ -54,14 +54,14 @@ class NodeProcess:
     def pid(self, namespace: str, pod: str, container: str = "") -> int:
         """Return the pid of a running container's PID 1, as this machine counts.
 
+        Without a name it is a main container's, no init container's and no sidecar's.
+
         Raises:
             LookupError: It does not run now.
         """
         status = self._api.get("Pod", pod, namespace=namespace)["status"]
-        for item in (
-            *status.get("containerStatuses", ()),
-            *status.get("initContainerStatuses", ()),
-        ):
+        named = status.get("initContainerStatuses", ()) if container else ()
+        for item in (*status.get("containerStatuses", ()), *named):
             if container in ("", item["name"]) and "running" in item["state"]:
                 return int(item["containerID"].removeprefix("failback://").split("-")[0])
         raise LookupError(f"{namespace}/{pod}: container {container or 'any'} does not run")

@@ -45,14 +45,18 @@ class Container:
 
     def __init__(self, pod: PodRunner, manifest: Object, folder: Path, *, init: bool) -> None:
         self.manifest = manifest
-        self.state = ContainerState(manifest["name"], manifest.get("image", ""))
+        self.sidecar = init and manifest.get("restartPolicy") == "Always"
+        self.state = ContainerState(manifest["name"], manifest.get("image", ""), self.sidecar)
+        self.started = asyncio.Event()
+        self.stopping = asyncio.Event() if self.sidecar else pod.stopping
         self._pod = pod
         self._folder = folder
-        if not init:
-            self.state.take_over(pod.pod.get("status", {}).get("containerStatuses", ()))
+        if self.sidecar or not init:
+            field = "initContainerStatuses" if init else "containerStatuses"
+            self.state.take_over(pod.pod.get("status", {}).get(field, ()))
         self._policy = pod.pod["spec"].get("restartPolicy", "Always")
-        if init and self._policy == "Always":
-            self._policy = "OnFailure"
+        if init:
+            self._policy = "Always" if self.sidecar else self._policy.replace("Always", "OnFailure")
         self._child: Child | None = None
         self._back_off = BackOff(_FIRST_BACK_OFF_SECONDS)
         self._runs = 0
@@ -86,12 +90,12 @@ class Container:
             image = self.manifest["image"]
             self.state.waits("ImagePullBackOff", f'Back-off pulling image "{image}"')
             self._pod.changed()
-            await self._pod.stopping.wait()
+            await self.stopping.wait()
             return None
-        while not self._pod.stopping.is_set():
+        while not self.stopping.is_set():
             started = time.monotonic()
             code = await self._run_once()
-            if self._pod.stopping.is_set() or not plan.restarts(self._policy, code):
+            if self.stopping.is_set() or not plan.restarts(self._policy, code):
                 return code
             await self._wait_back_off(time.monotonic() - started)
             self.state.restarts += 1
@@ -103,7 +107,8 @@ class Container:
             await self._child.terminate(grace_seconds)
 
     def kill(self) -> None:
-        """SIGKILL now."""
+        """SIGKILL now, for good."""
+        self.stopping.set()
         if self._child is not None:
             self._child.signal(signal.SIGKILL)
 
@@ -116,7 +121,7 @@ class Container:
         self.state.runs(await self._container_id(child), now_text())
         self._pod.changed()
         watcher = asyncio.create_task(self._probe(child))
-        if self._pod.stopping.is_set():  # told while the process was being made
+        if self.stopping.is_set():  # told while the process was being made
             await child.terminate(self._pod.grace_seconds)
         try:
             death = await child.wait()
@@ -137,7 +142,7 @@ class Container:
             self._pod.changed()
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
-                    await self._pod.stopping.wait()
+                    await self.stopping.wait()
 
     def _spawn(self) -> Child:
         environment = self._pod.environment(self.manifest)
@@ -212,6 +217,8 @@ class Container:
             await child.terminate(self._pod.grace_seconds)
             return
         self.state.started = True
+        self.started.set()
+        self._pod.changed()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch_readiness())
             group.create_task(self._watch_liveness(child))

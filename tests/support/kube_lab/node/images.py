@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 _FROM: Final = re.compile(r"FROM\s+(?:--\S+\s+)*(\S+)(?:\s+AS\s+(\S+))?\s*$", re.IGNORECASE)
 _OF_THE_IMAGE_ALONE: Final = "PATH"  # commands are those of this machine
+_APACHE: Final = "rocketmq"
 _FILES: Final = {"analytics": {"/opt/failback/bin/spark_main.py": "examples/spark_main.py"}}
 """Stage → what pods name by its path in the image → where the checkout has it."""
 
@@ -45,8 +46,13 @@ def starts(dockerfile: str) -> dict[str, Start]:
 
 
 def start_of(image: str, stages: Mapping[str, Start]) -> Start:
-    """Return what an image starts with: its last path component names the stage."""
-    name = image.rpartition("/")[2].partition("@")[0].partition(":")[0]
+    """Return what an image starts with: its last path component names the stage.
+
+    Apache's has a variable with its version (rocketmq-docker, Dockerfile-alpine), here its tag.
+    """
+    name, _, tag = image.rpartition("/")[2].partition("@")[0].partition(":")
+    if name == _APACHE and tag:
+        return Start(environment={"ROCKETMQ_VERSION": tag})
     return stages.get(name, Start())
 
 

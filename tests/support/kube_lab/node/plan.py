@@ -1,22 +1,30 @@
-"""What a pod's manifest means on this machine. Pure, but for looking commands up."""
+"""What a pod's manifest means on this machine. Pure, but for looking commands up.
+
+Apache's servers are run from their jars, in the version that their image has.
+"""
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from failback.operator.local.apache_release import find_apache
+from tools.setup_java import cache_folder, once
+
+from failback.operator.local.apache_release import DEFAULT_VERSION, find_apache
 from failback.operator.local.podspec import own_command, to_argv
 from tests.support.kube_lab.api import Object
 
 _INHERITED: Final = ("LANG", "LC_ALL", "LC_CTYPE", "TZ", "PYTHONPATH", "JAVA_HOME")
 _BIN: Final = str(Path(sys.executable).parent)
 _APACHE: Final = ("./mqbroker", "./mqnamesrv")
+_OWN_ADDRESS: Final = Path(__file__).with_name("own_address.c")
 _REFERENCE: Final = re.compile(r"\$\$|\$\(([A-Za-z_][-A-Za-z0-9_.]*)\)")
 DEFAULT_GRACE_SECONDS: Final = 30
 TERMINATION_LOG: Final = "/dev/termination-log"
@@ -79,15 +87,33 @@ def local_argv(words: Sequence[str], environment: Mapping[str, str]) -> list[str
     argv = list(words)
     for place, word in enumerate(argv):
         if word in _APACHE:  # behind a shell that waits, perhaps
-            apache = find_apache(environment.get("ROCKETMQ_VERSION", "4.9.7"))
+            apache = find_apache(environment.get("ROCKETMQ_VERSION", DEFAULT_VERSION))
             java = to_argv(argv[place:], (), environment.get("JAVA_OPT_EXT", ""), apache)
-            return [*argv[:place], *java]
+            return [*argv[:place], *_at_own_address(environment), *java]
     path = environment.get("PATH")
     if argv[:2] == ["failback-init", "--"] and shutil.which("failback-init", path=path) is None:
         argv = argv[2:]
     if argv[0] == "failback" and shutil.which("failback", path=path) is None:
         argv = [*own_command(), *argv[1:]]
     return argv
+
+
+def _at_own_address(environment: Mapping[str, str]) -> list[str]:
+    """Return what lets a server that binds every address have its port at the pod's alone."""
+    address = environment.get("POD_IP")
+    if address is None:
+        return []
+    return ["env", f"LD_PRELOAD={_own_address()}", f"LAB_POD_ADDRESS={address}"]
+
+
+@functools.cache
+def _own_address() -> Path:
+    def build(folder: Path) -> None:
+        library = folder / "own_address.so"
+        command = ["cc", "-O1", "-shared", "-fPIC", "-o", str(library), str(_OWN_ADDRESS)]
+        subprocess.run([*command, "-ldl"], check=True)
+
+    return once(cache_folder() / "kube-lab", [_OWN_ADDRESS], build) / "own_address.so"
 
 
 def command_of(container: Object, entrypoint: Sequence[str], command: Sequence[str]) -> list[str]:

@@ -67,6 +67,7 @@ class PodRunner:
         self._told: Object | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._grace: asyncio.Task[None] | None = None
+        self._beside: list[tuple[Container, asyncio.Task[int | None]]] = []
         self.volumes = Volumes(machine.client, folder / "volumes", self)
         self._environment = Environment(machine.client, self)
         self.inits = self._containers("initContainers", init=True)
@@ -159,6 +160,7 @@ class PodRunner:
             elif await self._set_up() and await self._run_inits():
                 self._phase = "Running"
                 await asyncio.gather(*(container.run() for container in self.containers))
+            await self._end_sidecars()
             self._finish()
         except Exception as error:
             # The pod's own boundary: the other pods of the node go on.
@@ -167,21 +169,23 @@ class PodRunner:
                 container.state.waits("CreateContainerError", f"{type(error).__name__}: {error}")
             self.changed()
             await self.stopping.wait()
+            await self._end_sidecars()
         if self.stopping.is_set():
             await self._delete_object()
 
     async def _play(self) -> None:
         """Become Ready without running anything."""
         now = now_text()
+        beside = [container for container in self.inits if container.sidecar]
         for container in self.inits:
             container.state.ended(0, "", now)
-        for container in self.containers:
+        for container in (*beside, *self.containers):
             container.state.runs(f"failback://pretended-{self.uid}", now)
             container.state.started = container.state.ready = True
         self._phase = "Running"
         self.changed()
         await self.stopping.wait()
-        for container in self.containers:
+        for container in (*beside, *self.containers):
             container.state.ended(0, "", now_text())
 
     async def _set_up(self) -> bool:
@@ -200,11 +204,24 @@ class PodRunner:
         return False
 
     async def _run_inits(self) -> bool:
-        """Run init containers in order; return whether all succeeded."""
+        """Run init containers in order, let sidecars start; return whether all succeeded."""
         for container in self.inits:
-            if await container.run() != 0 or self.stopping.is_set():
+            if container.sidecar:
+                task = asyncio.create_task(container.run())
+                self._beside.append((container, task))
+                await _first(task, container.started, self.stopping)
+            elif await container.run() != 0:
+                return False
+            if self.stopping.is_set():
                 return False
         return not self.stopping.is_set()
+
+    async def _end_sidecars(self) -> None:
+        """End them in reverse order, as a kubelet does once the main containers have ended."""
+        for container, task in reversed(self._beside):
+            container.stopping.set()
+            await container.terminate(self.grace_seconds)
+            await asyncio.wait([task])
 
     def _finish(self) -> None:
         """Set the final phase when nothing will run any more."""
@@ -213,7 +230,8 @@ class PodRunner:
         self.changed()
 
     async def _terminate(self, grace_seconds: float) -> None:
-        containers = (*self.inits, *self.containers)
+        inits = (container for container in self.inits if not container.sidecar)
+        containers = (*inits, *self.containers)
         await asyncio.gather(*(container.terminate(grace_seconds) for container in containers))
 
     # --- what the API server is told -------------------------------------------------------------
@@ -290,6 +308,14 @@ class PodRunner:
             except (aiohttp.ClientError, OSError) as error:
                 logger.info("pod %s: deletion: %s", self.label, error)
             await asyncio.sleep(_AGAIN_SECONDS)
+
+
+async def _first(task: asyncio.Task[int | None], *events: asyncio.Event) -> None:
+    """Wait until the task has ended or one of the events is set."""
+    waits = [asyncio.create_task(event.wait()) for event in events]
+    await asyncio.wait([task, *waits], return_when=asyncio.FIRST_COMPLETED)
+    for each in waits:
+        each.cancel()
 
 
 def _keep_times(status: Object, told: Object) -> None:

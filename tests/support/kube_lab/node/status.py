@@ -16,6 +16,7 @@ class ContainerState:
 
     name: str
     image: str
+    sidecar: bool = False
     state: Object = field(default_factory=dict)
     last: Object = field(default_factory=dict)
     restarts: int = 0
@@ -112,17 +113,18 @@ def pod_status(
     others, such as readiness gates, are read and not written.
     """
     old = {item["type"]: item for item in pod.get("status", {}).get("conditions") or ()}
-    initialized = all(state.code == 0 for state in inits)
-    ready = phase == "Running" and all(state.ready for state in containers)
+    initialized = all(state.started if state.sidecar else state.code == 0 for state in inits)
+    beside = [state for state in inits if state.sidecar]
+    ready = phase == "Running" and all(state.ready for state in (*beside, *containers))
     gates = [gate["conditionType"] for gate in pod["spec"].get("readinessGates", ())]
     closed = [gate for gate in gates if old.get(gate, {}).get("status") != "True"]
     wanted = {
         "PodScheduled": (True, "", ""),
         "Initialized": (initialized or phase == "Succeeded", "ContainersNotInitialized", ""),
-        "ContainersReady": (ready, *_why(phase, containers)),
+        "ContainersReady": (ready, *_why(phase, (*beside, *containers))),
         "Ready": (
             (ready and not closed),
-            *(_why(phase, containers) if not ready else _why_gates(closed)),
+            *(_why(phase, (*beside, *containers)) if not ready else _why_gates(closed)),
         ),
     }
     conditions = [
@@ -146,8 +148,9 @@ def pod_status(
 
 
 def final_phase(containers: Iterable[ContainerState]) -> str:
-    """Return the phase of a pod whose containers have all ended for good."""
-    return "Succeeded" if all(state.code == 0 for state in containers) else "Failed"
+    """Return the phase of a pod whose containers have all ended for good, whatever sidecars did."""
+    codes = [state.code for state in containers if not state.sidecar]
+    return "Failed" if any(code != 0 for code in codes) else "Succeeded"
 
 
 def _why(phase: str, containers: Sequence[ContainerState]) -> tuple[str, str]:
