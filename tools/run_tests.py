@@ -291,7 +291,7 @@ class Run:
         waiting = [name for name in names if name not in (*lint, *computing)]
         self._computing.extend(computing)
         beside: list[Iterable[str]] = [self._taken()] if computing and waiting else []
-        if computing or waiting:
+        if len(names) > 1:
             beside.append(chain(lint, self._taken()))
             lint = []
         threads = [Thread(target=self._run_quietly, args=(lane,)) for lane in beside]

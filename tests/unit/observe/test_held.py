@@ -65,6 +65,11 @@ def test_what_was_said_too_long_before_bounds_nothing() -> None:
     assert handed_over(first, last, since=4)["hi"] == 16_200
 
 
+def test_messages_that_fill_a_member_are_not_taken_for_handled_ones() -> None:
+    first, last = HeldQueue(1400, 1500, 1509, 10), HeldQueue(1550, 1600, 1899, 300)
+    assert handed_over(first, last, since=4)["hi"] == 2 * (1900 - 900)
+
+
 def test_a_look_is_kept_with_what_members_said() -> None:
     story = Story()
     story.tell(HeldQueue(1, 2, 3, 4))

@@ -113,7 +113,9 @@ class ProgressWatch:
         now = _Progress(at, handled, highest, held.cached)
         last = self._known.get(place)
         if last is not None and at > last.at:
-            grown = max(handled - last.handled, highest - last.highest)
+            # Handled messages leave the cache one by one, also behind one that takes long.
+            left = (highest - held.cached) - (last.highest - last.count)
+            grown = max(handled - last.handled, left)
             now.rate = max(last.rate, grown / (at - last.at))
         self._known[place] = now
 
