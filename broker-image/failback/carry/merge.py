@@ -34,7 +34,7 @@ class Row(NamedTuple):
     wanted: int
     """As it stands after the merge."""
     source: str
-    """Who said ``theirs``: an address or a file."""
+    """Where ``theirs`` is from: an address or a file."""
 
     @property
     def messages(self) -> int:

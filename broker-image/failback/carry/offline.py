@@ -176,7 +176,7 @@ async def _carry(request: Request, report: Report, tables: list[tuple[str, Table
 async def _of_slaves(
     admin: AdminClient, request: Request, report: Report
 ) -> list[tuple[str, Table]]:
-    """Return what slaves say; who is silent, or that none is known, goes to the report."""
+    """Return what slaves say; the silent ones go to the report, or that none is known."""
     conf, servers = request.conf, request.name_servers
     problems: list[str] = []
 

@@ -123,9 +123,10 @@ class OffsetFile:
             sums.replace(self._beside(".carried"))
             new.replace(self.path)
             sync_folder(folder)
-        except OSError:
+        except OSError as error:
             for left in (new, kept, sums):
                 left.unlink(missing_ok=True)
+            error.filename = error.filename or str(self.path)  # a full disk names none
             raise
 
     def undo(self, *, force: bool = False) -> None:

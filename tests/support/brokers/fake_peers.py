@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import RemotingConnectError
 
@@ -34,3 +37,16 @@ class FakePeers:
 
     async def oneway(self, addr: str, request: RemotingCommand) -> None:
         self.calls.append((addr, request.code))
+
+
+@dataclass
+class Ends:
+    """A store of which a test says where its queues end, and that shows no record."""
+
+    max_queue_offset: Callable[[str, int], int]
+
+    def physical_offset_of(self, _topic: str, _queue_id: int, _offset: int, /) -> int:
+        return -1
+
+    def record_at(self, _physical_offset: int, /) -> bytes | None:
+        return None

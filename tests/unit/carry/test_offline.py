@@ -14,6 +14,7 @@ import pytest
 
 from failback.broker.store.log.files import OsFiles
 from failback.carry.command import main
+from failback.carry.master_store import MasterStore, read_conf
 from failback.protocol.command import RemotingCommand
 from tests.support.carry.stopped_master import KEY, TOPIC, AnsweringSlave, StoppedMaster, at
 
@@ -114,6 +115,20 @@ def test_a_queue_entry_without_its_record_is_not_believed(
     assert 10 < left < 50
     assert master.carry("--slave", slave.address) == 0
     assert master.loads == at(left)
+
+
+@pytest.mark.parametrize(("field", "length"), [(0, 4), (4, 4), (20, 8)])
+def test_a_record_of_another_size_kind_or_number_is_not_believed(
+    master: StoppedMaster, slave: AnsweringSlave, field: int, length: int
+) -> None:
+    store = MasterStore(read_conf(master.conf))
+    place = store.physical_offset_of(TOPIC, 0, 49)
+    path = master.store / "commitlog" / f"{place // 1024 * 1024:020}"
+    with path.open("r+b") as file:
+        file.seek(place % 1024 + field)
+        file.write(b"\7" * length)
+    assert master.carry("--slave", slave.address) == 0
+    assert master.loads == at(49)
 
 
 def test_what_expired_here_is_no_bound(master: StoppedMaster, slave: AnsweringSlave) -> None:
@@ -360,7 +375,7 @@ def test_a_full_disk_leaves_the_old_file(
     monkeypatch.setattr(os, "fsync", full)
     before = sorted(master.file.parent.iterdir())
     assert master.carry("--slave", slave.address, "--strict") == 4
-    assert "the disk is full" in capsys.readouterr().err
+    assert f"{master.file}: no space left on the disk" in capsys.readouterr().err
     assert (master.loads, sorted(master.file.parent.iterdir())) == (at(10), before)
 
 
@@ -404,6 +419,7 @@ def dies(name):
 for name in ("fsync", "replace", "fchmod", "fchown", "open", "unlink"):
     dies(name)
 from failback.carry.command import main
+from failback.carry.master_store import MasterStore, read_conf
 sys.exit(main(sys.argv[2:]))
 """
 

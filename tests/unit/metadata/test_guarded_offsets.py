@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from failback.broker.cluster.hand_back import HandBack, Members
+from failback.broker.cluster.hand_back import HandBack, Members, OwnStore
 from failback.broker.cluster.outer_api import BrokerOuterApi
 from failback.broker.cluster.slave_synchronize import MasterOffsets
 from failback.broker.metadata.offsets.consumer_offset_manager import (
@@ -18,7 +18,8 @@ from failback.broker.metadata.offsets.consumer_offset_manager import (
 )
 from failback.protocol.codes import RequestCode
 from failback.protocol.errors import ProtocolError
-from tests.support.brokers.fake_peers import FakePeers
+from tests.support.brokers.fake_peers import Ends, FakePeers
+from tests.support.store.store_kit import open_store, put_all
 
 KEY = "T@g"
 OWN = "127.0.0.2:10911"
@@ -123,13 +124,16 @@ class ReturnedMaster:
     def slave_ends(self, slave: str, offset: int) -> None:
         self.peers.fields[slave, RequestCode.GET_MAX_OFFSET] = {"offset": str(offset)}
 
-    async def starts(self) -> int:
+    def shows(self, slave: str, record: bytes) -> None:
+        """A slave answers with this record, wherever it is asked for one."""
+        self.peers.answers[slave, RequestCode.VIEW_MESSAGE_BY_ID] = record
+
+    async def starts(self, store: OwnStore | None = None) -> int:
         hand_back = HandBack(
             self.outer, self.offsets, broker_name="b", own_address=OWN, members=self.members
         )
-        return await hand_back.take_returned_offsets(
-            lambda topic, queue_id: self.ends.get((topic, queue_id), 0)
-        )
+        ends = Ends(lambda topic, queue_id: self.ends.get((topic, queue_id), 0))
+        return await hand_back.take_returned_offsets(store or ends)
 
 
 @pytest.fixture
@@ -234,3 +238,37 @@ async def test_a_boot_time_that_nobody_can_read_is_said(master: ReturnedMaster) 
     master.peers.answers[OWN, 28] = b'{"table":{"bootTimestamp":"soon"}}'
     with pytest.raises(ProtocolError, match="bootTimestamp 'soon'"):
         await master.outer.get_boot_ms(OWN)
+
+
+@pytest.mark.parametrize(("is_same", "stands"), [(True, 50), (False, 10)])
+async def test_a_slave_of_another_log_is_not_believed(
+    master: ReturnedMaster,
+    tmp_path: Path,
+    is_same: bool,
+    stands: int,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = open_store(tmp_path / "store")
+    put_all(store, *(b"%d" % number for number in range(60)), topic="T")
+    record = store.record_at(store.physical_offset_of("T", 0, 49))
+    assert record is not None
+    master.shows(SLAVES[0], record if is_same else record[:-1] + b"?")
+    master.offsets.table = one(10)
+    master.slave_has(SLAVES[0], 50)
+    assert await master.starts(store) == int(is_same)
+    store.close()
+    assert master.offsets.table == one(stands)
+    assert ("its log is another than this master's" in caplog.text) is not is_same
+
+
+@pytest.mark.parametrize(("theirs", "stands"), [(2000, 500), (2001, 2001)])
+async def test_what_it_lowered_itself_before_it_stopped_stays(
+    master: ReturnedMaster, theirs: int, stands: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    for offset in (2000, 500):
+        master.offsets.table = one(offset)
+        master.offsets.persist()
+    master.slave_has(SLAVES[0], theirs)
+    await master.starts()
+    assert master.offsets.table == one(stands)
+    assert ("stays at 500, which this master lowered itself" in caplog.text) is (stands == 500)

@@ -26,7 +26,7 @@ from failback.broker.metadata.topics import TopicConfigManager
 from failback.broker.store.log.deletion import Deleted, Deletion
 from failback.protocol.codes import RequestCode
 from failback.protocol.route import ConsumerOffsetTable, SubscriptionGroupConfig, TopicConfig
-from tests.support.brokers.fake_peers import FakePeers
+from tests.support.brokers.fake_peers import Ends, FakePeers
 from tests.support.common.polling import until
 
 pytestmark = pytest.mark.foreign
@@ -150,7 +150,7 @@ async def test_a_returned_master_takes_no_deleted_offset_back(
         own_address="me:1",
         members=Members(lambda: ("slave:1",)),
     )
-    assert await hand_back.take_returned_offsets(lambda *_: 1000) == raised
+    assert await hand_back.take_returned_offsets(Ends(lambda *_: 1000)) == raised
     assert offsets.query("g", "T", 0) == (500 if raised else -1)
 
 

@@ -11,12 +11,16 @@ import logging
 import socket
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
+from typing import Protocol
 
 from failback.broker.cluster.outer_api import BrokerOuterApi
 from failback.broker.metadata.offsets.consumer_offset_manager import (
     ConsumerOffsetManager,
     OffsetTable,
 )
+from failback.carry.asking import HeldLog, is_other_log
+from failback.carry.merge import merge
 from failback.protocol.errors import FailbackError
 from failback.protocol.route import ConsumerOffsetTable, split_offset_key
 
@@ -73,8 +77,13 @@ async def _resolved(named: Iterable[str]) -> set[str]:
 
 
 _Offsets = Mapping[str, Mapping[int, int]]
-MaxOffset = Callable[[str, int], int]
-"""Topic and queue id to the queue's end on this broker."""
+
+
+class OwnStore(HeldLog, Protocol):
+    """What a hand-back asks of this broker's store."""
+
+    def max_queue_offset(self, topic: str, queue_id: int, /) -> int:
+        """Return the end of a queue; 0 without one."""
 
 
 @dataclass(slots=True)
@@ -88,25 +97,40 @@ class HandBack:
     own_address: str
     members: Members
 
-    async def take_returned_offsets(self, max_offset: MaxOffset) -> int:
+    async def take_returned_offsets(self, store: OwnStore) -> int:
         """Ask every registered slave of the pair for its consumer offsets; take the larger ones.
 
         Only the slave knows what was consumed from it while the master was away.
         Without a slave, or with one that does not answer, nothing changes. An offset beyond the
         end of the queue here means messages that this master has lost: the end is taken instead,
-        if the slave has them. A registered slave that is no member is not asked.
+        if the slave has them. A registered slave that is no member is not asked, and one whose
+        log is another is not believed. What this master lowered in its last persist stays.
 
         Returns how many offsets were raised.
         """
-        slaves = await self.members.known(await self._slaves())
-        known, raised = await self._tables_of(slaves), 0
-        mine = self.offsets.table
-        for slave, table in known:
-            believed = await self._believed(slave, table, max_offset)
-            raised += _raise(mine, believed, slave, max_offset)
-        if raised:
+
+        def last_held(topic: str, queue_id: int, wanted: int) -> int:
+            end = store.max_queue_offset(topic, queue_id)
+            return min(wanted, end) if end > 0 else -1
+
+        mine, believed = self.offsets.table, []
+        decide = partial(merge, mine, self.offsets.previous(), last_held=last_held)
+        for slave, table in await self._tables_of(await self.members.known(await self._slaves())):
+            told = slave, await self._believed(slave, table, store.max_queue_offset)
+            rows = decide([told]).raised
+            if await is_other_log(store, rows, partial(self.outer.record_at, slave)):
+                self.members.refuse(slave, "its log is another than this master's")
+            else:
+                believed.append(told)
+        merged = decide(believed)
+        for row in merged.lowered:
+            logger.warning("%s queue %d: stays at %d, which this master lowered itself", *row[:3])
+        for row in merged.raised:
+            mine.setdefault(row.key, {})[row.queue] = row.wanted
+            logger.warning("took from a slave: %s", row)
+        if merged.raised:
             await self.offsets.persist_aside()
-        return raised
+        return len(merged.raised)
 
     async def count_lost_offsets(self) -> int:
         """Count, and change nothing: offsets that slaves know and this broker lost when it died.
@@ -125,7 +149,9 @@ class HandBack:
                     kept[queue_id] = max(offset, kept.get(queue_id, offset))
         return self.offsets.regressions.restarted(loaded, known)
 
-    async def _believed(self, slave: str, table: _Offsets, max_offset: MaxOffset) -> OffsetTable:
+    async def _believed(
+        self, slave: str, table: _Offsets, max_offset: Callable[[str, int], int]
+    ) -> OffsetTable:
         """Leave out offsets beyond the end of the slave's own queue: no client consumed so far."""
         kept: OffsetTable = {}
         for key, queues in table.items():
@@ -163,24 +189,3 @@ class HandBack:
         except (FailbackError, OSError) as error:
             logger.warning("slave %s does not tell its consumer offsets: %s", slave, error)
             return ConsumerOffsetTable()
-
-
-def _raise(mine: OffsetTable, theirs: _Offsets, slave: str, max_offset: MaxOffset) -> int:
-    raised = 0
-    for key, queues in theirs.items():
-        topic, _ = split_offset_key(key)
-        for queue_id, offset in queues.items():
-            own = mine.get(key, {}).get(queue_id, -1)
-            wanted = min(offset, max_offset(topic, queue_id))
-            if wanted > max(own, 0):
-                mine.setdefault(key, {})[queue_id] = wanted
-                raised += 1
-                logger.warning(
-                    "%s queue %d: took %d from slave %s, had %d",
-                    key,
-                    queue_id,
-                    wanted,
-                    slave,
-                    own,
-                )
-    return raised

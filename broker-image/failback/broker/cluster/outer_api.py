@@ -137,6 +137,10 @@ class BrokerOuterApi:
         """Return the end of a queue on another broker."""
         return await self._ask(broker, calls.max_offset(topic, queue_id))
 
+    async def record_at(self, broker: str, physical_offset: int) -> bytes:
+        """Return the record that another broker has at a place of its log."""
+        return await self._ask(broker, calls.view_record(physical_offset))
+
     async def get_all_delay_offset(self, master: str) -> bytes:
         """Return the master's delay offsets as it wrote them."""
         return await self._ask(master, calls.delay_offset_file())

@@ -248,7 +248,7 @@ class BrokerController:
             try:
                 if not self.identity.is_slave and self.config.failback_guard_returned_offsets:
                     take = self.hand_back.take_returned_offsets
-                    self.offsets_raised = await take(self.store.max_queue_offset)
+                    self.offsets_raised = await take(self.store)
                 await self._serve(shutdown, on_ready)
             finally:
                 self.store.close()

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from failback.broker.metadata.json_config import TableFile, table_of
+from failback.broker.metadata.json_config import TableFile, backup_of, table_of
 from failback.broker.metadata.offsets.regressions import OffsetRegressions
 from failback.protocol.errors import ProtocolError
 from failback.protocol.names import (
@@ -260,6 +260,17 @@ class ConsumerOffsetManager:
         self.table = loaded.offset_table
         self.deletions = OffsetDeletions(loaded.deletions)
         self._rows = sum(map(len, self.table.values()))
+
+    def previous(self) -> OffsetTable | None:
+        """Return the table of one persist before the file's; ``None`` if it is not known."""
+        if not self.file.path.exists():  # the table was loaded from there
+            return None
+        try:
+            return ConsumerOffsetTable.from_json(
+                backup_of(self.file.path).read_bytes()
+            ).offset_table
+        except (OSError, ProtocolError):
+            return None
 
     def persist(self) -> None:
         """Write the whole table, changed or not; a disk without room gets it later.
