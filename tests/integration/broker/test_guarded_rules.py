@@ -62,7 +62,7 @@ async def test_what_was_saved_is_counted(lab: Lab) -> None:
         outage.master.settings["failbackHttpPort"] = port  # from its second start on
         await outage.live()
         assert guarded_offsets(port) == ["1.0"]
-        assert "took 15 from slave" in outage.master.process.errors()
+        assert "-> 15 (from " in outage.master.process.errors()
 
 
 def guarded_offsets(port: int) -> list[str]:
