@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from failback.common.numbers import percent
 from tests.e2e.brute_force import BruteForce
 from tests.e2e.demo_checks import check_handover, check_stay
 from tests.e2e.demo_run import ARMS, Demo, run_command
@@ -28,7 +29,8 @@ def test_it_passes_and_its_table_says_what_the_reports_say(demo: Demo) -> None:
         assert row["DELIVERED"] == f"{totals['delivered']:,}"
         assert row["DISTINCT"] == f"{totals['distinct']:,}"
         assert row["DUPLICATES"] == f"{totals['dup']:,}"
-        assert row["DUPLICATES/DISTINCT"] == f"{100 * totals['dup'] / totals['distinct']:.1f} %"
+        assert row["DUPLICATES/DISTINCT"] == percent(totals["dup_ratio"])
+        assert abs(totals["dup_ratio"] - totals["dup"] / totals["distinct"]) < 1e-6
         assert row["LOST"] == f"{totals['lost']:,}"
         for column in ("RTO PRODUCE", "RTO CONSUME"):
             assert re.fullmatch(r"\d+\.\d s", row[column])
