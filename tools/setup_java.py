@@ -1,4 +1,4 @@
-"""Fetch Apache RocketMQ and compile our Java test programs: ``python tools/setup_java.py``.
+"""Fetch Apache RocketMQ and build our Java and Go test programs: ``python tools/setup_java.py``.
 
 Everything lands under ``~/.cache/failback`` and stays: a second call makes nothing.
 
@@ -6,6 +6,7 @@ Everything lands under ``~/.cache/failback`` and stays: a second call makes noth
     apache-client-4.9.8/lib-*       the client our programs run with
     apache-client-4.9.8/classes-*   the programs of tests/java/programs, compiled against it
     apache-client-4.9.8/load-*      the load generator of the benchmarks, tests/java/load
+    go-member-*                     the member on the Go client, by tools/setup_go.py
 
 ``*`` is a digest of what a folder was made from: checkouts that differ have folders of their own.
 ``FAILBACK_APACHE_HOME`` names another folder with ``lib`` and ``home`` to use instead of the
@@ -139,12 +140,25 @@ def _run(command: list[str]) -> None:
         raise SetupError(f"{' '.join(command[:5])} ... ended with exit code {done.returncode}")
 
 
+def _ensure_go_member() -> None:
+    """Build it; it may be missing, unless the tests are to miss nothing."""
+    from tools.setup_go import ensure_go_member  # it needs this module
+
+    try:
+        ensure_go_member()
+    except SetupError as error:
+        if os.environ.get("FAILBACK_REQUIRE") == "all":
+            raise
+        print(f"setup: no Go member: {error}", file=sys.stderr)
+
+
 def main() -> int:
     started = time.monotonic()
     try:
         need_java()
         servers = ensure_servers()
         ensure_client()
+        _ensure_go_member()
     except SetupError as error:
         print(f"setup: {error}", file=sys.stderr)
         return 2

@@ -17,6 +17,7 @@ from typing import Literal, TypeVar
 
 import pytest
 from tools.setup import SetupError
+from tools.setup_go import ensure_go_member
 from tools.setup_java import SERVER_VERSION, ensure_client, ensure_servers
 
 from tests.support.common.polling import SCALE
@@ -238,6 +239,19 @@ def java_program(
     for name, value in options.items():
         command += [f"-{name}", str(value)]
     return TestProcess(program, command, folder)
+
+
+@functools.cache
+def _go_member_program() -> Path:
+    return _or_skip(ensure_go_member)
+
+
+def go_member(folder: Path, **options: object) -> TestProcess:
+    """Return tests/go/member, not started; ``options`` become ``-name value``."""
+    command = [str(_go_member_program())]
+    for name, value in options.items():
+        command += [f"-{name}", str(value)]
+    return TestProcess("go-member", command, folder)
 
 
 @dataclass(frozen=True)

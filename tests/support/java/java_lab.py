@@ -7,7 +7,7 @@ from pathlib import Path
 from tools.setup_java import SERVER_VERSION
 
 from failback.client.remoting.guarded.access import ClusterAccess
-from tests.support.java.apache import Broker, Engine, NameServer, java_program
+from tests.support.java.apache import Broker, Engine, NameServer, go_member, java_program
 from tests.support.processes.child_process import TestProcess
 
 
@@ -50,6 +50,13 @@ class Lab:
             **options,
         )
         self._programs.append(process)
+        process.start()
+        return process
+
+    def go_member(self, namesrv: NameServer, **options: object) -> TestProcess:
+        """Return a running member on Apache's Go client."""
+        folder = self.folder / f"go{len(self._programs)}"
+        process = self.keep(go_member(folder, namesrv=namesrv.address, **options))
         process.start()
         return process
 
