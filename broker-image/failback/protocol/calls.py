@@ -253,6 +253,12 @@ consumer_running_info = _asks(
     _in(stats.ConsumerRunningInfo),
 )
 """What one member holds; the broker passes the question on."""
+held_queues = _asks(
+    Code.GET_CONSUMER_RUNNING_INFO,
+    headers.GetConsumerRunningInfoRequestHeader,
+    _part(stats.HeldQueues, lambda body: body.mq_table),
+)
+"""The same of its queues alone."""
 consumer_ids = _asks(
     Code.GET_CONSUMER_LIST_BY_GROUP,
     headers.GetConsumerListByGroupRequestHeader,

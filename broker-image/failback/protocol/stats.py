@@ -7,7 +7,8 @@ apache/rocketmq 4.9.8.
 # ruff: noqa: RUF012 - msgspec gives every instance its own copy of an empty list or dict
 from __future__ import annotations
 
-from typing import Literal, Self
+import re
+from typing import Final, Literal, Self
 
 import msgspec
 
@@ -211,12 +212,39 @@ class ConsumeStatus(Body):
     consume_failed_msgs: Int64 = 0
 
 
-class ConsumerRunningInfo(Body):
+class HeldQueues(Body):
+    """The part of an answer to 307 that says what a member holds."""
+
+    mq_table: dict[MessageQueue, ProcessQueueInfo] = {}
+
+    @classmethod
+    def from_json(cls, data: bytes | str) -> Self:
+        """Read Java's form, else that of C++: offsets without a sign, and a table left out.
+
+        Source: ProcessQueueInfo.h, ConsumerRunningInfo.cpp, apache/rocketmq-client-cpp@7c8b7f8.
+        """
+        try:
+            return super().from_json(data)
+        except ProtocolError:
+            text = data if isinstance(data, str) else data.decode(errors="replace")
+            return super().from_json(_NO_TABLE.sub("{}", _UNSIGNED.sub(_with_sign, text)))
+
+
+_NO_TABLE: Final = re.compile(r'(?<="mqTable":)(?=[,}])')
+_UNSIGNED: Final = re.compile(r'"([0-9]{19,20})"')
+
+
+def _with_sign(found: re.Match[str]) -> str:
+    """Return a number of 64 bits as Java has it: -1 for the largest one without a sign."""
+    value = int(found[1])
+    return f'"{value - 2**64 if 2**63 <= value < 2**64 else value}"'
+
+
+class ConsumerRunningInfo(HeldQueues):
     """Answers 307."""
 
     properties: dict[str, str] = {}
     subscription_set: list[SubscriptionData] = []
-    mq_table: dict[MessageQueue, ProcessQueueInfo] = {}
     status_table: dict[str, ConsumeStatus] = {}
     jstack: str | None = None
 

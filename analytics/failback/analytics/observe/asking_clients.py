@@ -14,9 +14,10 @@ from typing import Final, NamedTuple
 from failback.analytics.observe.folder import seconds
 from failback.analytics.observe.looks import BrokerLook, ClientLook, HeldQueue, Place
 from failback.client.admin.admin import AdminClient
-from failback.protocol.codes import ResponseCode
-from failback.protocol.errors import BrokerError, FailbackError
-from failback.protocol.stats import ConsumerRunningInfo
+from failback.client.admin.survey import Silences
+from failback.protocol.body import MessageQueue
+from failback.protocol.errors import FailbackError
+from failback.protocol.stats import ProcessQueueInfo
 
 CLIENTS_SECONDS: Final = 5.0
 TAKES_CALLS: Final = 62
@@ -37,8 +38,7 @@ class ClientAsker:
         self._admin = admin
         self._zero = zero
         self._listed: dict[Place, Mapping[str, Iterable[str]]] = {}
-        self._mute: set[_Member] = set()
-        """Members that know no such question, as clients of other languages."""
+        self._silences = Silences()
         self._turn = asyncio.Semaphore(_AT_ONCE)
         self._round: asyncio.Future[list[ClientLook | None]] | None = None
         self._began = -CLIENTS_SECONDS
@@ -83,7 +83,9 @@ class ClientAsker:
             for group, clients in self._listed.get(broker.place, {}).items():
                 for client in clients:
                     member = _Member(cluster, group, client)
-                    if versions.get(client, 0) >= TAKES_CALLS and member not in self._mute:
+                    if versions.get(client, 0) >= TAKES_CALLS and self._silences.may_ask(
+                        member, time.monotonic()
+                    ):
                         found.setdefault(member, broker.addr)
         return found
 
@@ -91,20 +93,20 @@ class ClientAsker:
         async with self._turn:
             at = seconds() - self._zero
             try:
-                told = await self._admin.consumer_running_info(address, member.group, member.client)
-            except BrokerError as error:
-                if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
-                    self._mute.add(member)
-                return None
+                told = await self._admin.held_queues(address, member.group, member.client)
             except (FailbackError, OSError):
+                self._silences.silent(member, time.monotonic())
                 return None
+        self._silences.answered(member)
         return ClientLook(member.cluster, member.group, member.client, at, _held(told))
 
 
-def _held(told: ConsumerRunningInfo) -> dict[str, dict[str, dict[int, HeldQueue]]]:
+def _held(
+    told: Mapping[MessageQueue, ProcessQueueInfo],
+) -> dict[str, dict[str, dict[int, HeldQueue]]]:
     """Return queues by broker name, topic and queue id; dropped ones are left out."""
     found: dict[str, dict[str, dict[int, HeldQueue]]] = {}
-    for queue, info in told.mq_table.items():
+    for queue, info in told.items():
         if info.droped:
             continue
         by_topic = found.setdefault(queue.broker_name, {}).setdefault(queue.topic, {})

@@ -145,6 +145,7 @@ class AdminClient:
     broker_stats = _asks(calls.broker_stats)
     consumer_connection = _asks(calls.consumer_connection)
     consumer_running_info = _asks(calls.consumer_running_info)
+    held_queues = _asks(calls.held_queues)
     producers = _asks(calls.producers)
     consumer_ids = _asks(calls.consumer_ids)
     groups_of_topic = _asks(calls.groups_of_topic)

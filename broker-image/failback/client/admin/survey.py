@@ -8,9 +8,9 @@ answer in time, or answers what cannot be read. The reason goes to ``failed``.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from failback.client.admin.admin import AdminClient
 from failback.client.admin.queue_offsets import Span
@@ -22,7 +22,33 @@ from failback.protocol.stats import TopicOffset
 
 MOST_MEMBERS = 64
 """Members of a group that :func:`client_memory` asks at most."""
+MOST_SILENCES: Final = 3
+SILENT_SECONDS: Final = 60.0
 Value = TypeVar("Value")
+
+
+class Silences:
+    """Which members are asked: one that was silent three times in a row, once a minute.
+
+    Clients such as ali-ons never answer 307, and a broker waits 10 s for each. Times are seconds.
+    """
+
+    def __init__(self) -> None:
+        self._silent: dict[Hashable, tuple[int, float]] = {}
+        """Member to how often it was silent, and the last time."""
+
+    def may_ask(self, member: Hashable, now: float) -> bool:
+        times, last = self._silent.get(member, (0, now))
+        return times < MOST_SILENCES or now - last >= SILENT_SECONDS
+
+    def was_silent(self, member: Hashable) -> bool:
+        return member in self._silent
+
+    def silent(self, member: Hashable, now: float) -> None:
+        self._silent[member] = (self._silent.get(member, (0, now))[0] + 1, now)
+
+    def answered(self, member: Hashable) -> None:
+        self._silent.pop(member, None)
 
 
 class TopicQueues(NamedTuple):
@@ -176,8 +202,8 @@ async def client_memory(
     found: dict[tuple[str, str, int], tuple[int, str]] = {}
     clients = [] if members is None else [each.client_id for each in members.connection_set]
     for client_id in sorted(clients)[:MOST_MEMBERS]:
-        info = await survey.ask(partial(admin.consumer_running_info, addr, group, client_id))
-        for queue, state in (info.mq_table if info is not None else {}).items():
+        held = await survey.ask(partial(admin.held_queues, addr, group, client_id))
+        for queue, state in (held or {}).items():
             place = (queue.broker_name, queue.topic, queue.queue_id)
             found[place] = (state.commit_offset, client_id)
     return found
