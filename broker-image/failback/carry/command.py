@@ -8,6 +8,7 @@ that could not be done.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 import sys
@@ -15,8 +16,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from failback.client.program import USER_ERROR, CommandParser, guard_last_resort
+from failback.client.program import USER_ERROR, CommandParser, begin_logging, guard_last_resort
 from failback.client.remoting.addresses import addresses_of
+from failback.client.remoting.connection import RemotingSettings
 from failback.client.remoting.guarded.cluster import (
     Cluster,
     add_cluster_options,
@@ -29,6 +31,8 @@ from failback.protocol.errors import ConfigError, StoreError
 REFUSED: Final = 3
 COULD_NOT: Final = 4
 _NOT_FOUND: Final = 127
+_MASTER_SECONDS: Final = 60.0
+"""How long --online waits for the master without --wait."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -40,13 +44,64 @@ def main(argv: Sequence[str] | None = None) -> int:
     if at < len(words) and not command:
         parser().error("-- COMMAND: is missing behind --")
     try:
-        code = _undo(options) if options.undo else _carry(options)
+        code = _act(options)
     except ConfigError as error:
         print(f"error: {error}", file=sys.stderr)
         return USER_ERROR
     if not command or (options.strict and code):
         return code
     return _become(command)
+
+
+def _act(options: argparse.Namespace) -> int:
+    if options.undo:
+        return _undo(options)
+    if options.keep:
+        return _keep(options)
+    return _online(options) if options.online else _carry(options)
+
+
+def _keep(options: argparse.Namespace) -> int:
+    from failback.carry.keeper import keep
+
+    slaves = addresses_of("--slave", ";".join(options.slave), typed=True)
+    if len(slaves) != 1:
+        raise ConfigError("--slave", "is to be given once with --keep: the slave beside this")
+    begin_logging()
+    cluster = find_cluster(given_of(options))
+    asyncio.run(keep(slaves[0], cluster.name_servers, cluster.access))
+    return 0
+
+
+def _online(options: argparse.Namespace) -> int:
+    from failback.carry.offline import table_of_file
+    from failback.carry.online import ask_and_top_up
+
+    if not options.slave and not options.file:
+        raise ConfigError("--slave", "or --file is missing: --online needs what a slave knows")
+    masters = addresses_of("--master", options.master, typed=True)
+    if len(masters) != 1:
+        raise ConfigError("--master", "is missing: give HOST:PORT of the running master")
+    slaves = addresses_of("--slave", ";".join(options.slave), typed=True)
+    tables = [table_of_file(path) for path in options.file]
+    settings = RemotingSettings(access=find_cluster(given_of(options)).access)
+    done = asyncio.run(
+        ask_and_top_up(
+            settings,
+            masters[0],
+            slaves,
+            tables,
+            wait_seconds=options.wait or _MASTER_SECONDS,
+            dry_run=options.dry_run,
+        )
+    )
+    for warning in done.warnings:
+        _warn(warning)
+    if options.verbose or options.dry_run:
+        for row in done.raised:
+            print(visible(str(row)))
+    print(visible(f"carry: {done.line}"), flush=True)
+    return COULD_NOT if done.warnings and options.strict else 0
 
 
 def _carry(options: argparse.Namespace) -> int:
@@ -155,6 +210,8 @@ def parser() -> CommandParser:
             "failback carry --conf broker.conf --slave 10.0.0.12:10911 --dry-run",
             "failback carry --conf broker.conf -- sh mqbroker -c broker.conf",
             "failback carry --conf broker.conf --undo",
+            "failback carry --online --master 10.0.0.11:10911 --slave 10.0.0.12:10911",
+            "failback carry --keep --slave 127.0.0.1:10911",
         ),
     )
     add = made.add_argument
@@ -186,7 +243,7 @@ def parser() -> CommandParser:
         type=_seconds,
         default=0.0,
         metavar="SECONDS",
-        help="Ask again for so long until a slave answers.",
+        help="Ask again for so long until a slave answers; with --online: the master, 60 s.",
     )
     add(
         "--accept-lower",
@@ -198,6 +255,13 @@ def parser() -> CommandParser:
     add("--dry-run", action="store_true", help="Print what would be raised, and write nothing.")
     add("--strict", action="store_true", help="End with 4 where something could not be carried.")
     add("--json", type=Path, metavar="FILE", help="Write what was done, for machines.")
+    add("--online", action="store_true", help="Raise offsets of a master that runs already.")
+    add("--master", default="", metavar="HOST:PORT", help="With --online: the running master.")
+    add(
+        "--keep",
+        action="store_true",
+        help="Run beside a slave, and tell it what members have finished while its master is away.",
+    )
     add("--undo", action="store_true", help="Put back the offsets of before the carry.")
     add("--force", action="store_true", help="With --undo: also if the broker ran since.")
     add("-v", "--verbose", action="store_true", help="Print every offset that is raised.")

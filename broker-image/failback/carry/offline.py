@@ -111,7 +111,7 @@ def carry(request: Request) -> Report:
     if conf.idle:
         report.line = f"nothing to carry: {conf.idle}"
         return report
-    tables = [_of_file(path) for path in request.files]
+    tables = [table_of_file(path) for path in request.files]
     try:
         if conf.unreadable:
             report.fail(conf.unreadable)
@@ -128,7 +128,8 @@ def carry(request: Request) -> Report:
     return report
 
 
-def _of_file(path: Path) -> tuple[str, Table]:
+def table_of_file(path: Path) -> tuple[str, Table]:
+    """Return a source and its table. Raises ``ConfigError`` if the file is none."""
     try:
         return str(path), read_document(read_file(path)).table
     except (OSError, ProtocolError) as error:

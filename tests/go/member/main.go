@@ -4,8 +4,9 @@
 //	got NUMBER BROKER QUEUE_ID QUEUE_OFFSET RECONSUME_TIMES MSG_ID
 //	stopped
 //
-// A delivery is printed before its handler. Options: -namesrv A -topic T -group G -handler MS.
-// It stops cleanly when standard input ends or at SIGTERM.
+// A delivery is printed before its handler. Options: -namesrv A -topic T -group G -handler MS
+// -threshold N. When standard input ends or at SIGTERM it stops cleanly: it pulls nothing more,
+// handles what it has, waits quietMilliseconds and shuts down.
 package main
 
 import (
@@ -17,6 +18,7 @@ import (
 	"os/signal"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -26,7 +28,13 @@ import (
 	"github.com/apache/rocketmq-client-go/v2/rlog"
 )
 
-var lines sync.Mutex
+const quietMilliseconds = 3000
+
+var (
+	lines     sync.Mutex
+	unhandled atomic.Int64
+	lastAt    atomic.Int64
+)
 
 func say(format string, parts ...interface{}) {
 	lines.Lock()
@@ -39,6 +47,7 @@ func main() {
 	topic := flag.String("topic", "JavaTopic", "topic to consume")
 	group := flag.String("group", "go-consumer", "consumer group")
 	handler := flag.Int("handler", 0, "milliseconds that a handler takes")
+	threshold := flag.Int64("threshold", 1024, "messages of a queue that are pulled ahead")
 	flag.Parse()
 	rlog.SetLogLevel("warn")
 
@@ -48,6 +57,7 @@ func main() {
 		consumer.WithInstance(fmt.Sprintf("%d-%s", os.Getpid(), *group)),
 		consumer.WithNameServer(strings.Split(*namesrv, ";")),
 		consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset),
+		consumer.WithPullThresholdForQueue(*threshold),
 	)
 	if err == nil {
 		err = member.Subscribe(*topic, consumer.MessageSelector{}, handle(*handler))
@@ -61,6 +71,10 @@ func main() {
 	}
 	say("started")
 	untilStopped()
+	member.Suspend()
+	for unhandled.Load() > 0 || time.Now().UnixMilli()-lastAt.Load() < quietMilliseconds {
+		time.Sleep(50 * time.Millisecond)
+	}
 	if err := member.Shutdown(); err != nil {
 		say("stop-failed %s", strings.ReplaceAll(err.Error(), "\n", " "))
 		os.Exit(1)
@@ -70,12 +84,15 @@ func main() {
 
 func handle(milliseconds int) func(context.Context, ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
 	return func(_ context.Context, messages ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
+		unhandled.Add(1)
 		for _, message := range messages {
 			number := strings.TrimSpace(string(message.Body))
 			say("got %s %s %d %d %d %s", number, message.Queue.BrokerName, message.Queue.QueueId,
 				message.QueueOffset, message.ReconsumeTimes, message.MsgId)
 		}
 		time.Sleep(time.Duration(milliseconds) * time.Millisecond)
+		lastAt.Store(time.Now().UnixMilli())
+		unhandled.Add(-1)
 		return consumer.ConsumeSuccess, nil
 	}
 }

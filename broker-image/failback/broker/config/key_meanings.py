@@ -53,6 +53,9 @@ MEANINGS: Final[dict[str, str]] = {
         "Address on which ports are opened. Empty: `brokerIP1` if this machine has it, else all."
     ),
     "failbackDrainSeconds": "How long a stop waits until connected slaves hold the whole log.",
+    "failbackGuardAskMembers": (
+        "A slave whose master is away asks its members each second how far they are."
+    ),
     "failbackGuardAutoCreate": (
         "A refused creation leaves the default topic's inherit bit as it is."
     ),

@@ -344,6 +344,25 @@ class BrokerController:
             loops.create_task(self.scheduler.run())
             loops.create_task(self.cleaning.run())
             loops.create_task(self.log_news.run() if self.identity.is_slave else self.delays.run())
+            if self.identity.is_slave and self.config.failback_guard_ask_members:
+                loops.create_task(self._keep_members())
+
+    async def _keep_members(self) -> None:
+        """Ask the members of groups while the master is away (``failbackGuardAskMembers``)."""
+        from failback.broker.clients.own_members import OwnMembers  # only guarded slaves load it
+        from failback.carry.keeper import Keeper, MasterWatch
+        from failback.client.admin.admin import AdminClient
+
+        identity, scaled = self.identity, lambda seconds: self._scale.seconds(1000 * seconds)
+        own = self.parts.build(OwnMembers, broker_name=identity.broker_name, scaled=scaled)
+        async with AdminClient(timeout_ms=self._scale.ms(3000)) as admin:
+            servers = self.outer.name_servers
+            watch = MasterWatch(admin, servers, identity.cluster_name, identity.broker_name)
+
+            async def is_away() -> bool:
+                return not self.ha.client.connected and await watch.is_away()
+
+            await Keeper(own, is_away, scaled).run()
 
     def _schedule(self) -> None:
         # ``in_order`` has what 4.9.8 runs on one thread: a late job delays the next. ``every`` has

@@ -155,10 +155,15 @@ class ClientProcessor:
     def consumer_list(
         self, header: GetConsumerListByGroupRequestHeader, request: RemotingCommand
     ) -> Answer:
-        """Answer a group's members; never an empty list, which would stop its clients."""
+        """Answer a group's members; never an empty list, which would stop its clients.
+
+        While the list may be incomplete a client is told what it takes for "not known" and keeps
+        its queues by: no answer in Go, which takes an error for "no members" and drops them;
+        success without a body in all others, of which ali-ons ends at an error.
+        """
         if self._is_incomplete(header.consumer_group):
-            remark = f"members of {header.consumer_group} may be missing so soon after the start"
-            return request.response(ResponseCode.SYSTEM_ERROR, remark, ext={})
+            is_go = request.language == "GO"
+            return None if is_go else request.response(ResponseCode.SUCCESS, ext={})
         group = self.consumers.groups.get(header.consumer_group)
         if group is None or not group.members:
             remark = f"no consumer for this group, {header.consumer_group}"
@@ -169,8 +174,7 @@ class ClientProcessor:
     def _is_incomplete(self, group: str) -> bool:
         """Whether a group that consumed here before may have members without a heartbeat so far.
 
-        A client that gets an error keeps the queues that it has; one that gets a list without the
-        others takes theirs.
+        One that gets a list without the others takes theirs.
         """
         if not self.config.failback_guard_consumer_list:
             return False
