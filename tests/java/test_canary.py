@@ -62,7 +62,6 @@ def said(observed: Observed, words: str) -> bool:
     return any(words in line for line in observed.observer.lines())
 
 
-@pytest.mark.soak
 def test_a_kill_and_a_return_are_counted_and_nothing_is_left(lab: Lab) -> None:
     observed = Observed(lab, "apache", options=("--canary", "--max-rto", "1s"))
     observed.start_brokers()
@@ -95,6 +94,7 @@ def test_a_kill_and_a_return_are_counted_and_nothing_is_left(lab: Lab) -> None:
     assert "failback-canary" not in file.read_text()
 
 
+@pytest.mark.soak
 def test_of_two_pairs_that_of_the_one_that_returned_is_counted(lab: Lab) -> None:
     observed = Observed(lab, "apache", options=("--canary", "--ask-clients"))
     observed.keepers += [
