@@ -3,6 +3,7 @@
     failback-VERSION-py3-none-any.whl      for every machine, without compiled kernels
     failback-VERSION-cp311-...-linux.whl   the same with kernels for this Python and machine
     failback-VERSION.tgz                   the chart, as ``helm package`` makes it
+    failback-carry.pyz                     `failback carry` in one file, for hosts of brokers
     SHA256SUMS                             for ``sha256sum --check``
 
 The second is missing where there is no C compiler, and that is said. What else is in dist/ stays.
@@ -14,10 +15,12 @@ import gzip
 import hashlib
 import io
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
 import tempfile
+import zipapp
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -28,6 +31,15 @@ from tools.build_native import CannotBuild, build  # noqa: E402
 DIST = ROOT / "dist"
 CHART = ROOT / "charts" / "failback"
 SUMS = "SHA256SUMS"
+CARRY_PARTS = ("carry", "client", "protocol", "common")
+CARRY_START = """import sys
+
+try:
+    from failback.carry.command import main
+except ModuleNotFoundError as error:
+    sys.exit(f"error: {error.name} is missing: pip install msgspec javaproperties")
+sys.exit(main())
+"""
 
 
 def make_wheel(folder: Path, *, kernels: bool) -> Path:
@@ -61,6 +73,21 @@ def make_chart(folder: Path) -> Path:
     return target
 
 
+def make_carry(folder: Path) -> Path:
+    """Pack ``failback carry`` as one file. Its Python must have msgspec and javaproperties."""
+    target = folder / "failback-carry.pyz"
+    with tempfile.TemporaryDirectory() as scratch:
+        for name in CARRY_PARTS:
+            shutil.copytree(
+                ROOT / "broker-image" / "failback" / name,
+                Path(scratch) / "failback" / name,
+                ignore=shutil.ignore_patterns("__pycache__"),
+            )
+        Path(scratch, "__main__.py").write_text(CARRY_START, encoding="utf-8")
+        zipapp.create_archive(scratch, target, "/usr/bin/env python3", compressed=True)
+    return target
+
+
 def write_sums(folder: Path, files: list[Path]) -> Path:
     lines = [
         f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in sorted(files)
@@ -72,7 +99,7 @@ def write_sums(folder: Path, files: list[Path]) -> Path:
 
 def main() -> int:
     DIST.mkdir(exist_ok=True)
-    files = [make_wheel(DIST, kernels=False), make_chart(DIST)]
+    files = [make_wheel(DIST, kernels=False), make_chart(DIST), make_carry(DIST)]
     with tempfile.TemporaryDirectory() as scratch:
         try:
             build(Path(scratch))

@@ -39,10 +39,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Carry, print, and go on as the command behind ``--``, if there is one."""
     words = list(sys.argv[1:] if argv is None else argv)
     at = words.index("--") if "--" in words else len(words)
-    options, command = parser().parse_args(words[:at]), words[at + 1 :]
+    options, command = parser().parse_args(words), words[at + 1 :]
     guard_last_resort()
-    if at < len(words) and not command:
-        parser().error("-- COMMAND: is missing behind --")
+    if options.command != command or (at < len(words) and not command):
+        parser().error("COMMAND: stands behind --, as in: -- sh mqbroker -c broker.conf")
     try:
         code = _act(options)
     except ConfigError as error:
@@ -58,7 +58,15 @@ def _act(options: argparse.Namespace) -> int:
         return _undo(options)
     if options.keep:
         return _keep(options)
-    return _online(options) if options.online else _carry(options)
+    if options.online:
+        return _online(options)
+    try:
+        return _carry(options)
+    except ConfigError:
+        raise
+    except Exception as error:  # no mistake of ours may keep a master from starting
+        _warn(f"nothing was carried: {type(error).__name__}: {error}")
+        return COULD_NOT if options.strict else 0
 
 
 def _keep(options: argparse.Namespace) -> int:
@@ -264,5 +272,6 @@ def parser() -> CommandParser:
     )
     add("--undo", action="store_true", help="Put back the offsets of before the carry.")
     add("--force", action="store_true", help="With --undo: also if the broker ran since.")
+    add("command", nargs="*", metavar="-- COMMAND", help="Program to go on as, with arguments.")
     add("-v", "--verbose", action="store_true", help="Print every offset that is raised.")
     return made

@@ -88,8 +88,8 @@ class StoppedMaster:
 class AnsweringSlave(FakeBroker):
     """A slave whose log is that of ``replica``, a master's folder."""
 
-    def __init__(self, replica: StoppedMaster, offsets: Offsets) -> None:
-        super().__init__(broker_id=1)
+    def __init__(self, replica: StoppedMaster, offsets: Offsets, *, port: int = 0) -> None:
+        super().__init__(broker_id=1, port=port)
         self.offsets = offsets
         self.replica = replica
         self.answers[33] = self._record

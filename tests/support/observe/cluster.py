@@ -32,6 +32,8 @@ from tests.support.processes.child_process import (
 )
 
 TOPIC: Final = "orders"
+COPIES_NONE: Final = "5.5.0"
+"""A published slave of this version never copies consumer offsets (apache/rocketmq#10284)."""
 Copy = tuple[str, int, int]
 """Broker, queue id and offset."""
 
@@ -88,21 +90,26 @@ class Observed:
             members = (await admin.cluster_info()).members()
         return broker.address in {member.addr for member in members}
 
-    def begin(self) -> None:
-        """Start clients, and return when offsets are on the master's disk and observed."""
+    def begin(self, *, interval: int = 5, is_observed: bool = True) -> TestProcess:
+        """Start clients, and return when offsets are on the master's disk and observed.
+
+        Returns the producer, which sends every ``interval`` ms.
+        """
         first = self.lab.program("Producer", self.namesrv, topic=TOPIC, count=4)
         first.wait_for("done")
         for group in self.members:
             self.join(group)
-        self.lab.program("Producer", self.namesrv, topic=TOPIC, interval=5)
-        self.observer.start()
-        self.observer.wait_for("observing")
+        producer = self.lab.program("Producer", self.namesrv, topic=TOPIC, interval=interval)
+        if is_observed:
+            self.observer.start()
+            self.observer.wait_for("observing")
         # The master's file is written 10 s after its start first, then every 5 s.
         wait_until(self._file_has_offsets, "offsets on the master's disk", 60)
-        if self.lab.version != SERVER_VERSION:
+        if self.lab.version not in (SERVER_VERSION, COPIES_NONE):
             # 5.x copies topics and offsets to its slave a minute after its start, then each minute.
             wait_until(self._slave_has_offsets, "offsets on the slave's disk", 150)
         time.sleep(3)
+        return producer
 
     def join(self, group: str = "billing", *, topic: str = TOPIC) -> TestProcess:
         options: dict[str, object] = {"topic": topic, "group": group, **self.consumers}
@@ -136,12 +143,16 @@ class Observed:
 
     def again(self, group: str = "billing") -> Counter[int]:
         """How many distinct messages the group was handed more than once, by queue."""
+        return Counter(queue for (_, queue, _), count in self.handed(group).items() if count > 1)
+
+    def handed(self, group: str = "billing") -> Counter[Copy]:
+        """How often each message was handed to the group."""
         seen: Counter[Copy] = Counter()
         for member in self.members[group]:
             for got in got_by(member):
                 if got.reconsume_times == 0:
                     seen[got.broker, got.queue_id, got.queue_offset] += 1
-        return Counter(queue for (_, queue, _), count in seen.items() if count > 1)
+        return seen
 
     @contextmanager
     def blind(self) -> Iterator[None]:

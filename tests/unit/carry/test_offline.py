@@ -7,7 +7,9 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,8 +17,10 @@ import pytest
 from failback.broker.store.log.files import OsFiles
 from failback.carry.command import main
 from failback.carry.master_store import MasterStore, read_conf
+from failback.carry.offset_file import OffsetFile
 from failback.protocol.command import RemotingCommand
 from tests.support.carry.stopped_master import KEY, TOPIC, AnsweringSlave, StoppedMaster, at
+from tests.support.net.ports import free_port_block
 
 
 @pytest.fixture
@@ -293,6 +297,28 @@ def test_a_slave_that_is_not_there_lets_the_master_start(
     assert master.loads == at(10)
 
 
+def test_a_slave_that_comes_late_is_waited_for(master: StoppedMaster) -> None:
+    port, late = free_port_block(1), ThreadPoolExecutor(1)
+
+    def begin() -> AnsweringSlave:
+        time.sleep(0.6)
+        return AnsweringSlave(master, at(50), port=port)
+
+    with late:
+        coming = late.submit(begin)
+        assert master.carry("--slave", f"127.0.0.1:{port}", "--wait", 30) == 0
+        coming.result().close()
+    assert master.loads == at(50)
+
+
+def test_a_mistake_of_ours_lets_the_master_start(
+    master: StoppedMaster, slave: AnsweringSlave, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(OffsetFile, "load", lambda _: 1 / 0)
+    assert master.carry("--slave", slave.address) == 0
+    assert master.carry("--slave", slave.address, "--strict") == 4
+
+
 def test_no_slave_known_is_said(
     master: StoppedMaster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -452,7 +478,9 @@ def test_a_kill_at_any_step_leaves_the_old_file_or_the_new_one(
         (["--conf", "CONF", "--file", "/nowhere/x"], "--file: /nowhere/x is no table of offsets"),
         (["--conf", "CONF", "--file", "CONF"], "is no table of offsets"),
         (["--conf", "CONF", "--wait", "-1"], "must be seconds, 0 or more"),
-        (["--conf", "CONF", "--"], "-- COMMAND: is missing behind --"),
+        (["--conf", "CONF", "--"], "COMMAND: stands behind --"),
+        (["--conf", "CONF", "sh", "mqbroker"], "COMMAND: stands behind --"),
+        (["--conf", "CONF", "stray", "--", "sh"], "COMMAND: stands behind --"),
     ],
 )
 def test_a_mistake_is_one_sentence_and_ends_with_2(

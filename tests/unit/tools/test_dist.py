@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
 import pytest
 from tools import dist
+
+from tests.support.carry.stopped_master import StoppedMaster
 
 
 def test_the_archive_holds_the_chart_and_is_the_same_each_time(tmp_path: Path) -> None:
@@ -55,3 +58,14 @@ def test_checksums_are_those_that_sha256sum_checks(tmp_path: Path) -> None:
         check=True,
     )
     assert done.stdout == "a.tgz: OK\nb.whl: OK\n"
+
+
+def test_the_carry_in_one_file_runs_by_itself(tmp_path: Path) -> None:
+    master = StoppedMaster(tmp_path / "master", brokerRole="SLAVE")
+    command = [sys.executable, "-I", str(dist.make_carry(tmp_path)), "--conf", str(master.conf)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == "carry: nothing to carry: this broker is a slave\n"
+    bare = subprocess.run(
+        [command[0], "-S", *command[1:]], capture_output=True, text=True, check=False
+    )
+    assert "is missing: pip install msgspec javaproperties" in bare.stderr
