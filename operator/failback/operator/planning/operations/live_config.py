@@ -7,6 +7,8 @@ the master before the slaves refuse. Other keys go to the slaves first.
 
 A member that does not answer gets its ConfigMap, so that a new pod starts right. What the next
 members must wait for then waits.
+
+A line that is to go names the default first. It goes once the broker answers the default.
 """
 
 from __future__ import annotations
@@ -319,19 +321,22 @@ def _changed_keys(
         view = state.observed.member(*change.member)
         file = facts.properties(view.config_map)
         answer = (view.broker.config if view.broker else None) or file
-        wanted: dict[str, str | None] = {**change.file, **change.broker}
+        wanted = {
+            key: live_keys.DEFAULTS.get(key, "") if value is None else value
+            for key, value in {**change.file, **change.broker}.items()
+        }
         for key in sorted(wanted):
             row = found.setdefault(
                 key,
                 {
                     "from": (answer if key in change.broker else file).get(key, ""),
-                    "to": wanted[key] or "",
+                    "to": wanted[key],
                     "on": [],
                     "drift": key not in change.file,
                 },
             )
             label = member_label(state.cluster, change.member)
-            row["to"] = wanted[key] or ""
+            row["to"] = wanted[key]
             if label not in row["on"]:
                 row["on"] = [*row["on"], label]
     return found
@@ -340,6 +345,8 @@ def _changed_keys(
 def _events(step: StepContext) -> tuple[Event, ...]:
     events = []
     for key, row in sorted((step.data.get("changes") or {}).items()):
+        if row["from"] == row["to"]:  # a line that named the default went
+            continue
         drift = " (drift)" if row["drift"] else ""
         text = f"{key} {row['from']} -> {row['to']} on {', '.join(row['on'])}{drift}"
         events.append(Event("ConfigUpdated", text))

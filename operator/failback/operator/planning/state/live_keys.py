@@ -68,27 +68,36 @@ def held(state: ClusterState, shape: Shape) -> dict[Member, dict[str, str | None
 def file_changes(state: ClusterState, shape: Shape, member: Member) -> dict[str, str | None]:
     """Return the live keys whose line in a member's ConfigMap must change; ``None`` = goes."""
     current = facts.properties(state.observed.member(*member).config_map)
-    want = wanted(state.cluster, shape, member, state.observed.name_servers)
-    gone = [key for key in current if is_live(key) and key not in want and key != "namesrvAddr"]
-    changed = {key: value for key, value in want.items() if current.get(key) != value}
-    return {**changed, **dict.fromkeys(gone)}
+    lines = _lines(state, shape, member)
+    return {key: value for key, value in lines.items() if current.get(key) != value}
 
 
 def broker_changes(state: ClusterState, shape: Shape, member: Member) -> dict[str, str]:
-    """Return the live keys that a member's broker answers differently (26); empty if unknown.
-
-    A line that goes from the file is set back to the broker's own default.
-    """
-    view = state.observed.member(*member)
-    if view.broker is None or view.broker.config is None:
+    """Return the live keys that a member's broker answers differently (26); empty if unknown."""
+    broker = state.observed.member(*member).broker
+    if broker is None or broker.config is None:
         return {}
-    want: dict[str, str] = dict(wanted(state.cluster, shape, member, state.observed.name_servers))
-    for key, value in file_changes(state, shape, member).items():
-        if value is None and key in DEFAULTS:
-            want[key] = DEFAULTS[key]
-    answer = view.broker.config
     return {
         key: value
-        for key, value in sorted(want.items())
-        if not same_value(key, answer.get(key, ""), value)
+        for key, value in sorted(_lines(state, shape, member).items())
+        if value is not None and not same_value(key, broker.config.get(key, ""), value)
     }
+
+
+def _lines(state: ClusterState, shape: Shape, member: Member) -> dict[str, str | None]:
+    """Return the live lines that a member's ConfigMap should have now; ``None`` = goes.
+
+    A line that is no longer wanted names the broker's own default until the broker answers that
+    value. Nothing else tells that the broker was given another one.
+    """
+    view = state.observed.member(*member)
+    answer = view.broker.config if view.broker else None
+    want = wanted(state.cluster, shape, member, state.observed.name_servers)
+    found: dict[str, str | None] = {**want}
+    for key in facts.properties(view.config_map):
+        if is_live(key) and key not in want and key != "namesrvAddr":
+            value = DEFAULTS.get(key)
+            if value is not None and answer is not None:
+                value = None if same_value(key, answer.get(key, value), value) else value
+            found[key] = value
+    return found

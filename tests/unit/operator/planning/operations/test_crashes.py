@@ -70,6 +70,7 @@ SCENARIOS: dict[str, tuple[dict[str, Any], Callable[[World], None]]] = {
     "resync": ({}, _resync),
     "restart-member": ({}, _restart_member),
     "drift": ({}, _drift),
+    "line-goes": ({"config": {"fileReservedTime": "24"}}, lambda world: world.edit(config={})),
 }
 
 

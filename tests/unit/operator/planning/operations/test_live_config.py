@@ -86,6 +86,22 @@ def test_a_line_that_goes_sets_the_brokers_default() -> None:
     Run(world).until_steady()
     assert "fileReservedTime" not in file(world, 0, 0)
     assert world.running(0, 0).config["fileReservedTime"] == "72"
+    assert told(world, "ConfigUpdated") == ["fileReservedTime 24 -> 72 on orders-0-1, orders-0-0"]
+
+
+def test_a_line_that_goes_while_the_broker_is_silent_sets_the_default_when_it_answers() -> None:
+    world = steady(config={"fileReservedTime": "24"})
+    world.silent.add((0, 1))
+    world.edit(config={})
+    run = Run(world).for_passes(30)
+    assert (file(world, 0, 1)["fileReservedTime"], file(world, 0, 0).get("fileReservedTime")) == (
+        "72",
+        None,
+    )
+    world.silent.clear()
+    run.until_steady()
+    assert "fileReservedTime" not in file(world, 0, 1)
+    assert world.running(0, 1).config["fileReservedTime"] == "72"
 
 
 def test_of_a_repaired_file_the_value_that_was_in_it_is_told() -> None:

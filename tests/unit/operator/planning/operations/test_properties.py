@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from failback.operator.planning.cluster.cluster import plan_cluster
@@ -214,6 +214,7 @@ def as_wanted(world: World) -> None:
     events=st.lists(st.tuples(EVENTS, st.integers(0, 40)), min_size=1, max_size=4),
     crashes=st.sets(st.integers(1, 60), max_size=4),
 )
+@example(events=[(("live", "12"), 2), (("live", None), 0), (("slaves", 0), 0)], crashes={23})
 @settings(max_examples=15, deadline=None)
 def test_any_life_ends_as_wanted_with_one_disruption_at_a_time(
     events: list[tuple[tuple[str, Any], int]], crashes: set[int]
