@@ -101,7 +101,7 @@ def merge(
             found["lowered"].append(row)
             continue
         held = last_held(topic, queue, offset)
-        is_better = held > mine or (takes_lower and held >= 0)
+        is_better = held >= 0 and (held > mine or takes_lower)
         row = row._replace(wanted=held if is_better else mine)
         if held < offset:
             found["beyond"].append(row)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from failback.carry.merge import Merged, Table, merge
@@ -102,6 +102,7 @@ def test_what_no_client_commits_is_passed_over_and_named() -> None:
 
 @settings(max_examples=examples(300))
 @given(TABLES, st.none() | TABLES, st.lists(TABLES, max_size=3), ENDS)
+@example({"T@g": {0: -2}}, None, [{"T@g": {0: 0}}], {})  # no client commits -2; no queue here
 def test_nothing_is_lowered_or_moved_past_this_disk_and_a_second_run_changes_nothing(
     own: Table, previous: Table | None, theirs: list[Table], ends: dict[int, int]
 ) -> None:
