@@ -14,7 +14,7 @@ from failback.analytics.collector.metrics import FAMILIES as COLLECTOR
 from failback.analytics.dashboard.http.metrics import FAMILIES as DASHBOARD
 from failback.analytics.exporter.families import KNOWN, OURS, SHARED
 from failback.operator.metrics import Metrics
-from failback.protocol.metric_families import BROKER, MAX_SERIES, NAMESRV, Family
+from failback.protocol.metric_families import BROKER, CARRIED, MAX_SERIES, NAMESRV, Family
 
 PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "reference" / "metrics.md"
 _HEAD: Final = f"""# Metrics
@@ -26,6 +26,7 @@ have no prefix of ours where others could export them too. Alerts on them have
 | who | where |
 |---|---|
 | our brokers | `http://BROKER:8088/metrics` (`failbackHttpPort`) |
+| sidecar `carry` of Apache's brokers | `http://POD:8088/metrics` |
 | our name servers | `http://NAMESRV:PORT/metrics` (`failbackHttpPort` of its file) |
 | operator | `:8080/metrics` |
 | collector | `/metrics` with a token of scope `read`, or `--metrics-port` without |
@@ -66,6 +67,7 @@ _RUNTIME: Final = "rocketmq_brokeruntime_"
 _TITLES: Final = {
     "broker": "Our brokers",
     "namesrv": "Our name servers",
+    "carry": "The sidecar of Apache's brokers",
     "shared": "The exporter, under the names of the brokers",
     "exporter": "The exporter, beside them",
     "known": "The exporter, under the names of rocketmq-exporter",
@@ -80,6 +82,7 @@ def components() -> dict[str, Sequence[Family]]:
     return {
         "broker": BROKER,
         "namesrv": NAMESRV,
+        "carry": (CARRIED,),
         "shared": SHARED,
         "exporter": OURS,
         "known": KNOWN,

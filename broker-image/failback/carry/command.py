@@ -70,14 +70,14 @@ def _act(options: argparse.Namespace) -> int:
 
 
 def _keep(options: argparse.Namespace) -> int:
-    from failback.carry.keeper import keep
+    from failback.carry.keeper import keep_until_stopped
 
     slaves = addresses_of("--slave", ";".join(options.slave), typed=True)
     if len(slaves) != 1:
         raise ConfigError("--slave", "is to be given once with --keep: the slave beside this")
     begin_logging()
     cluster = find_cluster(given_of(options))
-    asyncio.run(keep(slaves[0], cluster.name_servers, cluster.access))
+    asyncio.run(keep_until_stopped(slaves[0], cluster.name_servers, cluster.access))
     return 0
 
 

@@ -279,7 +279,7 @@ class RemoteSlave:
 async def keep(
     address: str, name_servers: Sequence[str] = (), access: ClusterAccess | None = None
 ) -> None:
-    """Keep the offsets of the slave at ``address`` until SIGTERM or SIGINT.
+    """Keep the offsets of the slave at ``address`` until cancelled.
 
     Args:
         address: Of the slave.
@@ -292,11 +292,18 @@ async def keep(
     # A member without an answer must not cost the answers of others.
     settings = RemotingSettings(access=access, close_on_sync_timeout=False)
     async with AdminClient(settings=settings, timeout_ms=ANSWER_SECONDS * 1000) as admin:
-        keeping = asyncio.ensure_future(_keep(admin, address, name_servers))
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, keeping.cancel)
-        with suppress(asyncio.CancelledError):
-            await keeping
+        await _keep(admin, address, name_servers)
+
+
+async def keep_until_stopped(
+    address: str, name_servers: Sequence[str] = (), access: ClusterAccess | None = None
+) -> None:
+    """:func:`keep` until SIGTERM or SIGINT."""
+    keeping = asyncio.ensure_future(keep(address, name_servers, access))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, keeping.cancel)
+    with suppress(asyncio.CancelledError):
+        await keeping
 
 
 async def _keep(admin: AdminClient, address: str, name_servers: Sequence[str]) -> None:

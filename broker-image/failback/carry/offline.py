@@ -59,12 +59,16 @@ class Report:
     warnings: list[str] = field(default_factory=list)
     could_not: bool = False
     """Offsets could not be asked for, compared or written; the master may start all the same."""
+    failed: bool = False
+    """The master's disk can't be read or written."""
     refused: bool = False
     """The master could not start either: a broker runs on its store, or its table is broken."""
     merged: Merged = field(default_factory=Merged)
     asked: list[str] = field(default_factory=list)
     silent: dict[str, str] = field(default_factory=dict)
     """Slave to the reason why it was not used."""
+    other_log: bool = False
+    """A slave was not used because its log is another than this master's."""
     file: str = ""
     base: str = ""
     """The file that was merged into; empty for an empty table."""
@@ -122,6 +126,7 @@ def carry(request: Request) -> Report:
         report.refused = True
         report.warnings.append(str(error))
     except OSError as error:
+        report.merged, report.failed = Merged(), True
         report.fail(where_and_why(error))
     if not report.line:
         report.line = "nothing was carried"
@@ -210,6 +215,7 @@ async def _is_same_log(
     """Whether a slave may raise offsets: its log is this master's, or it was named and is."""
     other = await is_other_log(store, rows, partial(admin.view_record, slave))
     if other:
+        report.other_log = True
         report.leave(slave, "its log is another than this master's, record by record")
     elif other is None and rows and not request.slaves:
         report.leave(slave, "it shows no record to compare its log by; --slave names it as sure")

@@ -37,6 +37,12 @@ MESSAGES_IN: Final = Family("rocketmq_messages_in_total", "counter", _TOPIC, "Me
 MESSAGES_OUT: Final = Family(
     "rocketmq_messages_out_total", "counter", _GROUP, "Messages handed out."
 )
+CARRIED: Final = Family(
+    "failback_carried_offsets_total",
+    "counter",
+    (),
+    "Consumer offsets that starts of a broker of Apache raised to what its slaves know.",
+)
 LAG: Final = Family(
     "rocketmq_consumer_lag_messages",
     "gauge",

@@ -34,6 +34,7 @@ LIGHT: Final = {
     ("lake",): Light("failback.cli.measure.lake", parser="parser"),
     ("tools", "install-conf"): Light("failback.cli.container.install_conf"),
     ("tools", "verify-prefix"): Light("failback.cli.container.verify_prefix"),
+    ("tools", "carry-serve"): Light("failback.carry.sidecar"),
     ("executor",): Light("failback.cli.container.spark_pod", "executor"),
     ("driver",): Light("failback.cli.container.spark_pod", "driver"),
 }

@@ -39,6 +39,9 @@ class Seen:
         if not self.states or self.states[-1] != pod.state:
             self.states.append(pod.state)
 
+    def carried(self, pod: Pod, line: str) -> None:
+        """No script has a sidecar."""
+
     def died(self, pod: Pod, death: Death) -> None:
         self.deaths.append(death)
 

@@ -53,7 +53,7 @@ def test_a_pair_shares_one_port_and_says_the_version_of_its_image(
     name_server = f"main-ns-0.main-ns.{namespace.name}.svc.cluster.local:9876"
 
     async def versions() -> dict[str, str]:
-        async with AdminClient([name_server]) as admin:
+        async with AdminClient([name_server], timeout_ms=60_000) as admin:
             table = (await admin.cluster_info()).broker_addr_table
             addresses = table["demo-0"].broker_addrs.values() if "demo-0" in table else ()
             return {

@@ -216,6 +216,20 @@ _cluster("schema", storage={"size": 21474836480})
 _cluster("", resources={"requests": {"cpu": 2, "memory": "1.5Gi"}})
 _cluster("schema", resources={"requests": {"cpu": 0.5}})
 _cluster("schema", resources={"requests": {"cpu": "half"}})
+_cluster("BC20", offsetCarry={"mode": "Report"})
+_cluster("BC20", offsetCarry={"whenUnknown": "Wait"})
+_cluster("BC20", engine=_APACHE, slavesPerPair=0, offsetCarry={"mode": "Report"})
+_cluster("", engine=_APACHE, offsetCarry={"mode": "Report", "whenUnknown": "Wait"})
+_cluster(
+    "",
+    engine=_APACHE,
+    slavesPerPair=0,
+    pairOverrides=[{"index": 0, "slavesPerPair": 1}],
+    offsetCarry={"mode": "Report"},
+)
+_cluster("", offsetCarry={"mode": "Off", "keepMembers": False})
+_cluster("schema", offsetCarry={"mode": False})
+_cluster("schema", offsetCarry={"waitSeconds": 601})
 _cluster("EN1", engine={"javaOptions": "-Xmx1g"})
 _cluster("EN1", engine={"type": "Apache", "version": "4.8.0"})
 _cluster("EN1", engine={**_APACHE, "rules": "guarded"})

@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from failback.chaos.targets.kube.container import keeper_of
 from failback.operator.local.apache_release import Apache
 from failback.operator.local.podspec import to_argv
@@ -17,9 +19,9 @@ DATA = Path(__file__).parents[2] / "data" / "operator"
 APACHE = Apache("java", Path("/lib"), Path("/home"))
 
 
-def pods() -> list[Object]:
+def pods(version: str = "0.2.0") -> list[Object]:
     resources = load_resources([DATA / "apache.yaml"]).items
-    context = kubernetes_context(resources[0].namespace, "0.1.0")
+    context = kubernetes_context(resources[0].namespace, version)
     return [
         {"metadata": {"name": each["metadata"]["name"]}, **each["spec"]["template"]}
         for each in render(resources, context)
@@ -28,8 +30,8 @@ def pods() -> list[Object]:
     ]
 
 
-def container() -> dict[str, Any]:
-    (found,) = pods()[0]["spec"]["containers"]
+def container(version: str = "0.2.0") -> dict[str, Any]:
+    (found,) = pods(version)[0]["spec"]["containers"]
     return dict(found)
 
 
@@ -40,15 +42,16 @@ def test_the_harness_finds_a_keeper_in_every_apache_pod() -> None:
 
 def test_a_shell_waits_for_the_hold_and_becomes_the_start_script() -> None:
     found = container()
-    *shell, script, hold = found["command"]
-    assert shell == ["sh", "-c"]
+    shell, option, script, hold = found["command"][:4]
+    assert (shell, option) == ("sh", "-c")
     assert script.endswith('; exec "$@"')
     assert hold == "/run/failback/hold"
     assert found["args"] == ["./mqbroker", "-c", "/home/rocketmq/conf/broker.conf"]
 
 
-def test_the_local_runtime_starts_the_jvm_without_that_shell() -> None:
-    found = container()
+@pytest.mark.parametrize("version", ["0.1.0", "0.2.0"])
+def test_the_local_runtime_starts_the_jvm_without_that_shell(version: str) -> None:
+    found = container(version)
     argv = to_argv(found["command"], found["args"], "-Dx=y", APACHE)
     assert argv[0] == "java"
     assert argv[-3:] == [

@@ -21,8 +21,8 @@ kinds: ConfigMap Group Job PersistentVolumeClaim PodDisruptionBudget PodMonitor 
     SparkApplication
     StatefulSet Topic
 conditions: ConfigApplied ExternalAccess Injected MetadataSynced Paused Ready Reconciling Recovered
-    ReplicationHealthy RolesConsistent ScalingDown Stalled SteadyStateRestored SuccessCriteriaMet
-    Warning WithinThresholds PodScheduled
+    ReplicationHealthy RolesConsistent ScalingDown OffsetsCarried Stalled SteadyStateRestored
+    SuccessCriteriaMet Warning WithinThresholds PodScheduled
 phases: Completed Preparing Degraded Done Failed Finished Injecting Pass Recovering Suspended
     Switching SteadyState Fail Updating Preview Writing
 operations and steps: ApplyOffsets ChooseMember CopyMetadata CreateMembers DeleteMembers
@@ -42,12 +42,12 @@ predicates: ClaimsSettled ClusterExists LagAcceptable LagKnown LogEndsKnown Mast
 events: AddressesChanged ConfigRejected ConfigUpdated Created Deleted DrainBlocked DrainFinished
     DrainStarted DriftRepaired DriftSeen ExperimentAborted ExperimentFinished ExperimentRefused
     ExperimentStarted FaultHealed FaultInjected FieldIgnored OffsetTableTooLarge OffsetsKept
-    OffsetsRestored OffsetsRestoring OperationBlocked
+    OffsetsNotCarried OffsetsRestored OffsetsRestoring OperationBlocked
     OperationFinished OperationStarted OperationTimedOut PairAdded PairEmpty PairRemoved PodRestart
     ReportFailed ReportFinished ReportStarted Retained RoleSwitchFailed RoleSwitchFinished
     RoleSwitchBlocked RoleSwitchRolledBack RoleSwitchStarted RoleSwitchStep ScaledDown ScaledUp
     SlaveDiverged TopicUpdated TwoMastersDetected Updated VolumeResized
-fields: ConfigChanged CopyMax Delete Empty Ephemeral FallenBehind LoadBalancer Master
+fields: ConfigChanged CopyMax Idle Delete Empty Ephemeral FallenBehind LoadBalancer Master
     ImageChanged Manual NodePort OnDelete Persistent Planned
     Retain RuntimeDefault SLAVE SlaveReadOnly Spark TemplateChanged TooFarBehind Unconfined Under1Mi
     Under256Mi Unverified WaitSync Zero

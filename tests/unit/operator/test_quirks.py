@@ -26,6 +26,8 @@ KEYS = {
     "topicJsonAttributes",
     "storeFamily",
     "pairMembers",
+    "offsetCarry",
+    "offsetsInRocksDb",
 }
 FACTS = {
     "slaveSyncSeconds": (10, 10, 63),
@@ -39,6 +41,8 @@ FACTS = {
     "topicJsonAttributes": (False, False, True),
     "storeFamily": ("v4", "v4", "v5"),
     "pairMembers": (False, False, False),
+    "offsetCarry": (False, False, False),
+    "offsetsInRocksDb": ("", "", "storeType=defaultRocksDB configManagerVersion=v2"),
     "overflowResetsToZero": (False, False, False),
     "dropsTopicsOnSync": (False, False, False),
 }
@@ -72,6 +76,8 @@ def test_a_fact_of_each_engine(key: str) -> None:
         ("ackRule", "5.0.0", "inSyncReplicas"),
         ("slaveSyncSeconds", "4.9.7", 10),
         ("slaveSyncSeconds", "5.10.0", 63),
+        ("offsetsInRocksDb", "5.1.3", ""),
+        ("offsetsInRocksDb", "5.1.4", "storeType=defaultRocksDB"),
     ],
 )
 def test_a_fact_of_apache_depends_on_the_version(key: str, version: str, value: object) -> None:

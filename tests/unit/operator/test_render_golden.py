@@ -22,7 +22,7 @@ DATA = Path(__file__).parents[2] / "data" / "operator"
 
 def rendered(name: str) -> list[Object]:
     resources = load_resources([DATA / f"{name}.yaml"])
-    context = kubernetes_context(resources.items[0].namespace, "0.1.0", pod_monitors=True)
+    context = kubernetes_context(resources.items[0].namespace, "0.2.0", pod_monitors=True)
     return render(resources.items, context)
 
 

@@ -178,6 +178,8 @@ def demo_resources(
             config["failbackTimeScale"] = str(QUICK_TIME_SCALE)
         if engine == "apache":
             data["spec"]["engine"] = {"type": "Apache", "version": version or DEFAULT_VERSION}
+            if data["kind"] == "BrokerCluster":  # what is shown is the bare engine
+                data["spec"]["offsetCarry"] = {"mode": "Off"}
         elif rules != "compat":
             data["spec"]["engine"] = {"type": "Failback", "rules": rules}
         items.append(decode(data))

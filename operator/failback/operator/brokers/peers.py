@@ -30,7 +30,7 @@ from failback.operator.brokers.http_answers import read_bounded
 from failback.operator.brokers.questions import Questions
 from failback.operator.brokers.ranges import Ranges
 from failback.operator.metrics import Metrics
-from failback.operator.planning.observed.observed import Broker, Route
+from failback.operator.planning.observed.observed import Broker, Carried, Route
 from failback.protocol.calls import parse_properties
 from failback.protocol.codes import RequestCode, ResponseCode
 from failback.protocol.errors import BrokerError
@@ -48,6 +48,8 @@ _KEPT_OFFSETS: Final = 8
 _ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
 _MOST_METRICS_BYTES: Final = 4 * 1024**2
 _MOST_GAUGES: Final = 1000
+_MOST_CARRY_BYTES: Final = 64 * 1024
+_CARRIED: Final = msgspec.json.Decoder(Carried)
 _GAUGE: Final = re.compile(rb"^(rocketmq_slave_[a-z_]+)(?:\{[^}\n]*\})? (\S+)", re.MULTILINE)
 _NO_STATE: Final[Mapping[str, Any]] = dict.fromkeys(
     ("config", "config_version", "runtime", "end", "end_at", "start", "metrics")
@@ -71,6 +73,8 @@ class Target:
     """How often a slave of this engine copies its master's tables."""
     http: str = ""
     """``http://host:port`` of its metrics; empty for engine apache."""
+    carry: str = ""
+    """The same of the sidecar that gives it offsets before it starts; empty without one."""
     names: Mapping[str, str] = field(default_factory=dict)
     """What the broker that is meant says of itself (26): a stranger may have got its address."""
     signs: object = None
@@ -326,6 +330,8 @@ class Peers:
             await self._read_runtime(target, known)
             if target.http:
                 await self._read_metrics(target, known)
+            if target.carry:
+                await self._read_carried(target, known)
 
     async def _read_config(self, target: Target, known: _Known) -> None:
         code = RequestCode.GET_BROKER_CONFIG
@@ -385,19 +391,29 @@ class Peers:
         )
 
     async def _read_metrics(self, target: Target, known: _Known) -> None:
+        found = await self._get(f"{target.http}/metrics", _MOST_METRICS_BYTES, gauges_of)
+        known.broker = replace(known.broker, metrics=found)
+
+    async def _read_carried(self, target: Target, known: _Known) -> None:
+        found = await self._get(f"{target.carry}/carry", _MOST_CARRY_BYTES, _CARRIED.decode)
+        if found is not None:
+            known.broker = replace(known.broker, carried=found)
+
+    async def _get(
+        self, url: str, most_bytes: int, decode: Callable[[bytes], Value]
+    ) -> Value | None:
+        """Return an answer of a pod over HTTP; ``None`` without one that can be read."""
         if self._http is None:
             self._http = aiohttp.ClientSession(
                 timeout=aiohttp.ClientTimeout(total=self._timeout_seconds)
             )
-        found: dict[str, float] | None = None
         try:
-            async with self._questions.turn(), self._http.get(f"{target.http}/metrics") as answer:
+            async with self._questions.turn(), self._http.get(url) as answer:
                 if answer.status == 200:
-                    text = await read_bounded(answer, _MOST_METRICS_BYTES)
-                    found = gauges_of(text)
+                    return decode(await read_bounded(answer, most_bytes))
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError):
-            found = None
-        known.broker = replace(known.broker, metrics=found)
+            pass
+        return None
 
 
 def gauges_of(text: bytes) -> dict[str, float]:

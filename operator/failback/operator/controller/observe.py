@@ -566,13 +566,15 @@ def _targets(
             continue
         properties = facts.properties(view.config_map)
         port = properties.get("listenPort", str(cluster.spec.networking.listen_port))
-        http = f"http://{view.pod.ip}:{HTTP_PORT}" if engine.program == "failback" else ""
+        url = f"http://{view.pod.ip}:{HTTP_PORT}"
+        has_carry = view.statefulset is not None and facts.has_carry(view.statefulset)
         found[member] = Target(
             address=f"{view.pod.ip}:{port}",
             incarnation=view.pod.uid,
             is_master=properties.get("brokerRole", "SLAVE") != "SLAVE",
             sync_seconds=period,
-            http=http,
+            http=url if engine.program == "failback" else "",
+            carry=url if has_carry else "",
             names={key: properties[key] for key in _NAMES if key in properties},
             signs=(view.pod.ready, view.pod.restarts, registered),
         )

@@ -148,6 +148,26 @@ class Lifecycle(Model):
     """How long a slave's start waits for its master to compare logs; 0 = no check."""
 
 
+class OffsetCarry(Model):
+    """Whether a master of Apache that returns is given, before it starts, what its slaves know
+    better of consumer offsets. A change restarts the pods one by one."""
+
+    mode: Literal["Auto", "Off", "Report"] = "Auto"
+    """Auto: on for Apache with slaves, where offsets are kept as JSON. "Off" (in quotes: a bare Off
+    is false in YAML 1.1): never, for experiments that measure the bare engine. Report: only say
+    what would be raised."""
+    wait_seconds: int = Field(default=15, ge=0, le=600)
+    """How long a start waits for a slave that does not answer."""
+    when_unknown: Literal["Start", "Wait"] = "Start"
+    """What a master does that no slave answered. Start: start without. Wait: until one answers."""
+    top_up_seconds: int = Field(default=20, ge=0, le=600)
+    """How long after the start offsets that were committed to a slave meanwhile are brought to the
+    master, for groups without members; 0 = not at all."""
+    keep_members: bool = True
+    """Whether a slave without a master asks members how far they are: Go clients commit to a master
+    only."""
+
+
 class Networking(Model):
     """Under which address brokers announce themselves."""
 
@@ -221,6 +241,8 @@ class BrokerClusterSpec(Model):
     """Start and stop of a member."""
     pod_disruption_budget: Switch = Field(default_factory=Switch)
     """A budget per pair that lets evictions take one member at a time."""
+    offset_carry: OffsetCarry = Field(default_factory=OffsetCarry)
+    """What a master that returns is given of its slaves' offsets (engine Apache only)."""
     networking: Networking = Field(default_factory=Networking)
     """Under which address brokers announce themselves."""
     external: External | None = None
@@ -238,7 +260,7 @@ class BrokerCluster(Resource):
     """Pairs of brokers, their roles, configuration and storage.
 
     Conditions: Ready, ConfigApplied, RolesConsistent, ReplicationHealthy, MetadataSynced,
-    ScalingDown, ExternalAccess, Reconciling, Stalled, Paused, Warning.
+    OffsetsCarried, ScalingDown, ExternalAccess, Reconciling, Stalled, Paused, Warning.
     """
 
     status_model: ClassVar[type[Status]] = BrokerClusterStatus

@@ -43,6 +43,26 @@ class PendingRestart(Status):
     """What changed since it started."""
 
 
+class CarriedStatus(Status):
+    """What a member was given of its slaves' consumer offsets when it started last."""
+
+    at: str | None = Field(default=None, json_schema_extra={"format": "date-time"})
+    """When."""
+    outcome: str | None = Field(default=None, max_length=32)
+    """Carried, WouldCarry, NothingToCarry, or why not: SlaveSilent, OtherLog, Unsupported,
+    DiskFailed, Refused."""
+    offsets: int | None = Field(default=None, ge=0)
+    """Offsets that were raised."""
+    groups: int | None = Field(default=None, ge=0)
+    """Groups that these are of."""
+    messages: int | None = Field(default=None, ge=0)
+    """Messages that are not delivered again."""
+    cut: int | None = Field(default=None, ge=0)
+    """Offsets that were cut at the end of this member's log."""
+    sources: list[str] = Field(default=[], alias="from", max_length=4)
+    """The slaves that answered."""
+
+
 class MemberStatus(Status):
     """One broker process, as it was last seen."""
 
@@ -84,6 +104,8 @@ class MemberStatus(Status):
     """Whether the log is a prefix of the master's: Verified, Unverified or Diverged."""
     restarts: int | None = Field(default=None, ge=0)
     """How often the container was restarted."""
+    carried: CarriedStatus | None = None
+    """What it was given of its slaves' offsets when it started last as master (engine Apache)."""
 
 
 class PairStatus(Status):

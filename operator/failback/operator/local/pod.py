@@ -24,6 +24,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from failback.carry.starts import FILE, IDLE, Starts
 from failback.operator.local.addresses import check_free
 from failback.operator.local.podspec import ContainerSpec, PodSpec, Volume
 from failback.operator.local.process import Child, Death, Identity
@@ -51,6 +52,9 @@ class Observer(Protocol):
 
     def died(self, pod: Pod, death: Death) -> None:
         """The pod's container ended."""
+
+    def carried(self, pod: Pod, line: str) -> None:
+        """A master is about to start, and was given what its slaves know."""
 
 
 class BackOff:
@@ -180,6 +184,7 @@ class Pod:
                 if (taken := self._taken_port()) is not None:
                     await self._wait_back_off(self._back_off.after(0), taken)
                     continue
+                await self._carry()
                 death, seconds = await self._run_container()
                 if not self._stopping and not self.held:
                     await self._wait_back_off(self._back_off.after(seconds), death.text)
@@ -218,6 +223,18 @@ class Pod:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._woken.wait()
+
+    async def _carry(self) -> None:
+        """Give a master of Apache's what its slaves know; one that runs answers at once."""
+        if not self.spec.carry or self._stopping:
+            return
+        self._set("Starting", "asks slaves for offsets")
+        starts = Starts.of(self.spec.carry)
+        starts.options.wait, starts.options.must_know = 0.0, False
+        found = await asyncio.to_thread(starts.carry)
+        if found["outcome"] != IDLE:
+            self._observer.carried(self, found["line"])
+            write_json(self._root.run_dir(self.spec.name) / FILE, found)
 
     def _taken_port(self) -> str | None:
         try:

@@ -13,7 +13,7 @@ from failback.operator.local.addresses import loopback_address
 from failback.operator.local.apache_release import Apache
 from failback.operator.local.probes import Probe
 from failback.operator.local.root import Root
-from failback.operator.render.broker import WHEN_RELEASED
+from failback.operator.render.broker import WHEN_CARRIED, WHEN_RELEASED
 from failback.operator.render.context import POD_NAME
 from failback.protocol.errors import ConfigError
 
@@ -33,7 +33,12 @@ _INHERITED: Final = (
     "JAVA_HOME",
 )
 _INIT: Final = ("failback-init", "--")
-_WAIT: Final = ("sh", "-c", WHEN_RELEASED)
+_WAITS: Final[Mapping[tuple[str, ...], int]] = {
+    ("sh", "-c", WHEN_RELEASED): 4,
+    ("sh", "-c", WHEN_CARRIED): 5,
+}
+"""What waits until a broker may start, and how many words it has."""
+_CARRY: Final = ("tools", "carry-serve")
 _MAIN_CLASSES: Final = {
     "./mqbroker": "org.apache.rocketmq.broker.BrokerStartup",
     "./mqnamesrv": "org.apache.rocketmq.namesrv.NamesrvStartup",
@@ -84,6 +89,8 @@ class PodSpec:
     inits: tuple[ContainerSpec, ...]
     container: ContainerSpec
     gates: tuple[str, ...]
+    carry: tuple[str, ...] = ()
+    """Options of the sidecar that gives offsets to a master before it starts; empty without one."""
 
     @property
     def ports(self) -> tuple[int, ...]:
@@ -123,6 +130,8 @@ def _pod(
         "status.podIP": address,
     }
     container = _container(template["containers"][0], pod, facts, apache)
+    inits = template.get("initContainers", ())
+    carries = [each["args"] for each in inits if tuple(each.get("args", ())[:2]) == _CARRY]
     claims = {
         claim["metadata"]["name"] for claim in manifest["spec"].get("volumeClaimTemplates", ())
     }
@@ -134,10 +143,11 @@ def _pod(
         grace_seconds=template.get("terminationGracePeriodSeconds", 30),
         volumes=tuple(_volumes(template, pod, claims, objects)),
         inits=tuple(
-            _container(init, pod, facts, apache) for init in template.get("initContainers", ())
+            _container(init, pod, facts, apache) for init in inits if "restartPolicy" not in init
         ),
         container=container,
         gates=tuple(gate["conditionType"] for gate in template.get("readinessGates", ())),
+        carry=tuple(carries[0][2:]) if carries else (),
     )
 
 
@@ -199,11 +209,8 @@ def to_argv(
         ConfigError: No program on this machine can run such a container.
     """
     words = [*command, *args]
-    # The runtime is the parent process, and does not start a pod that is held: both wrappers go.
-    if tuple(words[:2]) == _INIT:
-        words = words[2:]
-    elif tuple(words[:3]) == _WAIT:
-        words = words[4:]
+    # The runtime is the parent process, and starts no pod that is held or not carried: wrappers go.
+    words = words[2 if tuple(words[:2]) == _INIT else _WAITS.get(tuple(words[:3]), 0) :]
     if words and words[0] == "failback":
         return [*own_command(), *words[1:]]
     if words and words[0] in _MAIN_CLASSES and apache is not None:

@@ -250,6 +250,10 @@ class LocalRuntime:
         append_line(self.root.deaths_file, json.dumps(record).encode())
         self._log(f"{pod.spec.name} ended: {death.text}")
 
+    def carried(self, pod: Pod, line: str) -> None:
+        """Say what a master is given before it starts."""
+        self._log(f"{pod.spec.name}: {line}")
+
     def _record(self) -> None:
         """Write state and status: before a child's gate opens, its identity is on disk."""
         order = stop_order(self._applied, self.pods)

@@ -139,7 +139,8 @@ def _affinity(affinity: Object, path: str) -> Iterator[str]:
 
 
 def _container(container: Object, path: str, root: Root) -> Iterator[str]:
-    yield from (f"{path}.{field}" for field in container if field not in _CONTAINER)
+    known = _CONTAINER | ({"restartPolicy"} if container["name"] == "carry" else set())
+    yield from (f"{path}.{field}" for field in container if field not in known)
     for index, variable in enumerate(container.get("env", ())):
         yield from _environment(variable, f"{path}.env[{index}]")
     for index, mount in enumerate(container.get("volumeMounts", ())):

@@ -8,12 +8,27 @@ from typing import Final
 from failback.operator.render import common
 from failback.operator.render.config import restart_hash
 from failback.operator.render.context import Object
-from failback.operator.render.members import ClusterContext, MemberContext, pair_selector
+from failback.operator.render.members import (
+    ClusterContext,
+    MemberContext,
+    is_carried,
+    pair_selector,
+)
 
 # The brackets keep pgrep from finding the shell that runs this very line.
 _STOP_AND_WAIT: Final = "./mqshutdown broker; while pgrep -f '[B]rokerStartup'; do sleep 1; done"
 WHEN_RELEASED: Final = 'while [ -e "$0" ]; do sleep 1; done; exec "$@"'
 """What ``failback-init`` does in our own images: the broker starts when no hold file is there."""
+WHEN_CARRIED: Final = (
+    'while [ -e "$0" ]; do sleep 1; done; run=${0%/*}; word=$(cat /proc/sys/kernel/random/uuid);'
+    ' echo "$word" >"$run/asked"; tries=$1; shift;'
+    ' while [ "$(cat "$run/carried" 2>/dev/null)" != "$word" ] && [ "$tries" -ne 0 ];'
+    ' do sleep 0.2; tries=$((tries-1)); done; exec "$@"'
+)
+"""The same, then the sidecar ``carry`` is asked and its answer awaited, for so many fifths of a
+second; -1: for ever. First the hold: while it stands the outage goes on, and offsets grow old."""
+_CARRY_SECONDS: Final = 15
+"""What a carry may take beside the wait for a slave."""
 REGISTERED_GATE: Final = "failback.dev/registered"
 
 
@@ -122,7 +137,28 @@ def _init_containers(
     if context.cluster.spec.lifecycle.verify_seconds:
         seconds = str(context.cluster.spec.lifecycle.verify_seconds)
         steps.append(common.verify_container(member.home, seconds, context.place, shared))
+    if is_carried(context, member.pair):
+        steps.append(
+            common.carry_container(
+                member.home,
+                member.run_dir,
+                member.listen_port,
+                member.http_port,
+                context.cluster.spec.offset_carry,
+                context.place,
+                shared,
+            )
+        )
     return steps
+
+
+def _start_command(context: ClusterContext, member: MemberContext) -> list[str]:
+    """Return the shell of an Apache broker that waits until it may start."""
+    hold, carry = f"{member.run_dir}/hold", context.cluster.spec.offset_carry
+    if not is_carried(context, member.pair):
+        return ["sh", "-c", WHEN_RELEASED, hold]
+    tries = -1 if carry.when_unknown == "Wait" else 5 * (carry.wait_seconds + _CARRY_SECONDS)
+    return ["sh", "-c", WHEN_CARRIED, hold, str(tries)]
 
 
 def _container(context: ClusterContext, member: MemberContext, shared: Object) -> Object:
@@ -138,7 +174,7 @@ def _container(context: ClusterContext, member: MemberContext, shared: Object) -
         "imagePullPolicy": engine.image_pull_policy,
     }
     if engine.program == "apache":
-        found["command"] = ["sh", "-c", WHEN_RELEASED, f"{member.run_dir}/hold"]
+        found["command"] = _start_command(context, member)
         found["args"] = ["./mqbroker", "-c", conf]
         # The start scripts run java as a child of a shell that passes no SIGTERM on.
         found["lifecycle"] = {"preStop": {"exec": {"command": ["sh", "-c", _STOP_AND_WAIT]}}}

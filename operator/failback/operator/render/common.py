@@ -6,6 +6,7 @@ import copy
 from typing import Any, Final
 
 from failback.operator.kinds.base import Engine, PodTemplate, Resource, Resources, Spread
+from failback.operator.kinds.broker_cluster import OffsetCarry
 from failback.operator.render.context import Context, Object
 
 HTTP_PORT: Final = 8088
@@ -20,6 +21,8 @@ _USERS: Final = {"failback": USER, "apache": 3000}  # rocketmq-docker, Dockerfil
 VERIFIED_RECORDS: Final = "64"
 """How many last records of a slave are compared with its master's."""
 INIT: Final = ["failback-init", "--", "failback"]
+MEMBERS_FILE: Final = "members"
+"""File of a member's ConfigMap: where the other members of its pair answer."""
 RELEASE: Final = "failback.dev/release"
 """Annotation of a StatefulSet: the release of Failback whose defaults it has."""
 ROLE_LABEL: Final = "failback.dev/role"
@@ -182,6 +185,50 @@ def verify_container(home: str, seconds: str, context: Context, shared: Object) 
             *("tools", "verify-prefix", "--conf", conf),
             *("--seconds", seconds, "--records", VERIFIED_RECORDS),
         ],
+        **copy.deepcopy(shared),
+    }
+
+
+def carry_container(
+    home: str,
+    run_dir: str,
+    listen_port: int,
+    http_port: int,
+    carry: OffsetCarry,
+    context: Context,
+    shared: Object,
+) -> Object:
+    """Return the native sidecar that gives a master, before it starts, what its slaves know.
+
+    Init containers do not run again when a container restarts in its pod. It has no startup probe:
+    one that is broken must delay a broker, not keep it from starting.
+    """
+    return {
+        "name": "carry",
+        "image": context.tools_image,
+        "restartPolicy": "Always",
+        "command": ["failback"],
+        "args": [
+            *("tools", "carry-serve", "--conf", f"{home}/conf/broker.conf"),
+            *("--members", f"{home}/desired/{MEMBERS_FILE}", "--run-dir", run_dir),
+            *(
+                "--address",
+                f"$(POD_IP):{listen_port}",
+                "--port",
+                str(http_port),
+                "--wait",
+                str(carry.wait_seconds),
+            ),
+            *("--top-up", str(carry.top_up_seconds)),
+            *(("--must-know",) if carry.when_unknown == "Wait" else ()),
+            *(("--report",) if carry.mode == "Report" else ()),
+            *(("--keep-members",) if carry.keep_members else ()),
+        ],
+        "ports": [{"name": "http", "containerPort": http_port}],
+        "resources": {
+            "requests": {"cpu": "10m", "memory": "64Mi"},
+            "limits": {"memory": "384Mi"},
+        },
         **copy.deepcopy(shared),
     }
 

@@ -38,12 +38,12 @@ def restart_hash(properties: Mapping[str, str]) -> str:
 
 
 def config_map(
-    owner: Resource, name: str, file: str, text: str, marks: dict[str, str], context: Context
+    owner: Resource, name: str, files: dict[str, str], marks: dict[str, str], context: Context
 ) -> Object:
-    """Return the ConfigMap that holds one configuration file."""
+    """Return the ConfigMap that holds configuration files by name."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": common.metadata(owner, name, context, marks),
-        "data": {file: text},
+        "data": files,
     }

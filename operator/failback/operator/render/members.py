@@ -223,6 +223,39 @@ def broker_properties(context: ClusterContext, member: MemberContext) -> dict[st
     return live_values(pair, member.ordinal, {**pair.config, **managed}, context.shape)
 
 
+def is_carried(context: ClusterContext, pair: Pair) -> bool:
+    """Whether a start of the pair's master is given what its slaves know (offsetCarry)."""
+    mode = context.cluster.spec.offset_carry.mode
+    return (
+        could_carry(context.cluster, pair)
+        and quirk("offsetCarry", "failback", context.place.version) is True
+        and (mode == "Report" or not offsets_in_rocksdb(pair, context.version))
+    )
+
+
+def could_carry(cluster: BrokerCluster, pair: Pair) -> bool:
+    """Whether a carry is wanted for a pair, and its engine and slaves allow it."""
+    wanted = cluster.spec.offset_carry.mode != "Off"
+    return wanted and cluster.spec.engine.program == "apache" and pair.slaves > 0
+
+
+def offsets_in_rocksdb(pair: Pair, version: str) -> str:
+    """Return the setting for which Apache's brokers keep offsets in RocksDB; empty if none has."""
+    settings = str(quirk("offsetsInRocksDb", "apache", version)).split()
+    given = {f"{key}={value}" for key, value in pair.config.items()}
+    return next((each for each in settings if each in given), "")
+
+
+def other_members(context: ClusterContext, member: MemberContext) -> str:
+    """Return the ``host:port`` of the pair's other members, one a line: a pod's own name."""
+    place, service = context.place, context.service
+    return "".join(
+        f"{place.address_of(f'{each.name}-0', service)}:{each.listen_port}\n"
+        for each in context.members[member.pair.index]
+        if each.ordinal != member.ordinal
+    )
+
+
 def _gives_offsets_back(engine: Engine, pair: Pair) -> bool:
     """Whether a returned master of the pair asks its slaves for offsets."""
     guard = pair.config.get("failbackGuardReturnedOffsets")

@@ -19,6 +19,8 @@ from failback.operator.render.members import (
     ClusterContext,
     broker_properties,
     context_of,
+    is_carried,
+    other_members,
     pair_selector,
 )
 from failback.operator.render.nameserver import (
@@ -47,7 +49,7 @@ def render_name_server(name_server: NameServer, context: Context) -> list[Object
     )
     text = properties_text(name_server_properties(name_server, context))
     found = [
-        config_map(name_server, name, "namesrv.conf", text, marks, context),
+        config_map(name_server, name, {"namesrv.conf": text}, marks, context),
         *name_server_services(name_server, context),
         *([name_server_external(name_server, context)] if name_server.spec.external else ()),
         name_server_statefulset(name_server, context),
@@ -92,11 +94,13 @@ def _pair(context: ClusterContext, index: int) -> Iterator[Object]:
     objects: list[Object] = []
     for member in context.members[index]:
         properties = broker_properties(context, member)
-        marks, text = member_labels(context, member), properties_text(properties)
+        marks, files = member_labels(context, member), {"broker.conf": properties_text(properties)}
+        if is_carried(context, member.pair):
+            files[common.MEMBERS_FILE] = other_members(context, member)
         if external is not None and external.type != "Template":
             yield member_service(context, member)
         objects += (
-            config_map(cluster, member.name, "broker.conf", text, marks, context.place),
+            config_map(cluster, member.name, files, marks, context.place),
             statefulset(context, member, properties),
         )
     if cluster.spec.pod_disruption_budget.enabled:

@@ -240,6 +240,15 @@ BROKER_CLUSTER: Final = (
         _CONFIG_LENGTH,
         f"config of cluster and pairs is longer than {rule_texts.MAX_CONFIG_CHARACTERS} characters",
     ),
+    Rule(
+        "BC20",
+        "spec",
+        "!has(self.offsetCarry) || (self.offsetCarry.mode != 'Report'"
+        " && self.offsetCarry.whenUnknown != 'Wait')"
+        " || (self.engine.type == 'Apache' && (self.slavesPerPair >= 1 || (has(self.pairOverrides)"
+        " && self.pairOverrides.exists(p, has(p.slavesPerPair) && p.slavesPerPair >= 1))))",
+        "offsetCarry is for engine Apache with slaves",
+    ),
     _ENGINE,
     *_POD_TEMPLATE,
 )

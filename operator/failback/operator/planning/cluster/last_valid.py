@@ -46,7 +46,7 @@ def _note(
 ) -> dict[str, Any]:
     spec = owner.spec.model_dump(mode="json", by_alias=True, exclude_unset=True)
     text = json.dumps(spec, sort_keys=True, separators=(",", ":"))
-    return {**config_map(owner, name, _FILE, text, marks, context)}
+    return {**config_map(owner, name, {_FILE: text}, marks, context)}
 
 
 def stored_spec(found: Object | None) -> Mapping[str, Any] | None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+from failback.operator.planning.cluster.carried import carried_of
 from failback.operator.planning.cluster.view import ClusterView
 from failback.operator.planning.observed import facts
 from failback.operator.planning.observed.observed import MemberView
@@ -127,6 +128,8 @@ def _member(view: ClusterView, member: MemberView) -> dict[str, Any]:
     }
     if claim is not None:
         found["claimUid"] = claim.uid
+    if (carried := carried_of(view, member)) is not None:
+        found["carried"] = carried
     if pod is not None:
         found["restartHash"] = pod.restart_hash
         if pod.prefix in ("Verified", "Unverified", "Diverged"):

@@ -20,6 +20,7 @@ from failback.operator.planning.observed.observed import MemberView
 from failback.operator.planning.operations import resize, resync
 from failback.operator.planning.plan.encoding import find_condition, names, stored_operations
 from failback.operator.planning.state.running_engine import held_engine
+from failback.operator.render.members import could_carry, offsets_in_rocksdb
 
 KNOWN_ANNOTATIONS: Final = frozenset(
     f"failback.dev/{name}"
@@ -149,11 +150,35 @@ def _keys_and_quirks(view: ClusterView, version: str) -> Iterator[tuple[str, str
         yield "SyncByNameOnly", "SYNC_MASTER with inSyncReplicas=1 waits for nobody"
     if not by_replicas and wanted is not None and wanted != 2:
         yield "InSyncReplicasIgnored", f"this engine waits for one slave, not for {wanted - 1}"
+    yield from _carry(view, version)
     accepted = cluster.metadata.annotations.get("failback.dev/accept-quirk", "").split(",")
     reads = any(cluster.pair(pair).slave_read_enable for pair in range(cluster.spec.pairs))
     if reads and _drops_topics(engine.program, version):
         added = " (accepted)" if "dropsTopicsOnSync" in accepted else ""
         yield "EngineQuirk", f"dropsTopicsOnSync of {engine.program} {version}{added}"
+
+
+def _carry(view: ClusterView, version: str) -> Iterator[tuple[str, str]]:
+    """Yield why a master that returns gets no offsets of its slaves although it should."""
+    cluster = view.cluster
+    pairs = [cluster.pair(index) for index in range(cluster.spec.pairs)]
+    wanted = [pair for pair in pairs if could_carry(cluster, pair)]
+    stores = {pair.broker_name: offsets_in_rocksdb(pair, version) for pair in wanted}
+    if apart := [f"{name} has {setting}" for name, setting in stores.items() if setting]:
+        yield "CarryUnsupported", f"offsets are in RocksDB, no start is given any: {names(apart)}"
+    lacks = [
+        view.member_name(item)
+        for item in view.members
+        if item.statefulset is not None
+        and not stores.get(cluster.broker_name(item.pair), "-")
+        and not facts.has_carry(item.statefulset)
+    ]
+    if lacks:
+        yield (
+            "CarryNeedsRestart",
+            f"a start of {names(lacks, 3)} is given no offsets, its pod is of an earlier release:"
+            " change annotation failback.dev/restart",
+        )
 
 
 def _drops_topics(engine: str, version: str) -> bool:

@@ -246,3 +246,9 @@ def foreign_addresses(
     if ids is None or 0 in ids:
         found |= set(observed.recent_masters.get(pair, ()))
     return tuple(sorted(found - own))
+
+
+def has_carry(statefulset: Object) -> bool:
+    """Tell whether a member's pods have the sidecar that gives offsets to a starting master."""
+    inits = statefulset["spec"]["template"]["spec"].get("initContainers", ())
+    return any(each["name"] == "carry" for each in inits)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
 
 from failback.operator.render.shape import Member
 
@@ -98,6 +100,36 @@ class Claim:
     """uid of the claim that was marked: another one is a copy of it."""
 
 
+Count = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]
+Outcome = Literal[
+    "Idle",
+    "Carried",
+    "WouldCarry",
+    "NothingToCarry",
+    "SlaveSilent",
+    "OtherLog",
+    "Unsupported",
+    "DiskFailed",
+    "Refused",
+]
+"""What became of a carry; ``Idle`` of a slave."""
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What the sidecar of an Apache member says of its last start."""
+
+    outcome: Outcome
+    at: Annotated[str, msgspec.Meta(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]
+    offsets: Count = 0
+    groups: Count = 0
+    messages: Count = 0
+    cut: Count = 0
+    sources: Annotated[
+        tuple[Annotated[str, msgspec.Meta(max_length=300)], ...], msgspec.Meta(max_length=4)
+    ] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Broker:
     """Answers of one broker process; each part is ``None`` while unknown."""
@@ -130,6 +162,8 @@ class Broker:
     """The same answer of three sync periods ago, or older."""
     metrics: Mapping[str, float] | None = None
     """Gauges of ``/metrics`` that planning needs, by name; engine failback only."""
+    carried: Carried | None = None
+    """``/carry`` of its pod's sidecar; engine apache only."""
 
 
 @dataclass(frozen=True, slots=True)

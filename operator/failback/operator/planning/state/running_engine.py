@@ -17,7 +17,7 @@ from failback.operator.kinds.base import Engine
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.kinds.name_server import NameServer
 from failback.operator.planning.observed.observed import Object, ObservedCluster, ObservedNameServer
-from failback.operator.render.common import RELEASE
+from failback.operator.render.common import RELEASE, restarted_at
 from failback.operator.render.context import Context
 from failback.operator.render.nameserver import statefulset_name
 from failback.operator.render.shape import Shape
@@ -101,6 +101,8 @@ def cluster_context(
     """
     found = [view.statefulset for _, view in sorted(observed.members.items()) if view.statefulset]
     engine = None if shape.engine else cluster.spec.engine
+    if cluster.spec.engine.program == "apache" and any(_restarts(cluster, item) for item in found):
+        return context
     return _standing(found, engine, context)
 
 
@@ -126,6 +128,13 @@ def _standing(statefulsets: Iterable[Object], engine: Engine | None, context: Co
         if release and release != context.version:
             return dataclasses.replace(context, version=release)
     return context
+
+
+def _restarts(cluster: BrokerCluster, statefulset: Object) -> bool:
+    """Tell whether a restart was asked for that the template lacks: of Apache's pods it takes the
+    tools of this release along, and changes no engine."""
+    marks = statefulset["spec"]["template"]["metadata"].get("annotations", {})
+    return any(marks.get(key) != wanted for key, wanted in restarted_at(cluster).items())
 
 
 def _asks_for_another(wanted: Engine, statefulset: Object) -> bool:
