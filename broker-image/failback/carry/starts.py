@@ -130,7 +130,7 @@ def figures(report: Report, conf: MasterConf, *, is_dry: bool) -> dict[str, Any]
         "offsets": len(rows),
         "groups": len({split_offset_key(row.key)[1] for row in rows}),
         "messages": sum(row.messages for row in rows),
-        "cut": len(report.merged.beyond),
+        "cut": sum(row.theirs > max(row.wanted, 0) for row in report.merged.beyond),
         "sources": answered,
         "line": report.line,
         "warnings": report.warnings[:_MOST_WARNINGS],

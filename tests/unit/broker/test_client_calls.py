@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
+from failback.broker.clients.own_members import OwnMembers
+from failback.carry.keeping import Order
 from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.headers import (
@@ -21,7 +24,12 @@ from failback.protocol.route import (
     ProducerData,
     SubscriptionData,
 )
-from failback.protocol.stats import ConsumeMessageDirectlyResult, GetConsumerStatusBody
+from failback.protocol.stats import (
+    ConsumeMessageDirectlyResult,
+    GetConsumerStatusBody,
+    HeldQueues,
+    ProcessQueueInfo,
+)
 from tests.support.brokers.broker_lab import BrokerLab, LabClient, broker_lab, send_header
 
 QUICK = 0.001
@@ -299,3 +307,26 @@ async def test_a_slave_hands_replies_on_and_stores_nothing(tmp_path: Path) -> No
         asker.feed(push.response(0).encode())
         answer = await answer_of(answering, request)
     assert (answer.code, (answer.ext_fields or {})["msgId"]) == (0, "0")
+
+
+async def test_a_guarded_slave_asks_its_own_members_and_keeps_what_is_more(tmp_path: Path) -> None:
+    async with broker_lab(tmp_path) as lab:
+        controller, client = lab.controller, await member(lab, "go")
+        own = controller.parts.build(OwnMembers, broker_name="broker-a", scaled=lambda at: at)
+        assert await own.members("CG") == ["go"]
+        asking = asyncio.ensure_future(own.held("CG", "go"))
+        question = await asked(client, RequestCode.GET_CONSUMER_RUNNING_INFO)
+        assert question.ext_fields == {
+            "consumerGroup": "CG",
+            "clientId": "go",
+            "jstackEnable": "false",
+        }
+        queue = MessageQueue("TopicTest", "broker-a", 3)
+        body = HeldQueues({queue: ProcessQueueInfo(commit_offset=12)}).to_json()
+        client.feed(question.response(0, body=body).encode())
+        assert (await asking)[queue].commit_offset == 12
+        assert await own.tell(Order("CG", "TopicTest", 3, 12))
+        assert not await own.tell(Order("CG", "TopicTest", 3, 11)), "never lower"
+        assert (await own.table())["TopicTest@CG"] == {3: 12}
+        controller.clients.consumers.groups["CG"].message_model = "BROADCASTING"
+        assert await own.members("CG") == ()
