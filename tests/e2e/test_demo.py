@@ -30,7 +30,7 @@ def test_it_passes_and_its_table_says_what_the_reports_say(demo: Demo) -> None:
         assert row["DISTINCT"] == f"{totals['distinct']:,}"
         assert row["DUPLICATES"] == f"{totals['dup']:,}"
         assert row["DUPLICATES/DISTINCT"] == percent(totals["dup_ratio"])
-        assert abs(totals["dup_ratio"] - totals["dup"] / totals["distinct"]) < 1e-6
+        assert abs(totals["dup_ratio"] - totals["dup"] / totals["distinct"]) < 1e-4  # four digits
         assert row["LOST"] == f"{totals['lost']:,}"
         for column in ("RTO PRODUCE", "RTO CONSUME"):
             assert re.fullmatch(r"\d+\.\d s", row[column])
