@@ -33,7 +33,7 @@ def warned(world: World) -> tuple[str, str]:
 def test_a_store_of_5_x_does_not_go_back_and_that_is_told_once(
     wanted: dict[str, Any], message: str
 ) -> None:
-    world = steady(engine=NEW)
+    world = steady(offsetCarry={"mode": "Off"}, engine=NEW)
     world.edit(engine=wanted)
     run = Run(world).until_steady().for_passes(3)
     assert warned(world) == ("EngineChangeRefused", f"EngineChangeRefused: {message}")
@@ -59,7 +59,7 @@ def test_a_store_of_5_x_does_not_go_back_and_that_is_told_once(
 def test_other_changes_of_the_engine_roll_and_are_no_warning(
     before: dict[str, Any], after: dict[str, Any]
 ) -> None:
-    world = steady(engine=before)
+    world = steady(offsetCarry={"mode": "Off"}, engine=before)
     world.edit(engine=after)
     run = Run(world).until_steady()
     assert any(step.startswith("Roll/") for step in run.steps)
