@@ -31,7 +31,7 @@ VERSIONS = pytest.mark.parametrize(
     "lab",
     [
         pytest.param(SERVER_VERSION, marks=pytest.mark.sample),
-        "5.3.3",
+        pytest.param("5.3.3", marks=pytest.mark.soak),
         pytest.param("5.1.4", marks=pytest.mark.soak),
         pytest.param("5.5.0", marks=pytest.mark.soak),
     ],
