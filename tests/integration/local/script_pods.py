@@ -34,13 +34,14 @@ class Seen:
     def __init__(self) -> None:
         self.states: list[str] = []
         self.deaths: list[Death] = []
+        self.given: list[str] = []
 
     def changed(self, pod: Pod) -> None:
         if not self.states or self.states[-1] != pod.state:
             self.states.append(pod.state)
 
     def carried(self, pod: Pod, line: str) -> None:
-        """No script has a sidecar."""
+        self.given.append(line)
 
     def died(self, pod: Pod, death: Death) -> None:
         self.deaths.append(death)
@@ -64,6 +65,7 @@ def pod_spec(
     volumes: Sequence[Volume] = (),
     grace_seconds: float = 5.0,
     gates: Sequence[str] = (),
+    carry: Sequence[str] = (),
 ) -> PodSpec:
     """Return a pod named ``p`` at 127.0.0.1."""
     return PodSpec(
@@ -76,6 +78,7 @@ def pod_spec(
         inits=tuple(inits),
         container=container,
         gates=tuple(gates),
+        carry=tuple(carry),
     )
 
 

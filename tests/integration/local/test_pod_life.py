@@ -26,6 +26,7 @@ from tests.integration.local.script_pods import (
     script,
     shell,
 )
+from tests.support.carry.stopped_master import AnsweringSlave, StoppedMaster, at
 from tests.support.common.polling import until
 from tests.support.net.ports import free_port
 
@@ -69,6 +70,35 @@ async def test_a_failing_init_container_is_repeated_and_named(tmp_path: Path) ->
         await until(lambda: pod.ready, "ready")
         assert (tmp_path / "tries").read_text().split() == ["x"] * 3
         assert seen.deaths == []
+
+
+async def test_a_master_is_given_what_its_slave_knows_at_each_start_behind_a_hold(
+    tmp_path: Path,
+) -> None:
+    root = new_root(tmp_path)
+    master = StoppedMaster(tmp_path / "master")
+    master.has(at(10))
+    with AnsweringSlave(master, at(20)) as slave:
+        (tmp_path / "members").write_text(slave.address)
+        words = ["--conf", master.conf, "--members", tmp_path / "members", "--run-dir", tmp_path]
+        carry = [*map(str, words), "--wait", "600", "--must-know"]
+        broker = shell(f"tr -d ' \\n' <{master.file}; echo; exec sleep 60")
+        async with running(pod_spec(root, broker, carry=carry), root) as (pod, seen):
+            await until(lambda: log(root).count(":20}") == 1, "the first start")
+            pod.hold("u1")
+            assert pod.identity is not None
+            os.kill(pod.identity.pid, signal.SIGKILL)
+            await until(lambda: pod.state == "Held", "held")
+            slave.offsets = at(30)
+            assert master.loads == at(20)
+            pod.release()
+            await until(lambda: log(root).count(":30}") == 1, "the second start")
+            assert [line.split(";")[0] for line in seen.given] == [
+                "raised 1 offsets of 1 groups by 10 messages"
+            ] * 2
+    (tmp_path / "members").write_text(f"127.0.0.1:{free_port()}")
+    async with running(pod_spec(root, broker, carry=carry), root) as (pod, seen):
+        await until(lambda: pod.ready, "a start that waits for no slave")
 
 
 @pytest.mark.sample

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
@@ -10,6 +11,7 @@ from failback.client.admin.admin import AdminClient
 from failback.operator.render.context import kubernetes_context
 from failback.operator.render.objects import render
 from failback.operator.schema.decoding import decode
+from failback.protocol.errors import BrokerError
 from tests.kube.own_server.test_lab_brokers import NAME_SERVER
 from tests.support.common.polling import wait_until
 from tests.support.java.apache import LOG_FILE_BYTES, server_home
@@ -55,11 +57,11 @@ def test_a_pair_shares_one_port_and_says_the_version_of_its_image(
     async def versions() -> dict[str, str]:
         async with AdminClient([name_server], timeout_ms=60_000) as admin:
             table = (await admin.cluster_info()).broker_addr_table
-            addresses = table["demo-0"].broker_addrs.values() if "demo-0" in table else ()
-            return {
-                address: (await admin.runtime_info(address))["brokerVersionDesc"]
-                for address in addresses
-            }
+            found = {}
+            for address in table["demo-0"].broker_addrs.values() if "demo-0" in table else ():
+                with suppress(BrokerError):  # 4.9 answers 1 until it has counted for a second
+                    found[address] = (await admin.runtime_info(address))["brokerVersionDesc"]
+            return found
 
     wait_until(lambda: len(asyncio.run(versions())) == 2, "two registered brokers", seconds=60)
     service = f"demo-brokers.{namespace.name}.svc.cluster.local:10911"

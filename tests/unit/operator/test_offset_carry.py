@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -83,9 +85,14 @@ def test_its_options_say_what_the_spec_says() -> None:
     assert "--keep-members" not in text
 
 
-def gate(folder: Path, tries: int) -> subprocess.Popen[str]:
+@contextmanager
+def gate(folder: Path, tries: int) -> Iterator[subprocess.Popen[str]]:
     command = ["sh", "-c", WHEN_CARRIED, str(folder / "hold"), str(tries), "echo", "started"]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as shell:
+        try:
+            yield shell
+        finally:
+            shell.kill()
 
 
 def asked(folder: Path) -> str:
