@@ -2,7 +2,7 @@
 
 Exit codes: 0 carried, or nothing could be carried and the master starts all the same; 2 a mistake
 in the command line; 3 refused where the broker could not start either; with ``--strict`` 4 for all
-that could not be done.
+that could not be done. ``--online``, before which no start waits, ends with 4 if it learnt nothing.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _online(options: argparse.Namespace) -> int:
         for row in done.raised:
             print(visible(str(row)))
     print(visible(f"carry: {done.line}"), flush=True)
-    return COULD_NOT if done.warnings and options.strict else 0
+    return COULD_NOT if not done.is_known or (done.warnings and options.strict) else 0
 
 
 def _carry(options: argparse.Namespace) -> int:

@@ -33,10 +33,14 @@ class TopUp:
     """Groups that were left to their members."""
     warnings: list[str] = field(default_factory=list)
     is_dry: bool = False
+    is_known: bool = True
+    """Whether a slave and the master told their offsets."""
 
     @property
     def line(self) -> str:
         """One sentence for a log."""
+        if not self.is_known:
+            return "nothing was carried"
         groups = {split_offset_key(row.key)[1] for row in self.raised}
         return (
             f"{'would raise' if self.is_dry else 'raised'} {len(self.raised)} offsets of "
@@ -61,11 +65,11 @@ async def ask_and_top_up(
         silent = [f"slave {each.slave}: {each.problem}" for each in answers if each.problem]
         sources = [*tables, *told]
         if not sources:
-            return TopUp(warnings=silent, is_dry=dry_run)
+            return TopUp(warnings=silent, is_known=False)
         try:
             done = await top_up(admin, master, sources, wait_seconds=wait_seconds, dry_run=dry_run)
         except (FailbackError, OSError) as error:
-            return TopUp(warnings=[*silent, f"master {master}: {error}"], is_dry=dry_run)
+            return TopUp(warnings=[*silent, f"master {master}: {error}"], is_known=False)
         done.warnings[:0] = silent
         return done
 

@@ -60,7 +60,12 @@ class Outage:
         return cls(ns, master, slave, admin)
 
     async def live(self) -> None:
-        """Consume a little, kill the master, consume more from the slave, start the master."""
+        """:meth:`die`, and start the master."""
+        await self.die()
+        self.master.start()
+
+    async def die(self) -> None:
+        """Consume a little, kill the master, consume more from the slave."""
         async with RemotingClient() as client:
             for _ in range(MESSAGES):
                 request = RemotingCommand.request(
@@ -73,7 +78,6 @@ class Outage:
         await self.in_file(self.master, BEFORE)
         self.master.kill()
         await self.commit(self.slave, MEANWHILE)
-        self.master.start()
 
     async def commit(self, broker: Broker, offset: int, group: str = GROUP) -> None:
         await self.admin.update_offset(broker.address, group, TOPIC, 0, offset)
