@@ -21,7 +21,7 @@ from tests.support.common.polling import wait_until
 from tests.support.java.apache import got_by, sent_by
 from tests.support.java.java_lab import Lab
 from tests.support.observe.cluster import TOPIC, Copy, Observed
-from tests.support.observe.truth import AWAY_SECONDS
+from tests.support.observe.truth import AWAY_SECONDS, CONSUMER_OFFSETS
 from tests.support.processes.child_process import TestProcess
 
 pytestmark = pytest.mark.long
@@ -60,6 +60,8 @@ class Outage:
         wait_until(lambda: all(sent <= set(self.pair.handed(group)) for group in GROUPS), _ALL, 120)
 
     def _before_the_start(self, carries: bool) -> None:
+        # A client asks the name server for another broker every 30 s only.
+        wait_until(self._slave_is_ahead, "the slave knows more than the master's file", 90)
         self.pair.leave(HANDED_OVER)
         self.pair.members[KILLED][-1].kill()
         self.told = asyncio.run(self._known_to_the_slave())
@@ -69,6 +71,15 @@ class Outage:
             words = ["--conf", conf, "--slave", self.pair.slave.address, "--json", report]
             assert main([*map(str, words), "--strict"]) == 0
             self.carried = json.loads(report.read_text())
+
+    def _slave_is_ahead(self) -> bool:
+        file = self.pair.master.store / CONSUMER_OFFSETS
+        kept = json.loads(file.read_text())["offsetTable"]
+        told = asyncio.run(self._known_to_the_slave())
+        return all(
+            sum(told.get(key, {}).values()) > sum(kept.get(key, {}).values())
+            for key in (f"{TOPIC}@{HANDED_OVER}", f"{TOPIC}@{KILLED}")
+        )
 
     async def _known_to_the_slave(self) -> Mapping[str, Mapping[int, int]]:
         async with AdminClient() as admin:

@@ -19,7 +19,7 @@ from typing import Any, Final
 from failback.carry.keeper import keep
 from failback.carry.online import ask_and_top_up
 from failback.carry.starts import FILE, Starts, read_last
-from failback.client.program import LINES
+from failback.client.program import begin_logging
 from failback.client.remoting.connection import RemotingSettings
 from failback.client.remoting.http_server import JSON, PROMETHEUS, Endpoint, HttpServer, Reply
 from failback.common.replacing import replace_file
@@ -134,7 +134,7 @@ class Sidecar:
 
 def main(argv: Sequence[str]) -> int:
     """Serve until told to stop."""
-    logging.basicConfig(level=logging.INFO, format=LINES)
+    begin_logging()
 
     async def serve() -> None:
         await Sidecar(Starts.of(argv)).run()

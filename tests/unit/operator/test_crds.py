@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 
 from failback.cli.__main__ import main
 from failback.operator.schema.cel import rules_of
-from failback.operator.schema.crds import DEFINITIONS, crd_files, crd_of, schema_of
+from failback.operator.schema.crds import DEFINITIONS, crd_files, crd_of, plural_of, schema_of
 from failback.operator.schema.decoding import KINDS
 from failback.operator.schema.field_reference import reference
 
@@ -43,6 +43,14 @@ def nodes(node: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str,
 def test_the_committed_files_are_the_generated_ones() -> None:
     committed = {file.name: file.read_text() for file in COMMITTED.glob("*.yaml")}
     assert committed == crd_files(), "run: failback operator crds --out charts/failback/crds-src"
+
+
+def test_a_reader_of_yaml_1_1_such_as_kubectl_reads_what_was_meant() -> None:
+    reader = YAML(typ="safe", pure=True)
+    for kind in KINDS:
+        reader.version = "1.1"
+        text = (COMMITTED / f"{plural_of(kind)}.yaml").read_text()
+        assert reader.load(text) == crd_of(kind)
 
 
 def test_the_committed_field_reference_is_the_generated_one() -> None:
