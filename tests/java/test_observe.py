@@ -61,6 +61,7 @@ def test_3_killed_and_handed_over_after_the_return(lab: Lab) -> None:
     holds(report, observed.again())
 
 
+@pytest.mark.soak
 def test_6_two_groups_of_which_one_is_handed_over(lab: Lab) -> None:
     observed = begun(lab, groups=("billing", "audit"))
     observed.outage(AWAY_SECONDS, during=observed.leave)

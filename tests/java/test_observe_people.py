@@ -47,6 +47,7 @@ def test_9_an_admin_resets_the_offsets_in_the_middle(lab: Lab) -> None:
     assert observed.again() == before
 
 
+@pytest.mark.soak
 def test_10_the_observer_stands_still_over_the_return(lab: Lab) -> None:
     observed = begun(lab)
     observed.master.kill()

@@ -140,6 +140,7 @@ def needed(control_plane: ControlPlane, mark: int, identity: Identity) -> set[Ri
     return asked(requests)
 
 
+@pytest.mark.soak
 @pytest.mark.skipif(bool(why_not()), reason=f"Spark can't start: {why_not()}")
 def test_an_executor_that_dies_is_replaced_and_the_report_is_the_same(
     namespace: Namespace,
