@@ -266,3 +266,18 @@ def test_of_a_group_that_broadcasts_the_brokers_offsets_are_old(
     document = found(pair, capsys)
     assert (document["safe_offset"], document["command"], document["exposure"]) == (None, None, {})
     assert "broadcasts" in document["outside"][0]
+
+
+def test_one_command_gives_the_master_what_its_slave_knows_of_all_groups(
+    pair: Pair, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pair.master.offsets["T@g"] = pair.slave.offsets["T@g"] = {0: 5}
+    assert found(pair, capsys)["carry"] is None
+    pair.slave.offsets["T@g"] = {0: 9}
+    online = f"--online --master {pair.master.address} --slave {pair.slave.address}"
+    assert main(pair.ask()) == 0
+    (line,) = (each for each in capsys.readouterr().out.splitlines() if "failback carry" in each)
+    assert line.endswith(f"failback carry {online} --namesrv {pair.namesrv.address}")
+    pair.master.close()
+    carry = found(pair, capsys, 3)["carry"]
+    assert carry.startswith(f"failback carry --conf BROKER.CONF --slave {pair.slave.address} ")

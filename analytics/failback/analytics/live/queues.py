@@ -253,3 +253,29 @@ def reset_command(
     if namesrv:
         words += ["--namesrv", ";".join(namesrv)]
     return typed(*words)
+
+
+def carry_command(
+    master: str,
+    slaves: Iterable[str],
+    *,
+    files: Iterable[object] = (),
+    options: Iterable[str] = (),
+) -> str:
+    """Return the command that gives a master what its slaves know, for all groups at once.
+
+    Without a ``master`` (HOST:PORT) that runs it is for the host of the stopped one, whose
+    ``broker.conf`` is to stand for BROKER.CONF. ``files``: tables of offsets, as ``--file`` reads.
+    """
+    words = ["--online", "--master", master] if master else ["--conf", "BROKER.CONF"]
+    words += [word for slave in slaves for word in ("--slave", slave)]
+    words += [str(word) for file in files for word in ("--file", file)]
+    return typed("failback", "carry", *words, *options)
+
+
+def carry_now(facts: PairFacts, options: Iterable[str] = ()) -> str | None:
+    """Return the same for a pair; ``None`` if no slave knows more than a master that runs."""
+    if not facts.slaves or (facts.master is not None and not slave_ahead(facts)):
+        return None
+    master = "" if facts.master is None else facts.master.address
+    return carry_command(master, sorted(each.address for each in facts.slaves), options=options)

@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence, Set
 from typing import Any, Final
 
+from failback.analytics.live.facts import BROADCASTING
 from failback.analytics.observe.asking_clients import ClientAsker
 from failback.analytics.observe.folder import seconds
 from failback.analytics.observe.looks import ANSWERED, REFUSED, SILENT, BrokerLook, Look, Place
@@ -136,8 +137,8 @@ class Asker:
         self._groups = groups
         self._topics = topics
         self._asked: dict[Place, _Asked] = {}
-        self._versions: dict[str, int] = {}
-        """Client id to the version of the client, as MQVersion numbers it."""
+        self._versions: dict[tuple[str, str], int] = {}
+        """As `ClientAsker.take` wants it; of groups that broadcast there is none."""
         self._clients = ClientAsker(self._prompt, zero) if asks_clients else None
 
     async def close(self) -> None:
@@ -310,6 +311,7 @@ class Asker:
         found: dict[str, dict[str, str]] = {}
         for group, connection in (await asked.survey.connections(groups)).items():
             clients = connection.connection_set if connection is not None else []
-            self._versions |= {each.client_id: each.version for each in clients}
+            if connection is not None and connection.message_model != BROADCASTING:
+                self._versions |= {(group, each.client_id): each.version for each in clients}
             found[group] = {each.client_id: each.client_addr for each in clients}
         return found

@@ -44,13 +44,13 @@ class ClientAsker:
         self._began = -CLIENTS_SECONDS
 
     def take(
-        self, brokers: Iterable[BrokerLook], versions: Mapping[str, int]
+        self, brokers: Iterable[BrokerLook], versions: Mapping[tuple[str, str], int]
     ) -> tuple[ClientLook, ...]:
         """Return the answers since the last look, and ask again if it is time.
 
         Args:
             brokers: The answers of this look, with the members that each broker lists.
-            versions: Client id to the version of the client, as MQVersion numbers it.
+            versions: Group and client id to the version of the client, as MQVersion numbers it.
         """
         found: tuple[ClientLook, ...] = ()
         if self._round is not None and self._round.done():
@@ -70,7 +70,7 @@ class ClientAsker:
             await asyncio.gather(self._round, return_exceptions=True)
 
     def _askable(
-        self, brokers: Iterable[BrokerLook], versions: Mapping[str, int]
+        self, brokers: Iterable[BrokerLook], versions: Mapping[tuple[str, str], int]
     ) -> dict[_Member, str]:
         """Return the broker to ask for each member: a master where it lists the member."""
         found: dict[_Member, str] = {}
@@ -83,7 +83,7 @@ class ClientAsker:
             for group, clients in self._listed.get(broker.place, {}).items():
                 for client in clients:
                     member = _Member(cluster, group, client)
-                    if versions.get(client, 0) >= TAKES_CALLS and self._silences.may_ask(
+                    if versions.get((group, client), 0) >= TAKES_CALLS and self._silences.may_ask(
                         member, time.monotonic()
                     ):
                         found.setdefault(member, broker.addr)

@@ -61,6 +61,8 @@ class Wanted:
     """``max_duplicates`` (``N`` or ``P%``) and ``max_rto`` (seconds), where there are any."""
     access: ClusterAccess | None = None
     """Keys and TLS of a guarded cluster."""
+    cluster_options: tuple[str, ...] = ()
+    """Options that name the cluster, as they were typed, for the commands that are printed."""
     trace: tuple[str, ...] = ()
     """Topics with a message trace that are read beside the looks."""
     asks_clients: bool = False

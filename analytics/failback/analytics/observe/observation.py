@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from failback.analytics.analysis.causes.labels import cause_words
 from failback.analytics.observe.events import Finder, Outage
+from failback.analytics.observe.kept_tables import KeptTables
 from failback.analytics.observe.looks import Look, Place
 from failback.analytics.observe.redelivery import GroupReturn, Return
 from failback.analytics.observe.returns import Returns
@@ -34,6 +35,7 @@ class Observation:
 
     Attributes:
         finder: Events and gaps.
+        kept: Tables of slaves for a master's return.
         ended: Of the last look, seconds after run zero; ``None`` before the first.
     """
 
@@ -41,6 +43,7 @@ class Observation:
         """``groups`` and ``topics``: as ``returns.is_about`` takes them."""
         self.finder = Finder()
         self._returns = Returns(self.finder, groups, topics)
+        self.kept = KeptTables()
         self.began: float | None = None
         self.ended: float | None = None
         self.configs: dict[str, dict[str, str]] = {}
@@ -61,6 +64,7 @@ class Observation:
     def look(self, look: Look) -> None:
         self.finder.look(look)
         self._returns.look(look)
+        self.kept.look(look, self.finder.outages)
         if self.began is None:
             self.began = look.began
         self.ended = look.ended

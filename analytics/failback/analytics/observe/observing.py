@@ -15,6 +15,7 @@ from typing import Any
 
 from failback.analytics.observe.asking import Asker
 from failback.analytics.observe.canary.ledger import About, Ledger, with_canary
+from failback.analytics.observe.carry_offer import CarryOffer
 from failback.analytics.observe.events import Event, Finder
 from failback.analytics.observe.folder import LOOKS, Folder, Wanted, looks_in
 from failback.analytics.observe.looks import ANSWERED, SILENT, Look, Place
@@ -78,7 +79,7 @@ async def observe(
                     listener(look, events, observation)
                     canary_listener(look, observation.finder)
 
-                keeper = _Keeper(folder, note)
+                keeper = _Keeper(folder, wanted, note)
                 try:
                     await _look_until(
                         stop, deadline, keeper, wanted, observation, asker, listen, client
@@ -151,8 +152,9 @@ async def _until_first(*waits: Coroutine[Any, Any, object]) -> None:
 class _Keeper:
     """Writes looks. A look that the disk refuses is a gap; the observation goes on."""
 
-    def __init__(self, folder: Folder, note: Callable[[str], None]) -> None:
+    def __init__(self, folder: Folder, wanted: Wanted, note: Callable[[str], None]) -> None:
         self._folder = folder
+        self._carry = CarryOffer(folder.path, wanted.cluster_options)
         self._note = note
         self._refused = ""
         self._thinning: asyncio.Task[None] | None = None
@@ -186,6 +188,11 @@ class _Keeper:
             self._note(f"{self._folder.path}: looks are kept again; those between are a gap")
             self._refused = ""
         await self._thin(look, observation)
+
+    async def offer(self, look: Look, observation: Observation) -> None:
+        """Keep what slaves of an absent master know, and say how it is carried over."""
+        if observation.kept.away or observation.kept.back:
+            self.tell(await asyncio.to_thread(lambda: list(self._carry.look(look, observation))))
 
     async def _thin(self, look: Look, observation: Observation) -> None:
         """Thin old looks while new ones are written. A disk without room for it keeps them all."""
@@ -223,6 +230,7 @@ async def _look_until(
         observation.look(look)
         await keeper.keep(look, observation)
         listener(look, observation.finder.events[known:], observation)
+        await keeper.offer(look, observation)
         await _until_first(stop.wait(), asker.wait(due - time.monotonic()))
 
 

@@ -18,6 +18,7 @@ from failback.cli.shared.folders import one_run
 from failback.cli.shared.options import JsonOption, check_group_of_client, check_topics
 from failback.cli.shared.output import print_json, print_table, say
 from failback.client.admin.queue_offsets import ANSWER, MASTER_TABLE
+from failback.client.remoting.guarded.cluster import options_of
 from failback.common.text import visible
 from failback.protocol.errors import ConfigError
 
@@ -231,7 +232,7 @@ def _live(
     place = Place(group, topic, queue)
 
     async def question(admin: AdminClient) -> Standing:
-        return await stand_of(admin, place, broker)
+        return await stand_of(admin, place, broker, options_of(cluster.given))
 
     found = ask(cluster.found(), question)
     # Without the ends of a queue nobody knows which offsets it has.
@@ -248,6 +249,7 @@ def _live(
         "exposure": {}
         if found.is_broadcasting
         else {"after_return": found.after_return, "on_slave": found.on_slave},
+        "carry": None if found.is_broadcasting else found.carry,
         "command": reset_command(group, topic, found.broker, queue, safe),
         "unseen": found.unseen,
         "first_offset": found.span and found.span.first,
@@ -292,6 +294,9 @@ def _show(found: dict[str, Any]) -> None:
         say(line)
     if found["unseen"]:
         say(f"Not seen: {', '.join(found['unseen'])}.")
+    if carry := found.get("carry"):
+        where = "on the master's host, before it starts" if is_away else "if no member runs"
+        say(f"To give the master what its slaves know of all groups, {where}: {carry}")
     if found["command"]:
         say(f"Safe offset: {found['safe_offset']}. To set it: {found['command']}")
 

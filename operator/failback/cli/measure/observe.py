@@ -21,6 +21,7 @@ from failback.cli.shared.folders import check_folder, run_id
 from failback.cli.shared.options import JsonOption, TraceTopicOption, check_groups, check_topics
 from failback.cli.shared.output import console, note, print_json, say
 from failback.cli.shared.verdicts import row_of, say_answers
+from failback.client.remoting.guarded.cluster import options_of
 from failback.common.text import typed, where_and_why
 from failback.protocol.errors import ConfigError
 
@@ -155,6 +156,7 @@ def observe(
         run=run_id("--out", out.resolve().name),
         name_servers=asked.name_servers,
         access=asked.access,
+        cluster_options=tuple(options_of(cluster.given)),
         every=period,
         groups=tuple(group or ()),
         topics=tuple(topic or ()),

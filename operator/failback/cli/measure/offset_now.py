@@ -16,7 +16,7 @@ from failback.analytics.live.facts import (
     group_topic,
 )
 from failback.analytics.live.offset_file import of_broker
-from failback.analytics.live.queues import QueueLineage, lineage
+from failback.analytics.live.queues import QueueLineage, carry_now, lineage
 from failback.analytics.live.queues import Step as LineageStep
 from failback.cli.shared.asking import NotThere, route_of
 from failback.client.admin.queue_offsets import (
@@ -81,10 +81,14 @@ class Standing(NamedTuple):
     """Of a group without an offset: which known one may be meant."""
     is_broadcasting: bool = False
     """Whether members keep their own offsets: then those of brokers are old."""
+    carry: str | None = None
+    """The command that gives the master what its slaves know of all groups, if they know more."""
 
 
-async def stand_of(admin: AdminClient, place: Place, broker: str) -> Standing:
-    """Ask every member of the pair that has the queue.
+async def stand_of(
+    admin: AdminClient, place: Place, broker: str, options: Sequence[str] = ()
+) -> Standing:
+    """Ask every member of the pair that has the queue. ``options``: of the cluster, as typed.
 
     Raises:
         ConfigError: ``broker`` does not say which of several has it.
@@ -118,6 +122,7 @@ async def stand_of(admin: AdminClient, place: Place, broker: str) -> Standing:
         ),
         await _near(asked, place) if found.safe_offset is None else "",
         await _broadcasts(asked, place.group),
+        carry_now(facts, options),
     )
 
 

@@ -13,6 +13,7 @@ from failback.analytics.live.queues import (
     QueueLineage,
     Step,
     ahead_of,
+    carry_now,
     lineage,
     overwrite_countdown,
     reset_command,
@@ -169,11 +170,11 @@ def _warning(pair: PairSeen, facts: PairFacts, rows: Sequence[Json]) -> Json:
         text = "The master is away. What its file knows is older than what the slave knows."
         advice = (
             "When it returns, members that are started anew repeat this much. Keep the members"
-            " that run, or store the slave's offsets on the master as soon as it answers:"
+            " that run. Before it starts, type this on its host:"
         )
     elif left is not None:
         text = "The master is back with an old table, and the slave will copy it."
-        advice = "Store the slave's offsets on the master before that:"
+        advice = "For groups without running members store the slave's offsets before that:"
     else:
         text = "The slave's table is ahead of the master's."
         advice = "If it stays so, the slave does not copy its master. Store the better offsets:"
@@ -186,7 +187,7 @@ def _warning(pair: PairSeen, facts: PairFacts, rows: Sequence[Json]) -> Json:
         "seconds_left": left,
         "text": text,
         "advice": advice,
-        "commands": [row["command"] for row in rows if row["command"]],
+        "command": carry_now(facts),
     }
 
 

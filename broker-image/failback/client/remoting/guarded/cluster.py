@@ -103,6 +103,18 @@ def given_of(options: argparse.Namespace) -> Given:
     return Given(**{**values, "namesrv": ";".join(options.namesrv)})
 
 
+def options_of(given: Given) -> list[str]:
+    """Return what was given as options again, for another command; keys stay in their files."""
+    words: list[str] = []
+    for name in HELP:
+        value, option = getattr(given, name), name.replace("_", "-")
+        if isinstance(value, bool):
+            words.append(f"--{option}" if value else f"--no-{option}")
+        elif value:
+            words += [f"--{option}", str(value)]
+    return words
+
+
 def config_file(environ: Mapping[str, str] | None = None) -> Path:
     """Return the user's file; it need not be there."""
     environ = os.environ if environ is None else environ
