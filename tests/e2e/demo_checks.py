@@ -57,6 +57,20 @@ def check_handover(report: dict[str, Any], counted: BruteForce) -> None:
     assert totals["dup"] <= sum(bounds)
 
 
+def check_carried(report: dict[str, Any], counted: BruteForce) -> None:
+    """As a handover, but the returned master was given what the slave knew."""
+    assert report["verdict"]["value"] == "Pass", report["verdict"]
+    assert (report["totals"]["dup"], report["totals"]["lost"]) == (0, 0)
+    assert counted.duplicates() == []
+    assert counted.lost() == []
+    _check_kill(report, counted)
+    before, _ = counted.consumers()
+    own = counted.file_of_dead_master(GROUP, TOPIC)
+    loaded = counted.loaded_by_master(GROUP, TOPIC)
+    assert loaded == counted.consumed(TOPIC, before)
+    assert sum(loaded.values()) > sum(own.values()), "without the carry these would come again"
+
+
 def _check_kill(report: dict[str, Any], counted: BruteForce) -> None:
     """The master died of SIGKILL, and the report says for how long it was away."""
     (kill,) = (fault for fault in report["faults"] if fault["kind"] == "KILL")

@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +52,9 @@ class Demo:
         lines = self.done.output.splitlines()
         (head,) = (number for number, line in enumerate(lines) if line.startswith("ARM "))
         names = re.split(r"\s{2,}", lines[head])
-        rows = [re.split(r"\s{2,}", line) for line in lines[head + 1 : head + 1 + len(ARMS)]]
-        return {row[0]: dict(zip(names, row, strict=True)) for row in rows}
+        rows = (re.split(r"\s{2,}", line) for line in lines[head + 1 :])
+        table = takewhile(lambda row: len(row) == len(names), rows)
+        return {row[0]: dict(zip(names, row, strict=True)) for row in table}
 
 
 def run_command(

@@ -6,11 +6,12 @@ import io
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
 
-from failback.chaos.faults.catalogue import load_experiment
+from failback.chaos.faults.catalogue import load_experiment, parse_experiment
 from failback.cli.experiment.demo import demo_resources, load_demo
 from failback.cli.shared import output, verdicts
 from failback.cli.shared.bundled import EXPERIMENTS, bundled
@@ -80,6 +81,27 @@ def test_engine_apache_is_apache_throughout() -> None:
     for item in demo_resources("stay", quick=False, engine="apache", rules="compat"):
         assert isinstance(item, (NameServer, BrokerCluster))
         assert (item.spec.engine.type, item.spec.engine.version) == ("Apache", "4.9.7")
+
+
+def test_the_arm_carried_is_arm_handover_and_the_only_one_with_a_carry() -> None:
+    options: dict[str, Any] = {"quick": False, "engine": "apache", "rules": "compat"}
+    assert [arm.name for arm in load_demo(**options).arms] == ["stay", "handover"]
+    experiment = load_demo(**options, carry=True)
+    stay, handover, carried = experiment.arms
+    assert (handover.name, carried.name) == ("handover", "carried")
+    assert stay.faults != handover.faults == carried.faults
+    assert parse_experiment(experiment.source).arms == experiment.arms
+    modes = {}
+    for arm in experiment.arms:
+        _, cluster = demo_resources(arm.name, **options)
+        assert isinstance(cluster, BrokerCluster)
+        modes[arm.name] = cluster.spec.offset_carry.mode
+    assert modes == {"stay": "Off", "handover": "Off", "carried": "Auto"}
+
+
+def test_brokers_of_failback_need_no_carry() -> None:
+    with pytest.raises(ConfigError, match=r"--carry: needs --engine apache: .* --rules guarded"):
+        load_demo(quick=False, engine="failback", rules="compat", carry=True)
 
 
 def test_the_table_shows_the_report_s_figures(

@@ -1,4 +1,4 @@
-"""``failback demo``: the main job. Bundled cluster and experiment, both arms, one report."""
+"""``failback demo``: the main job. Bundled cluster and experiment, all arms, one report."""
 
 from __future__ import annotations
 
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 QUICK_TIME_SCALE: Final = 0.1
 RULES: Final = ("compat", "guarded")
+CARRIED: Final = "carried"
+"""The arm that is arm handover once more, with carry before the master's start."""
 LASTS: Final = {
     "failback": "about two and a half minutes to the table",
     "apache": "about three minutes to the table",
@@ -49,6 +51,7 @@ def register(app: typer.Typer) -> None:
             "failback demo --quick                all timers at a tenth, without Spark",
             "failback demo --rules guarded        with the counter-measures on",
             "failback demo --engine apache --version 5.3.3",
+            "failback demo --engine apache --carry    and the cure as a third arm",
         ),
     )
 
@@ -67,6 +70,9 @@ def demo(
     rules: Annotated[
         str, typer.Option("--rules", help="Brokers' rules: compat (4.9.8's) or guarded.")
     ] = "compat",
+    carry: Annotated[
+        bool, typer.Option("--carry", help="A third arm: handover, with carry before the start.")
+    ] = False,
     spark: Annotated[
         bool | None,
         typer.Option(
@@ -80,7 +86,7 @@ def demo(
     fetch_spark: Annotated[str, typer.Option("--fetch-spark", hidden=True)] = "",
 ) -> None:
     """Kill a master under load, with and without a consumer handover; count what comes twice."""
-    experiment = load_demo(quick=quick, engine=engine, version=version, rules=rules)
+    experiment = load_demo(quick=quick, engine=engine, version=version, rules=rules, carry=carry)
     if spark and not fetch_spark and (missing := why_not_spark()):
         raise ConfigError("--spark", missing)
     if engine == "apache":
@@ -137,13 +143,15 @@ def fetched(version: str) -> str:
     return version or DEFAULT_VERSION
 
 
-def load_demo(*, quick: bool, engine: str, version: str = "", rules: str) -> ChaosExperiment:
+def load_demo(
+    *, quick: bool, engine: str, version: str = "", rules: str, carry: bool = False
+) -> ChaosExperiment:
     """Return the bundled experiment; refuse options that do not fit together.
 
     Raises:
         ConfigError: Names the option.
     """
-    from failback.chaos.faults.catalogue import load_experiment
+    from failback.chaos.faults.catalogue import parse_experiment
 
     if engine not in ("failback", "apache"):
         raise ConfigError("--engine", f'must be failback or apache, got "{engine}"')
@@ -157,8 +165,23 @@ def load_demo(*, quick: bool, engine: str, version: str = "", rules: str) -> Cha
         raise ConfigError("--rules", problem)
     if version and engine == "failback":
         raise ConfigError("--version", "needs --engine apache: there is one Failback here")
-    experiment = load_experiment(bundled("experiment.yaml"))
+    if carry and engine == "failback":
+        problem = "needs --engine apache: brokers of Failback have it built in, as --rules guarded"
+        raise ConfigError("--carry", problem)
+    text = bundled("experiment.yaml").read_text(encoding="utf-8")
+    experiment = parse_experiment(_with_carried(text) if carry else text)
     return experiment.with_time_scale(QUICK_TIME_SCALE) if quick else experiment
+
+
+def _with_carried(text: str) -> str:
+    """Return the text of the experiment with arm handover once more, as arm carried."""
+    import yaml
+
+    data = yaml.safe_load(text)
+    arms = data["spec"]["arms"]
+    (handover,) = (arm for arm in arms if arm["name"] == "handover")
+    arms.append({**handover, "name": CARRIED})
+    return str(yaml.safe_dump(data, sort_keys=False))
 
 
 def demo_resources(
@@ -178,8 +201,8 @@ def demo_resources(
             config["failbackTimeScale"] = str(QUICK_TIME_SCALE)
         if engine == "apache":
             data["spec"]["engine"] = {"type": "Apache", "version": version or DEFAULT_VERSION}
-            if data["kind"] == "BrokerCluster":  # what is shown is the bare engine
-                data["spec"]["offsetCarry"] = {"mode": "Off"}
+            if data["kind"] == "BrokerCluster":  # what the other arms show is the bare engine
+                data["spec"]["offsetCarry"] = {"mode": "Auto" if arm == CARRIED else "Off"}
         elif rules != "compat":
             data["spec"]["engine"] = {"type": "Failback", "rules": rules}
         items.append(decode(data))
@@ -200,12 +223,12 @@ def _new_folder(runs: Path) -> Path:
 
 def _introduce(experiment: ChaosExperiment, folder: Path, *, quick: bool, engine: str) -> None:
     lasts = "about 25 seconds, all timers at a tenth" if quick else LASTS[engine]
-    names = " and ".join(arm.name for arm in experiment.arms)
+    names = ", ".join(arm.name for arm in experiment.arms)
     say(f"kill -9 of a master under load; arms {names} side by side; {lasts}; runs in {folder}")
 
 
 def _stopping() -> None:
-    say("stopping: undoing the faults, then ending both clusters; this takes some seconds")
+    say("stopping: undoing the faults, then ending the clusters; this takes some seconds")
 
 
 @contextmanager
