@@ -6,10 +6,15 @@ The truth is what unmodified Java consumers print. Outages are short; no timer i
 from __future__ import annotations
 
 import asyncio
+import shlex
 
 import pytest
 
+from failback.carry.command import main as carry
+from failback.carry.offline import table_of_file
+from tests.support.common.polling import wait_until
 from tests.support.java.java_lab import Lab
+from tests.support.observe.cluster import Observed
 from tests.support.observe.truth import (
     AWAY_SECONDS,
     ON_4_AND_5,
@@ -38,9 +43,37 @@ def test_1_killed_and_the_consumers_stay(lab: Lab) -> None:
     }  # fmt: skip
 
 
-def test_2_killed_and_handed_over_while_it_is_away(lab: Lab) -> None:
+def runs_as_printed(observed: Observed, kind: str, capsys: pytest.CaptureFixture[str]) -> int:
+    """How many offsets the last printed command of a kind would raise."""
+    start = f"failback carry {kind}"
+
+    def printed() -> list[str]:
+        return [line for line in observed.observer.lines() if start in line]
+
+    wait_until(lambda: printed() != [], start, 30)
+    words = shlex.split(
+        printed()[-1].replace("BROKER.CONF", f"{observed.master.folder}/broker.conf")
+    )
+    capsys.readouterr()
+    assert carry([*words[2:], "--dry-run"]) == 0
+    return int(capsys.readouterr().out.splitlines()[-1].partition("would raise ")[2].split()[0])
+
+
+def test_2_killed_and_handed_over_while_it_is_away(
+    lab: Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
     observed = begun(lab)
-    observed.outage(AWAY_SECONDS, during=observed.leave)
+
+    def leave_and_ask() -> None:
+        observed.leave()
+        assert runs_as_printed(observed, "--conf", capsys) > 0
+        (kept,) = (observed.out / "carry").iterdir()
+        assert kept.name == f"{observed.slave.address}.json"
+        _, table = table_of_file(kept)
+        assert len(table["orders@billing"]) == 4
+
+    observed.outage(AWAY_SECONDS, during=leave_and_ask)
+    assert runs_as_printed(observed, "--online", capsys) > 0
     observed.join()
     report = settled(observed)
     again = observed.again()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from failback.analytics.observe.carry_offer import CarryOffer
 from failback.analytics.observe.looks import HeldQueue
@@ -147,7 +148,14 @@ def test_a_master_that_knows_as_much_needs_nothing(offered: Offered) -> None:
 def test_what_members_would_commit_is_kept_with_the_file_named(offered: Offered) -> None:
     offered.story.tell(HeldQueue(999, 0, 0, 0))  # before the outage: it may have been reset since
     offered.away()
+    offered.story.tell(HeldQueue(999, 0, 0, 0))
+    offered.story.told = (structs.replace(offered.story.told[0], at=2.0),)  # asked before it
+    offered.wait()
+    assert offered.kept == {0: 150, 1: 150}
+    offered.story.tell(HeldQueue(160, 0, 0, 0))
+    offered.wait()
     offered.story.tell(HeldQueue(170, 0, 0, 0))
+    offered.story.told = (structs.replace(offered.story.told[0], client="b"),)
     offered.wait(2)
     assert offered.kept == {0: 170, 1: 170}
     _, command, keeper = offered.commands()
