@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,6 +24,8 @@ from failback.chaos.recorder.witness import (
 from failback.chaos.run.verdict import Verdict, merge
 from failback.chaos.session import Session
 from failback.chaos.toolkit.probes import another_incident, recorder_is_recording, unsteady
+from failback.client.consumelog.reader import read_hot
+from failback.client.consumelog.schema import TABLES, order
 from failback.protocol.headers import PullMessageResponseHeader
 from tests.support.chaos.chaos_session import open_session, peer_sees
 from tests.support.chaos.fake_target import FakeTarget
@@ -81,6 +84,38 @@ def test_the_old_incarnation_s_last_answer_is_no_return(
     assert "accept_ns" not in record.observed
     session.rec.on_event(answered(target, 2_000))
     assert "accept_ns" in record.observed
+
+
+def fault_rows(session: Session, kind: str) -> list[dict[str, Any]]:
+    path = session.rec.log.path
+    session.rec.close()
+    records = [each for each in read_hot(path).records if each[0] == TABLES["fault"].code]
+    rows = [dict(zip(order("fault"), each[4:], strict=False)) for each in records]
+    return [row for row in rows if row["kind"] == kind]
+
+
+@pytest.mark.parametrize("age_seconds", [0, 3600])
+def test_a_carry_of_this_outage_is_a_row_with_what_it_raised(
+    session: Session, target: FakeTarget, master: FakeBroker, age_seconds: int
+) -> None:
+    record = fault(session, target)
+    table = json.dumps({"offsetTable": {"orders@billing": {"0": 7, "1": 5}}}).encode()
+    master.answers[43] = lambda request: request.response(0, body=table)
+    own = b'{"offsetTable":{"orders@billing":{0:3,1:5}}}'
+    at = now()
+    target.files |= {
+        "config/consumerOffset.json.carried": (b"", at.wall_ns - age_seconds * 10**9),
+        "config/consumerOffset.json.before-carry": (own, 1),
+    }
+    session.rec.on_event(answered(target, 2_000))
+    assert "accept_ns" in record.observed
+    rows = fault_rows(session, "CARRIED")
+    if age_seconds:
+        assert rows == []
+        return
+    (row,) = rows
+    assert json.loads(row["detail"]) == {"fault": "kill", "offsets": 1, "messages": 4}
+    assert abs(row["observed"] - at.mono_ns) < 10**9
 
 
 def test_a_fault_is_healed_when_everything_was_seen_again(

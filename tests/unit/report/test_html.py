@@ -9,6 +9,7 @@ import shlex
 
 from failback.analytics.analysis.causes.labels import report_group
 from failback.analytics.report.measures.point_rows import Point
+from failback.analytics.report.page.answers import carry_advice
 from failback.analytics.report.page.html import CONTENTS, page_tables
 from failback.analytics.report.page.html import render_html as render
 from failback.analytics.report.page.tables.redeliveries import reset_hint
@@ -77,6 +78,22 @@ def test_the_command_for_a_safe_offset_names_one_queue_and_can_be_typed() -> Non
         *("--queue", "3", "--offset", "9"),
     ]
     assert "'a|b'" in hint
+
+
+def test_what_a_carry_would_have_saved_is_said_of_apache_alone() -> None:
+    report = sample_report()
+    assert carry_advice(report) == ""
+    report["system"]["engine"] = "apache"
+    saved = {"lo": 200, "hi": 210, "size": 10, "cause": "ROLLBACK_RESTART"}
+    beyond = {"lo": 250, "hi": 260, "size": 10, "cause": "ROLLBACK_RESTART"}
+    other = {"lo": 190, "hi": 200, "size": 10, "cause": "OVERLAP"}
+    report["queues"][0]["windows"] += [saved, beyond, other]
+    report["totals"]["dup"] = 70
+    page = " ".join(Page(render(report, sample_points())).text)
+    change = page.partition("What to change")[2].partition("What to change")[2]
+    assert "would have saved 50 of 70 duplicates" in change
+    report["queues"][0]["windows"] = [beyond, other]
+    assert carry_advice(report) == ""
 
 
 def test_names_from_outside_are_escaped() -> None:

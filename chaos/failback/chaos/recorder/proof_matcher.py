@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from failback.chaos.cluster.clock import now
@@ -13,7 +14,7 @@ from failback.chaos.cluster.wire import WireConnection
 from failback.chaos.recorder.fault_log import FaultLog
 from failback.chaos.recorder.fault_record import SLAVE_SYNCED, FaultRecord, reference
 from failback.chaos.recorder.latest_samples import LatestSamples, Offsets
-from failback.chaos.recorder.sampler import MARKER_KEY
+from failback.chaos.recorder.sampler import MARKER_KEY, OFFSET_FILE
 from failback.chaos.recorder.witness import (
     AnswerEvent,
     Event,
@@ -24,7 +25,9 @@ from failback.chaos.recorder.witness import (
     first_pull_ok,
 )
 from failback.protocol.errors import FailbackError
-from failback.protocol.route import split_offset_key
+from failback.protocol.route import parse_offset_table, split_offset_key
+
+logger = logging.getLogger(__name__)
 
 MIN_SERVED: Final = 100
 
@@ -112,14 +115,17 @@ class ProofMatcher:
         with self._faults.lock:
             record.observed["accept_ns"] = event.stamp
             record.down_seconds = round((event.stamp.mono_ns - record.issued[0].mono_ns) / 1e9, 3)
-        self._snapshot_table(record, event)
+        table = self._snapshot_table(record, event)
         kind = "RESUMED" if record.fault == "pause" else "ACCEPT"
         self._faults.fault_row(
             record, kind, observed=event.stamp, observer="witness", boot_ms=event.boot_ms
         )
         self._faults.milestones.post(record.fid, "accept", event.stamp)
+        self._carried(record, event.stamp, table)
 
-    def _snapshot_table(self, record: FaultRecord, event: AnswerEvent) -> None:
+    def _snapshot_table(
+        self, record: FaultRecord, event: AnswerEvent
+    ) -> Mapping[str, Mapping[int, int]]:
         """The table that the returned broker loaded, before clients have had time to change it."""
         assert record.victim is not None
         member = record.victim
@@ -128,7 +134,7 @@ class ProofMatcher:
                 table = connection.all_offsets()
         except FailbackError as error:
             self._add_gap(f"no table of {member.pod} at its return: {error}")
-            return
+            return {}
         stamp = now()
         table.pop(MARKER_KEY, None)
         self._faults.folder.write_bytes(
@@ -153,6 +159,37 @@ class ProofMatcher:
                     off=offset,
                     t=stamp.mono_ns,
                 )
+        return table
+
+    def _carried(
+        self, record: FaultRecord, accepted: Stamp, table: Mapping[str, Mapping[int, int]]
+    ) -> None:
+        """Write a row if a carry gave the master offsets of its slaves before it accepted."""
+        member, gone = record.victim, record.observed.get("gone_ns")
+        assert member is not None
+        try:
+            mark = self._target.stat_store(member, f"{OFFSET_FILE}.carried")
+            if mark is None or gone is None or mark.mtime_ns < gone.wall_ns:
+                return  # of an earlier start
+            content = self._target.read_store(member, f"{OFFSET_FILE}.before-carry")
+            before = parse_offset_table(content)
+        except (FailbackError, OSError) as error:
+            logger.warning("a carry of %s is not read: %s", member.pod, error)
+            return
+        raised = [
+            offset - max(own, 0)
+            for key, queues in table.items()
+            for queue, offset in queues.items()
+            if offset > (own := before.get(key, {}).get(queue, -1))
+        ]
+        since = min(mark.mtime_ns, accepted.wall_ns) - gone.wall_ns
+        self._faults.fault_row(
+            record,
+            "CARRIED",
+            observed=Stamp(gone.wall_ns + since, gone.mono_ns + since),
+            observer="store",
+            detail={"offsets": len(raised), "messages": sum(raised)},
+        )
 
     def _on_route(self, event: RouteEvent) -> None:
         view = self._latest_samples.view

@@ -18,10 +18,8 @@ from failback.protocol.route import parse_offset_table, split_offset_key
 MARKER_TOPIC: Final = "failback-witness"
 MARKER_GROUP: Final = "FAILBACK_WITNESS"
 MARKER_KEY: Final = f"{MARKER_TOPIC}@{MARKER_GROUP}"
-OFFSET_FILES: Final = (
-    ("file", "config/consumerOffset.json"),
-    ("bak", "config/consumerOffset.json.bak"),
-)
+OFFSET_FILE: Final = "config/consumerOffset.json"
+OFFSET_FILES: Final = (("file", OFFSET_FILE), ("bak", f"{OFFSET_FILE}.bak"))
 ALL_QUEUES: Final = -1
 """``qid`` of the row that carries the number of entries of a sampled table."""
 

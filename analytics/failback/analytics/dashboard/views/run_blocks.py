@@ -15,7 +15,7 @@ from typing import Any, Final
 import plotly.graph_objects as go
 
 from failback.analytics.report.measures.point_rows import Point
-from failback.analytics.report.page import time_series
+from failback.analytics.report.page import answers, time_series
 from failback.analytics.report.page.figures import bars, over_time
 from failback.analytics.report.page.figures.theme import DARK, LIGHT, Theme
 from failback.analytics.report.page.html import plain_figure
@@ -148,7 +148,7 @@ def blocks_of(
             [*staircases[:1], *named("causes")],
             [TableBlock("Causes", redeliveries.causes(report))],
         ),
-        Block("change", "What to change", tables=[
+        Block("change", "What to change", answers.carry_advice(report).replace("`", ""), tables=[
             TableBlock("Queues below a safe offset", redeliveries.resets(report)),
             TableBlock("Settings that would have helped, one at a time", advice.knobs(report))]),
         Block("queues", "Queues and groups", tables=[

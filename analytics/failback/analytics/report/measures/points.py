@@ -49,6 +49,7 @@ _EVENTS: Final = {
     "KILL": "killed",
     "TERM": "asked to stop",
     "PAUSE": "paused",
+    "CARRIED": "was given what its slaves knew",
     "ACCEPT": "accepts again",
     "RESUMED": "answers again",
     "REGISTERED": "registered",

@@ -13,6 +13,8 @@ from failback.analytics.report.page.words import cause_meaning
 from failback.analytics.report.wording import UNKNOWN, many, number, percent, seconds
 
 MAX_CAUSES: Final = 3
+_SLAVE_ONLY: Final = "ROLLBACK_SLAVE_ONLY_PROGRESS"
+_RESTART: Final = "ROLLBACK_RESTART"
 _NOT_TOLD: Final = "The evidence does not tell which of several causes it was."
 _FROM_A_TRACE: Final = (
     "A trace has neither offsets nor owners, so it names no cause. For causes observe the next"
@@ -88,6 +90,31 @@ def cause_lines(report: Report) -> list[CauseLine]:
             )
         )
     return lines
+
+
+def carry_advice(report: Report) -> str:
+    """How many repeats a carry would have saved; empty where it prevents none that came.
+
+    A carry gives a master that is about to start what its slaves know. So it prevents the repeat of
+    progress that only a slave knew, and of all before it in the same queue.
+    """
+    if report["system"].get("engine") != "apache":
+        return ""
+    saved = 0
+    for queue in report.get("queues", []):
+        known = [each["hi"] for each in queue["windows"] if each["cause"] == _SLAVE_ONLY]
+        saved += sum(
+            each["size"]
+            for each in queue["windows"]
+            if each["cause"] in (_SLAVE_ONLY, _RESTART) and each["hi"] <= max(known, default=-1)
+        )
+    if not saved:
+        return ""
+    return (
+        f"`failback carry` before the master's start would have saved {number(saved)} of"
+        f" {many(report['totals']['dup'], 'duplicate')}: a slave knew that they were consumed."
+        " docs/howto/prevent-it.md says how."
+    )
 
 
 def worst_figure(titles: Mapping[str, str]) -> str | None:

@@ -23,6 +23,7 @@ from failback.analytics.report.page import plotly_bundle, time_series
 from failback.analytics.report.page.answers import (
     answer_tiles,
     banner,
+    carry_advice,
     cause_lines,
     findings,
     heading,
@@ -100,6 +101,7 @@ def render_html(report: Report, points: Sequence[Point], theme: Theme = LIGHT) -
         badges=(evidence_badge(report), outcome_badge(report)),
         tiles=answer_tiles(report),
         causes=cause_lines(report),
+        carry=carry_advice(report),
         worst=worst_figure(titles),
         findings=findings(report, titles),
         figures=titles,
