@@ -72,8 +72,8 @@ def test_a_kill_and_a_return_are_counted_and_nothing_is_left(lab: Lab) -> None:
     killed = time.monotonic()
     observed.master.kill()
     wait_until(lambda: said(observed, f"left {names.moves}"), "the canary handed over", 90)
-    observed.master.start()
     away = time.monotonic() - killed
+    observed.master.start()
     wait_until(lambda: said(observed, f"joined {names.moves}"), "its new member", 60)
     time.sleep(30)
     report = observed.stop_observing(codes=(1,))

@@ -16,6 +16,7 @@ import pytest
 from tools.setup_java import SERVER_VERSION
 
 from failback.carry.command import main
+from failback.carry.offset_file import read_document
 from failback.client.admin.admin import AdminClient
 from tests.support.common.polling import wait_until
 from tests.support.java.apache import got_by, sent_by
@@ -74,7 +75,7 @@ class Outage:
 
     def _slave_is_ahead(self) -> bool:
         file = self.pair.master.store / CONSUMER_OFFSETS
-        kept = json.loads(file.read_text())["offsetTable"]
+        kept = read_document(file.read_bytes()).table
         told = asyncio.run(self._known_to_the_slave())
         return all(
             sum(told.get(key, {}).values()) > sum(kept.get(key, {}).values())
