@@ -34,14 +34,10 @@ class Seen:
     def __init__(self) -> None:
         self.states: list[str] = []
         self.deaths: list[Death] = []
-        self.given: list[str] = []
 
     def changed(self, pod: Pod) -> None:
         if not self.states or self.states[-1] != pod.state:
             self.states.append(pod.state)
-
-    def carried(self, pod: Pod, line: str) -> None:
-        self.given.append(line)
 
     def died(self, pod: Pod, death: Death) -> None:
         self.deaths.append(death)
@@ -65,7 +61,7 @@ def pod_spec(
     volumes: Sequence[Volume] = (),
     grace_seconds: float = 5.0,
     gates: Sequence[str] = (),
-    carry: Sequence[str] = (),
+    has_carry: bool = False,
 ) -> PodSpec:
     """Return a pod named ``p`` at 127.0.0.1."""
     return PodSpec(
@@ -78,7 +74,7 @@ def pod_spec(
         inits=tuple(inits),
         container=container,
         gates=tuple(gates),
-        carry=tuple(carry),
+        has_carry=has_carry,
     )
 
 

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from failback.operator.local.pod import BackOff, Pod
-from failback.operator.local.podspec import PodSpec, Volume
+from failback.operator.local.podspec import ContainerSpec, PodSpec, Volume, beside, own_command
 from failback.operator.local.process import Child, Identity, end_stranger
 from failback.operator.local.root import Root
+from failback.operator.render.broker import WHEN_CARRIED
 from tests.integration.local.script_pods import (
     ENVIRONMENT,
     SERVE,
@@ -80,10 +81,14 @@ async def test_a_master_is_given_what_its_slave_knows_at_each_start_behind_a_hol
     master.has(at(10))
     with AnsweringSlave(master, at(20)) as slave:
         (tmp_path / "members").write_text(slave.address)
-        words = ["--conf", master.conf, "--members", tmp_path / "members", "--run-dir", tmp_path]
-        carry = [*map(str, words), "--wait", "600", "--must-know"]
-        broker = shell(f"tr -d ' \\n' <{master.file}; echo; exec sleep 60")
-        async with running(pod_spec(root, broker, carry=carry), root) as (pod, seen):
+        run = root.run_dir("p")
+        sidecar = [*own_command(), "tools", "carry-serve", "--conf", str(master.conf)]
+        sidecar += ["--members", str(tmp_path / "members"), "--run-dir", str(run)]
+        words = shell(f"tr -d ' \\n' <{master.file}; echo; exec sleep 60").argv
+        gate = ["sh", "-c", WHEN_CARRIED, str(root.hold_file("p")), "-1"]
+        broker = ContainerSpec("main", beside(sidecar, [*gate, *words]), ENVIRONMENT)
+        pod_with = pod_spec(root, broker, volumes=[Volume(str(run))], has_carry=True)
+        async with running(pod_with, root) as (pod, _):
             await until(lambda: log(root).count(":20}") == 1, "the first start")
             pod.hold("u1")
             assert pod.identity is not None
@@ -93,11 +98,10 @@ async def test_a_master_is_given_what_its_slave_knows_at_each_start_behind_a_hol
             assert master.loads == at(20)
             pod.release()
             await until(lambda: log(root).count(":30}") == 1, "the second start")
-            assert [line.split(";")[0] for line in seen.given] == [
-                "raised 1 offsets of 1 groups by 10 messages"
-            ] * 2
+            assert pod.carried is not None
+            assert (pod.carried["outcome"], pod.carried["messages"]) == ("Carried", 10)
     (tmp_path / "members").write_text(f"127.0.0.1:{free_port()}")
-    async with running(pod_spec(root, broker, carry=carry), root) as (pod, seen):
+    async with running(pod_with, root) as (pod, _):
         await until(lambda: pod.ready, "a start that waits for no slave")
 
 

@@ -23,7 +23,8 @@ SWITCH = schema_of("RoleSwitch")["properties"]["status"]
 def test_the_status_of_the_local_runtime_fits() -> None:
     now = "2026-01-01T00:00:00Z"
     name_server, cluster = load_resources([ROOT / "examples/two-pairs.yaml"]).items[:2]
-    facts = {"orders-0-0-0": PodFact("Running", True, "127.0.0.1:1", 0)}
+    said = {"outcome": "Carried", "at": now, "offsets": 4, "line": "raised", "sources": ["s:1"]}
+    facts = {"orders-0-0-0": PodFact("Running", True, "127.0.0.1:1", 0, carried=said)}
     assert isinstance(name_server, NameServer)
     assert isinstance(cluster, BrokerCluster)
     servers = schema_of("NameServer")["properties"]["status"]

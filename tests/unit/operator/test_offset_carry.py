@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import time
 from collections.abc import Iterator
@@ -12,6 +13,11 @@ from typing import Any
 
 import pytest
 
+from failback.carry.starts import Starts
+from failback.operator.local.addresses import local_context
+from failback.operator.local.apache_release import Apache
+from failback.operator.local.podspec import own_command, pods_of
+from failback.operator.local.root import Root
 from failback.operator.render.broker import WHEN_CARRIED
 from failback.operator.render.context import Object, kubernetes_context
 from failback.operator.render.objects import render
@@ -21,15 +27,18 @@ APACHE = {"type": "Apache", "version": "4.9.7"}
 ROCKS = {"config": {"storeType": "defaultRocksDB"}}
 
 
+SPEC: dict[str, Any] = {"nameServerAddresses": ["ns-0:9876"], "engine": APACHE}
+MANIFEST: dict[str, Any] = {
+    "apiVersion": "failback.dev/v1alpha1",
+    "kind": "BrokerCluster",
+    "metadata": {"name": "old"},
+}
+
+
 def rendered(version: str = "0.2.0", **spec: Any) -> dict[str, Object]:
-    spec = {"nameServerAddresses": ["ns-0:9876"], "engine": APACHE, **spec}
-    manifest = {
-        "apiVersion": "failback.dev/v1alpha1",
-        "kind": "BrokerCluster",
-        "metadata": {"name": "old"},
-        "spec": spec,
-    }
-    items = render([decode(manifest)], kubernetes_context("default", version))
+    items = render(
+        [decode(MANIFEST | {"spec": SPEC | spec})], kubernetes_context("default", version)
+    )
     return {f"{each['kind']}/{each['metadata']['name']}": each for each in items}
 
 
@@ -83,6 +92,36 @@ def test_its_options_say_what_the_spec_says() -> None:
     text = " ".join(found["args"])
     assert "--wait 3 --top-up 0 --must-know --report" in text
     assert "--keep-members" not in text
+
+
+def test_a_local_pod_runs_the_same_sidecar_beside_its_broker_and_waits_for_no_slave(
+    tmp_path: Path,
+) -> None:
+    root = Root(tmp_path)
+    ports = {"old-0-0": 20000, "old-0-1": 20010}
+    wish = {"mode": "Auto", "whenUnknown": "Wait", "topUpSeconds": 7}
+    objects = render(
+        [decode(MANIFEST | {"spec": SPEC | {"offsetCarry": wish}})],
+        local_context("default", root, ports, "0.2.0"),
+    )
+    named = {(each["kind"], each["metadata"]["name"]): each for each in objects}
+    java = Apache("java", Path("/lib"), Path("/home"))
+    (pod,) = pods_of(named["StatefulSet", "old-0-0"], named, root, java)
+    assert pod.has_carry
+    shell, option, script = pod.container.argv
+    assert (shell, option) == ("sh", "-c")
+    sidecar, _, broker = script.partition(" & exec ")
+    words = shlex.split(sidecar)
+    assert words[: len(own_command())] == own_command()
+    options = Starts.of(words[len(own_command()) + 2 :]).options
+    assert (options.wait, options.must_know, options.top_up) == (0, False, 7)
+    assert options.keep_members
+    assert options.address == f"{pod.address}:20002"
+    assert options.run_dir == root.run_dir("old-0-0-0")
+    words = shlex.split(broker)
+    assert words[:4] == ["sh", "-c", WHEN_CARRIED, str(root.hold_file("old-0-0-0"))]
+    assert words[5] == "java"
+    assert [each.name for each in pod.inits] == ["conf", "verify"]
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from failback.carry.starts import FILE, IDLE, Starts
+from failback.carry.starts import read_last
 from failback.operator.local.addresses import check_free
 from failback.operator.local.podspec import ContainerSpec, PodSpec, Volume
 from failback.operator.local.process import Child, Death, Identity
@@ -52,9 +52,6 @@ class Observer(Protocol):
 
     def died(self, pod: Pod, death: Death) -> None:
         """The pod's container ended."""
-
-    def carried(self, pod: Pod, line: str) -> None:
-        """A master is about to start, and was given what its slaves know."""
 
 
 class BackOff:
@@ -116,6 +113,11 @@ class Pod:
     @property
     def held(self) -> bool:
         return self._root.hold_file(self.spec.name).exists()
+
+    @property
+    def carried(self) -> dict[str, Any] | None:
+        """What its sidecar said of the last start, empty before it; ``None`` without a sidecar."""
+        return read_last(self._root.run_dir(self.spec.name)) if self.spec.has_carry else None
 
     # --- orders ----------------------------------------------------------------------------------
 
@@ -184,7 +186,6 @@ class Pod:
                 if (taken := self._taken_port()) is not None:
                     await self._wait_back_off(self._back_off.after(0), taken)
                     continue
-                await self._carry()
                 death, seconds = await self._run_container()
                 if not self._stopping and not self.held:
                     await self._wait_back_off(self._back_off.after(seconds), death.text)
@@ -223,18 +224,6 @@ class Pod:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._woken.wait()
-
-    async def _carry(self) -> None:
-        """Give a master of Apache's what its slaves know; one that runs answers at once."""
-        if not self.spec.carry or self._stopping:
-            return
-        self._set("Starting", "asks slaves for offsets")
-        starts = Starts.of(self.spec.carry)
-        starts.options.wait, starts.options.must_know = 0.0, False
-        found = await asyncio.to_thread(starts.carry)
-        if found["outcome"] != IDLE:
-            self._observer.carried(self, found["line"])
-            write_json(self._root.run_dir(self.spec.name) / FILE, found)
 
     def _taken_port(self) -> str | None:
         try:

@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from failback.operator.local.addresses import loopback_address
@@ -89,8 +89,8 @@ class PodSpec:
     inits: tuple[ContainerSpec, ...]
     container: ContainerSpec
     gates: tuple[str, ...]
-    carry: tuple[str, ...] = ()
-    """Options of the sidecar that gives offsets to a master before it starts; empty without one."""
+    has_carry: bool = False
+    """Whether the container runs with a sidecar that gives it offsets before its start."""
 
     @property
     def ports(self) -> tuple[int, ...]:
@@ -131,7 +131,12 @@ def _pod(
     }
     container = _container(template["containers"][0], pod, facts, apache)
     inits = template.get("initContainers", ())
-    carries = [each["args"] for each in inits if tuple(each.get("args", ())[:2]) == _CARRY]
+    sidecars = [each for each in inits if tuple(each.get("args", ())[:2]) == _CARRY]
+    for each in sidecars:
+        words = _container(each, pod, facts, apache).argv
+        gate = template["containers"][0]["command"][: _WAITS["sh", "-c", WHEN_CARRIED]]
+        argv = beside(_at_once(words, address), [*gate, *container.argv])
+        container = replace(container, argv=argv)
     claims = {
         claim["metadata"]["name"] for claim in manifest["spec"].get("volumeClaimTemplates", ())
     }
@@ -147,8 +152,22 @@ def _pod(
         ),
         container=container,
         gates=tuple(gate["conditionType"] for gate in template.get("readinessGates", ())),
-        carry=tuple(carries[0][2:]) if carries else (),
+        has_carry=bool(sidecars),
     )
+
+
+def _at_once(words: Sequence[str], address: str) -> list[str]:
+    """Return a sidecar's words, to wait for no slave: one that runs here answers at once."""
+    words = [each.replace("$(POD_IP)", address) for each in words if each != "--must-know"]
+    return [*words, "--wait", "0"]
+
+
+def beside(sidecar: Sequence[str], words: Sequence[str]) -> tuple[str, ...]:
+    """Return a command that becomes ``words``, with a sidecar in its process group.
+
+    What is left of a group is killed with its first process, so each start has a new sidecar.
+    """
+    return "sh", "-c", f"{shlex.join(sidecar)} & exec {shlex.join(words)}"
 
 
 def _container(
@@ -209,7 +228,7 @@ def to_argv(
         ConfigError: No program on this machine can run such a container.
     """
     words = [*command, *args]
-    # The runtime is the parent process, and starts no pod that is held or not carried: wrappers go.
+    # The runtime is the parent process, and starts no pod that is held: wrappers go.
     words = words[2 if tuple(words[:2]) == _INIT else _WAITS.get(tuple(words[:3]), 0) :]
     if words and words[0] == "failback":
         return [*own_command(), *words[1:]]

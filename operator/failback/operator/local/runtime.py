@@ -43,6 +43,7 @@ from failback.operator.local.process import Death
 from failback.operator.local.root import Root, read_json, write_json
 from failback.operator.local.supported import refuse_unsupported
 from failback.operator.local.views import View
+from failback.operator.planning.cluster.carried import carried_events
 from failback.operator.render.context import Context
 from failback.operator.render.members import member_name, pod_name
 from failback.operator.render.nameserver import statefulset_name
@@ -250,10 +251,6 @@ class LocalRuntime:
         append_line(self.root.deaths_file, json.dumps(record).encode())
         self._log(f"{pod.spec.name} ended: {death.text}")
 
-    def carried(self, pod: Pod, line: str) -> None:
-        """Say what a master is given before it starts."""
-        self._log(f"{pod.spec.name}: {line}")
-
     def _record(self) -> None:
         """Write state and status: before a child's gate opens, its identity is on disk."""
         order = stop_order(self._applied, self.pods)
@@ -263,6 +260,9 @@ class LocalRuntime:
         status = self.view.statuses(previous, now.replace("+00:00", "Z"))
         if status != previous:
             write_json(self.root.status_file, status)
+        for label, each in status.items():
+            for event in carried_events(previous.get(label, {}), each):
+                self._log(event.message)
 
     # --- control socket --------------------------------------------------------------------------
 

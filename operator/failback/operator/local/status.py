@@ -9,8 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.kinds.name_server import NameServer
+from failback.operator.planning.cluster.carried import carried_status, offsets_carried
+from failback.operator.planning.observed.observed import Carried
 from failback.operator.render.members import pod_name
 from failback.operator.render.nameserver import statefulset_name
 
@@ -26,18 +30,21 @@ class PodFact:
     address: str
     restarts: int
     reason: str = ""
+    carried: Mapping[str, Any] | None = None
+    """What its sidecar said of the last start, empty before it; ``None`` without a sidecar."""
 
 
 def condition(
-    previous: Mapping[str, Any], kind: str, value: bool, reason: str, message: str, now: str
+    previous: Mapping[str, Any], kind: str, value: bool | None, reason: str, message: str, now: str
 ) -> Status:
     """Return one ``metav1.Condition``; ``lastTransitionTime`` moves only with the status.
 
     Args:
         previous: The status before, whose condition of this kind is looked up.
+        value: ``None`` is ``Unknown``.
         now: RFC 3339 time of this pass.
     """
-    text = "True" if value else "False"
+    text = {True: "True", False: "False", None: "Unknown"}[value]
     since = now
     for old in previous.get("conditions") or ():
         if old["type"] == kind and old["status"] == text:
@@ -79,22 +86,41 @@ def cluster_status(
     now: str,
 ) -> Status:
     """Return the status of a BrokerCluster as far as its pods tell."""
-    pairs = [_pair_status(cluster, index, pods) for index in range(cluster.spec.pairs)]
+    pairs = [_pair_status(cluster, index, pods, previous) for index in range(cluster.spec.pairs)]
     unready = [member["pod"] for pair in pairs for member in pair["members"] if not member["ready"]]
     masters = {pod_name(cluster, pair["index"], pair["masterMember"]) for pair in pairs}
     reason = "MasterDown" if masters & set(unready) else "SlaveDown"
+    conditions = [_ready_condition(previous, unready, reason, pods, now)]
+    carried = {
+        member["pod"].removesuffix("-0"): member.get("carried")
+        for pair in pairs
+        for member in pair["members"]
+        if member["brokerId"] == 0 and member["pod"] in pods
+        if pods[member["pod"]].carried is not None
+    }
+    if carried:
+        found = offsets_carried(carried)
+        words = found.type, found.value, found.reason, found.message
+        conditions.append(condition(previous, *words, now))
     return {
         "observedGeneration": cluster.metadata.generation,
         "replicas": len(pairs),
         "readyPairs": sum(all(member["ready"] for member in pair["members"]) for pair in pairs),
         "pairs": pairs,
-        "conditions": [_ready_condition(previous, unready, reason, pods, now)],
+        "conditions": conditions,
     }
 
 
-def _pair_status(cluster: BrokerCluster, index: int, pods: Mapping[str, PodFact]) -> Status:
+def _pair_status(
+    cluster: BrokerCluster, index: int, pods: Mapping[str, PodFact], previous: Mapping[str, Any]
+) -> Status:
     pair = cluster.pair(index)
-    members = []
+    members: list[Status] = []
+    before = {
+        member["pod"]: member.get("carried")
+        for each in previous.get("pairs") or ()
+        for member in each["members"]
+    }
     for ordinal in pair.ordinals:
         pod = pod_name(cluster, index, ordinal)
         fact = pods.get(pod)
@@ -109,6 +135,12 @@ def _pair_status(cluster: BrokerCluster, index: int, pods: Mapping[str, PodFact]
                 "restarts": fact.restarts if fact else 0,
             }
         )
+        try:
+            said = msgspec.convert(fact.carried, Carried) if fact and fact.carried else None
+        except msgspec.ValidationError:
+            said = None  # it is written anew at the next start
+        if carried := carried_status(said, before.get(pod)):
+            members[-1]["carried"] = carried
     ready = [member["ready"] for member in members]
     phase = "Running" if all(ready) else "Degraded" if any(ready) else "Pending"
     return {

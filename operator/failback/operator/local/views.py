@@ -77,7 +77,9 @@ class View:
     def statuses(self, previous: Mapping[str, Any], now: str) -> Json:
         """Return ``status.json``: the status of every NameServer and BrokerCluster."""
         facts = {
-            name: PodFact(pod.state, pod.ready, self.address(name), pod.restarts)
+            name: PodFact(
+                pod.state, pod.ready, self.address(name), pod.restarts, carried=pod.carried
+            )
             for name, pod in self._pods.items()
         }
         found: Json = {}

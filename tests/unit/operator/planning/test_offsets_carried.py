@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from failback.operator.planning.cluster import warnings
-from failback.operator.planning.cluster.carried import carried_events, carried_of, offsets_carried
+from failback.operator.planning.cluster.carried import carried_events, carried_of, carried_verdicts
 from failback.operator.planning.cluster.status import pairs
 from failback.operator.planning.observed import facts
 from failback.operator.planning.observed.observed import Carried
@@ -99,14 +99,14 @@ def seen(world: World, found: Carried | None, ordinal: int = 0) -> Any:
 def test_the_condition_says_what_became_of_the_last_start_of_a_master(
     found: Carried | None, value: bool | None, reason: str, words: str
 ) -> None:
-    (verdict,) = offsets_carried(seen(made_now(), found))
+    (verdict,) = carried_verdicts(seen(made_now(), found))
     assert (verdict.value, verdict.reason) == (value, reason)
     assert words in verdict.message
 
 
 def test_without_a_sidecar_there_is_no_condition_and_a_slave_counts_for_nothing() -> None:
-    assert not list(offsets_carried(view(steady())))
-    (verdict,) = offsets_carried(seen(made_now(), Carried("SlaveSilent", AT), ordinal=1))
+    assert not list(carried_verdicts(view(steady())))
+    (verdict,) = carried_verdicts(seen(made_now(), Carried("SlaveSilent", AT), ordinal=1))
     assert verdict.reason == "NotReturned"
 
 
@@ -123,16 +123,16 @@ def test_the_status_keeps_what_was_carried_and_one_start_is_one_event() -> None:
         "cut": 3,
         "from": ["10.0.0.12:10911"],
     }
-    (event,) = carried_events(now, new)
+    (event,) = carried_events(now.previous, new)
     assert (event.reason, event.message, event.warning) == ("OffsetsCarried", TEXT, False)
     world.status = {**world.status, **new}
     for later in (GIVEN, None, Carried("Idle", AT)):
         again = seen(world, later)
         assert carried_of(again, again.members[0]) == new["pairs"][0]["members"][0]["carried"]
-        assert not list(carried_events(again, {"pairs": pairs(again)}))
+        assert not list(carried_events(again.previous, {"pairs": pairs(again)}))
 
     failed = seen(world, Carried("SlaveSilent", "2026-11-28T11:00:00Z"))
-    (event,) = carried_events(failed, {"pairs": pairs(failed)})
+    (event,) = carried_events(failed.previous, {"pairs": pairs(failed)})
     assert (event.reason, event.message) == (
         "OffsetsNotCarried",
         "orders-0-0: no slave answered",

@@ -12,7 +12,7 @@ from typing import Any, Final
 from failback.operator.planning.cluster.conditions import Verdict
 from failback.operator.planning.cluster.view import ClusterView
 from failback.operator.planning.observed import facts
-from failback.operator.planning.observed.observed import MemberView
+from failback.operator.planning.observed.observed import Carried, MemberView
 from failback.operator.planning.plan.encoding import names
 from failback.operator.planning.plan.types import Event
 
@@ -30,53 +30,65 @@ _WHY_NOT: Final = {
 def carried_of(view: ClusterView, member: MemberView) -> dict[str, Any] | None:
     """Return ``status.pairs[].members[].carried``: of its last start as master, ``None`` = none."""
     found = member.broker.carried if member.broker is not None else None
+    return carried_status(found, view.previous_member(member).get("carried"))
+
+
+def carried_status(found: Carried | None, before: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return what a sidecar said as a status has it; ``before`` where it said nothing of a master.
+
+    Args:
+        before: What the status says so far.
+    """
     if found is None or found.outcome == "Idle":
-        before: dict[str, Any] | None = view.previous_member(member).get("carried")
         return before
     said = asdict(found)
     said["from"] = list(said.pop("sources"))
     return said
 
 
-def offsets_carried(view: ClusterView) -> Iterator[Verdict]:
-    """Yield whether every master that started last was given what its slaves knew.
-
-    None where no member has the sidecar.
-    """
+def carried_verdicts(view: ClusterView) -> Iterator[Verdict]:
+    """Yield what :func:`offsets_carried` says; nothing where no member has the sidecar."""
     having = [
         item
         for item in view.members
         if item.statefulset is not None and facts.has_carry(item.statefulset)
     ]
-    if not having:
-        return
-    masters = {
-        view.member_name(item): carried_of(view, item)
-        for item in having
-        if view.broker_id(item) == 0
-    }
+    masters = [item for item in having if view.broker_id(item) == 0]
+    if having:
+        yield offsets_carried({view.member_name(each): carried_of(view, each) for each in masters})
+
+
+def offsets_carried(masters: Mapping[str, dict[str, Any] | None]) -> Verdict:
+    """Return whether every master that started last was given what its slaves knew.
+
+    Args:
+        masters: Name of each master with a sidecar, with what its status says of the last start.
+    """
     started = {name: found for name, found in masters.items() if found is not None}
     for reason, why in _WHY_NOT.items():
         if failed := [name for name, found in started.items() if found["outcome"] == reason]:
-            yield Verdict(KIND, False, reason, f"{names(failed)} started with its own: {why}")
-            return
+            return Verdict(KIND, False, reason, f"{names(failed)} started with its own: {why}")
     if given := [name for name, found in started.items() if found["outcome"] in _GIVEN]:
         texts = names([_text(name, started[name]) for name in given], 3)
-        yield Verdict(KIND, True, str(started[given[0]]["outcome"]), texts)
-    elif started:
-        yield Verdict(KIND, True, "NothingToCarry", "slaves knew nothing better")
-    else:
-        yield Verdict(KIND, None, "NotReturned", "no master has started since")
+        return Verdict(KIND, True, str(started[given[0]]["outcome"]), texts)
+    if started:
+        return Verdict(KIND, True, "NothingToCarry", "slaves knew nothing better")
+    return Verdict(KIND, None, "NotReturned", "no master has started since")
 
 
-def carried_events(view: ClusterView, new: Mapping[str, Any]) -> Iterator[Event]:
-    """Yield an event of each start that was given something, or should have been."""
+def carried_events(previous: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Event]:
+    """Yield an event of each start that was given something, or should have been.
+
+    Args:
+        previous: Status of the cluster before.
+        new: Status of now.
+    """
     before = {
         (pair["index"], member["ordinal"]): (member.get("carried") or {}).get("at")
-        for pair in view.previous.get("pairs") or ()
+        for pair in previous.get("pairs") or ()
         for member in pair.get("members") or ()
     }
-    for pair in new["pairs"]:
+    for pair in new.get("pairs") or ():
         for member in pair["members"]:
             found = member.get("carried")
             if found is None or found["at"] == before.get((pair["index"], member["ordinal"])):

@@ -16,7 +16,7 @@ from failback.operator.kinds.permits import Permits
 from failback.operator.planning import operations
 from failback.operator.planning.cluster import conditions, last_valid, warnings
 from failback.operator.planning.cluster import status as cluster_status
-from failback.operator.planning.cluster.carried import carried_events, offsets_carried
+from failback.operator.planning.cluster.carried import carried_events, carried_verdicts
 from failback.operator.planning.cluster.conditions import Verdict
 from failback.operator.planning.cluster.external_access import (
     external_access,
@@ -331,7 +331,7 @@ def _verdicts(
         conditions.roles_consistent(view),
         conditions.replication_healthy(view),
         conditions.metadata_synced(view),
-        *offsets_carried(view),
+        *carried_verdicts(view),
         conditions.scaling_down(view),
         *external_access(view),
         conditions.reconciling(view),
@@ -451,7 +451,7 @@ def _events(view: ClusterView, new: Mapping[str, Any]) -> tuple[Event, ...]:
         now = find_condition(new, kind)
         if now and now["reason"] == reason and _turned(view.previous, kind, reason):
             found.append(Event(event, now["message"], warning=True))
-    found += carried_events(view, new)
+    found += carried_events(view.previous, new)
     found += conditions.birth_events(view.previous, new, f"{view.shape.pairs} pairs")
     refused = refused_change(new)
     if refused is not None and refused != refused_change(view.previous):
