@@ -70,6 +70,7 @@ _TAIL: Final = """
 * A slave of 5.x takes commits with pulls too, and copies the master's offsets every 63 s, not 10.
 * For its first minute a slave of 5.x has copied nothing: a new one knows no topic, group and offset
   ([before a maintenance](howto/planned-maintenance.md#before)).
+* A published slave of 5.5.0 copies no consumer offsets at all (apache/rocketmq#10284).
 * `enableSlaveActingMaster` of 5.x is off by default, and was off here.
 """
 

@@ -106,6 +106,7 @@ class FakeBroker(FakeRemoting):
 
     def __init__(self, *, boot_ms: int = 1_000, broker_id: int = 0, port: int = 0) -> None:
         self.boot_ms = boot_ms
+        self.version = "V4_9_7"
         self.config: dict[str, str] = {"brokerId": str(broker_id), "brokerName": "b"}
         self.offsets: dict[str, dict[int, int]] = {}
         self.queues: dict[str, dict[int, tuple[int, int]]] = {}
@@ -119,7 +120,15 @@ class FakeBroker(FakeRemoting):
                 26: lambda r: r.response(
                     0, body="".join(f"{k}={v}\n" for k, v in self.config.items()).encode()
                 ),
-                28: lambda r: self._body(r, {"table": {"bootTimestamp": str(self.boot_ms)}}),
+                28: lambda r: self._body(
+                    r,
+                    {
+                        "table": {
+                            "bootTimestamp": str(self.boot_ms),
+                            "brokerVersionDesc": self.version,
+                        }
+                    },
+                ),
                 43: lambda r: self._body(r, {"offsetTable": self.offsets}),
                 45: lambda r: self._body(r, {"offsetTable": self.delays}),
                 202: self._stats,
@@ -146,3 +155,14 @@ class FakeBroker(FakeRemoting):
             for queue, (low, high) in self.queues[topic].items()
         )
         return request.response(0, body=f'{{"offsetTable":{{{entries}}}}}'.encode())
+
+
+def lists(master: FakeBroker, slave: FakeBroker) -> None:
+    """Let a master answer as a name server, too, which lists the pair."""
+    pair = {
+        "cluster": "c",
+        "brokerName": "b",
+        "brokerAddrs": {0: master.address, 1: slave.address},
+    }
+    body = dumps({"brokerAddrTable": {"b": pair}, "clusterAddrTable": {"c": ["b"]}})
+    master.answers[106] = lambda request: request.response(0, body=body)

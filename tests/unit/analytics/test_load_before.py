@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from failback.analytics.report.measures.bounds import bound_figures
 from failback.analytics.report.measures.load_before import measured_settings
 from failback.analytics.report.measures.lookups import Figures
 from failback.protocol.errors import ConfigError
@@ -57,3 +58,22 @@ def test_a_group_that_consumed_nothing_before_the_kill_is_not_guessed(tmp_path: 
     figures = killed(tmp_path, at_ms=600, begun_ms=700, scale=0.1)
     with pytest.raises(ConfigError, match="consumed nothing from the pair before the kill"):
         measured_settings(figures, 0, "g")
+
+
+@pytest.mark.parametrize(("copies", "mechanism"), [(None, "rows 5"), (False, "rows 10")])
+def test_a_start_on_a_slave_that_copies_no_offsets_is_bounded_by_all_that_was_consumed(
+    tmp_path: Path, copies: bool | None, mechanism: str
+) -> None:
+    b = RunBuilder("empty-slave")
+    b.run["system"]["slave_copies_offsets"] = copies
+    b.assign(0, 0, end=(90_500, "SHUTDOWN"))
+    b.run_of(range(9000), 0)
+    b.fault("KILL", 90_000)
+    b.assign(91_000, 0, proc=2, at=(1, 1))
+    b.run_of(range(9000), 91_100, proc=2)
+    b.fault("ACCEPT", 190_000)
+    b.write(tmp_path / "run")
+    (found,) = bound_figures(Figures(analysed(tmp_path / "run")))
+    assert (found["mechanism"], found["observed"]) == (mechanism, 9000)
+    assert found["exceeded"] == (copies is None)
+    assert copies is None or found["bound"] == 9000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from failback.chaos.run.run_document import rule_set, slave_sync_ms
+from failback.client.admin.queue_offsets import COPIES_NONE
 from failback.operator.engines.quirks import quirk
 from failback.operator.local.apache_release import TESTED
 
@@ -35,3 +36,4 @@ def test_what_a_bound_rests_on_is_what_the_operator_knows(version: str) -> None:
     shown = f"V{version.replace('.', '_')}"
     assert rule_set(shown) != shown
     assert slave_sync_ms(shown) == 1000 * int(quirk("slaveSyncSeconds", "apache", version))
+    assert (shown not in COPIES_NONE) == quirk("slaveCopiesOffsets", "apache", version)

@@ -16,6 +16,7 @@ from failback.cli.administer import doctor_checks
 from failback.cli.administer.doctor_checks import MISSING, OK, OPTIONAL, WARNING
 from failback.cli.administer.redaction import cleaned, is_secret_name
 from failback.client.remoting.guarded.cluster import Cluster
+from tests.support.net.fake_remoting import FakeBroker, lists
 
 SECRETS = {
     "in_conf": "hunter2-conf",
@@ -210,3 +211,24 @@ def test_the_code_is_1_where_something_is_missing(
     assert answer["state"] == MISSING
     assert main(["doctor", *places, "--bundle", str(tmp_path)]) == 2
     assert f"--bundle: {tmp_path} is a folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("version", "offsets", "is_named"),
+    [
+        ("V5_5_0", {}, True),
+        ("V5_5_0", {"orders@billing": {0: 1}}, False),
+        ("V5_3_3", {}, False),
+    ],
+)
+def test_a_slave_that_copies_no_offsets_is_named(
+    version: str, offsets: dict[str, dict[int, int]], is_named: bool
+) -> None:
+    with FakeBroker() as master, FakeBroker(broker_id=1) as slave:
+        lists(master, slave)
+        slave.version, slave.offsets = version, offsets
+        server, *others = doctor_checks._name_server(Cluster((master.address,)))
+    assert (server.state, len(others)) == (OK, is_named)
+    for each in others:
+        assert (each.check, each.state) == ("Slave b-1", WARNING)
+        assert "apache/rocketmq#10284" in each.found

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from failback.analytics.api import Run, predict
+from failback.analytics.predict.faults import FAULTS
 from failback.analytics.predict.prediction_document import schema
 from failback.chaos.faults.catalogue import load_experiment
 from failback.cli.__main__ import main
@@ -139,6 +140,19 @@ def test_a_cluster_of_apache_s_has_the_timers_of_its_version(
     file.write_text(text.replace("4.9.7", version))
     (case,) = asked(capsys, str(file), "--top", "0")["cases"]
     assert case["settings"]["slaveSyncInterval"] == copied
+
+
+def test_of_5_5_0_faults_are_left_out_that_rest_on_what_its_slave_never_copies(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "cluster.yaml"
+    text = (EXAMPLES / "apache.yaml").read_text(encoding="utf-8")
+    file.write_text(text.replace("4.9.7", "5.5.0"))
+    (case,) = asked(capsys, str(file), "--top", "0")["cases"]
+    predicted = {each["fault"] for each in case["predictions"]}
+    left_out = {note.split(":")[0] for note in case["notes"]}
+    assert left_out == {"restart-on-slave", "switch-none", "switch-waitsync"}
+    assert predicted == set(FAULTS) - left_out
 
 
 def run_folder(folder: Path, duplicates: int | None) -> str:

@@ -9,11 +9,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from failback.analytics.observe.folder import Wanted
+from failback.analytics.observe.asking import Asker
+from failback.analytics.observe.folder import Wanted, seconds
 from failback.analytics.observe.looks import Look
 from failback.analytics.observe.observing import Complaints, check_first
 from failback.client.remoting.connection import RemotingClient
 from failback.protocol.errors import ConfigError
+from tests.support.net.fake_remoting import FakeBroker, lists
 from tests.support.observe.stories import Story
 
 WANTED = Wanted("story", ("ns0",), 1.0)
@@ -75,3 +77,22 @@ def test_what_is_silent_is_said_once_until_it_answers() -> None:
     assert len(said()) == 1
     story.kill()
     assert said() == []  # a master that is gone is an event
+
+
+async def test_a_slave_that_copies_no_offsets_is_named_once_while_its_table_is_empty() -> None:
+    with FakeBroker() as master, FakeBroker(broker_id=1) as slave:
+        lists(master, slave)
+        for each in (master, slave):
+            each.version = "V5_5_0"
+        async with RemotingClient() as client:
+            asker = Asker([master.address], client, zero=seconds())
+            slave.offsets = {"orders@billing": {0: 1}}
+            await asker.look(closely=False)
+            assert asker.take_notes() == []
+            slave.offsets = {}
+            await asker.look(closely=False)
+            (note,) = asker.take_notes()
+            assert note.startswith("b-1 has no consumer offsets: a slave of Apache 5.5.0")
+            await asker.look(closely=False)
+            assert asker.take_notes() == []
+            await asker.close()

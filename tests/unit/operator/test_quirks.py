@@ -14,6 +14,7 @@ from failback.operator.engines.quirks import (
 
 KEYS = {
     "slaveSyncSeconds",
+    "slaveCopiesOffsets",
     "ackRule",
     "haListenPort",
     "slaveServesWhenReadDisabled",
@@ -31,6 +32,7 @@ KEYS = {
 }
 FACTS = {
     "slaveSyncSeconds": (10, 10, 63),
+    "slaveCopiesOffsets": (True, True, True),
     "ackRule": ("oneSlave", "oneSlave", "inSyncReplicas"),
     "haListenPort": ("fixed", "fixed", "configurable"),
     "slaveServesWhenReadDisabled": (True, True, False),

@@ -27,6 +27,7 @@ from failback.analytics.observe.looks import ANSWERED, REFUSED, SILENT, BrokerLo
 from failback.analytics.observe.returns import is_about
 from failback.analytics.predict.keys import KEYS, RULES
 from failback.client.admin.admin import AdminClient
+from failback.client.admin.queue_offsets import COPIES_NONE
 from failback.client.admin.survey import BrokerSurvey
 from failback.client.remoting.connection import RemotingClient
 from failback.common.numbers import whole
@@ -97,6 +98,8 @@ class _Asked:
         self.listed_at = 0.0
         self.is_refused = False
         """Whether it refused the connection at the last look."""
+        self.version = ""
+        """``brokerVersionDesc``; another word once it was named as copying no offsets."""
         self.is_young = False
         """Whether it refused connections before, and has not said since when its process began."""
         self.survey = BrokerSurvey(admin, address, turn=asyncio.Semaphore(_AT_ONCE))
@@ -140,6 +143,12 @@ class Asker:
         self._versions: dict[tuple[str, str], int] = {}
         """As `ClientAsker.take` wants it; of groups that broadcast there is none."""
         self._clients = ClientAsker(self._prompt, zero) if asks_clients else None
+        self._notes: list[str] = []
+
+    def take_notes(self) -> list[str]:
+        """Return sentences on slaves that copy no offsets, each slave once."""
+        found, self._notes = self._notes, []
+        return found
 
     async def close(self) -> None:
         """Cancel the questions under way."""
@@ -190,6 +199,7 @@ class Asker:
         boot_ms = whole(told.get("bootTimestamp"))
         asked.boot_ms = boot_ms if boot_ms is not None and boot_ms < _NO_TIME_MS else None
         asked.boot_at, asked.is_young = began, False
+        asked.version = asked.version or told.get("brokerVersionDesc", "")
         if asked.place.broker_id == 0:
             await self._settings(asked)
 
@@ -287,6 +297,13 @@ class Asker:
         except (FailbackError, OSError) as error:
             return look(SILENT, str(error))
         asked.is_refused = False
+        if asked.place.broker_id and not offsets and asked.version in COPIES_NONE:
+            self._notes.append(
+                f"{asked.place.text} has no consumer offsets: a slave of Apache 5.5.0 copies none"
+                " (apache/rocketmq#10284). A member that starts while its master is away begins at"
+                " the first message or at the end"
+            )
+            asked.version = "named"
         spans, members = None, None
         if closely or began - asked.seldom_at >= SELDOM_SECONDS:
             asked.seldom_at = began

@@ -225,7 +225,7 @@ async def _look_until(
         if is_first:
             keeper.tell(await check_first(look, wanted, observation, keeper.path, client))
             is_first = False
-        keeper.tell(complaints.of(look))
+        keeper.tell([*complaints.of(look), *asker.take_notes()])
         known = len(observation.finder.events)
         observation.look(look)
         await keeper.keep(look, observation)

@@ -63,6 +63,8 @@ class Settings:
     broker_uptime_seconds: float | None = None
     client_uptime_seconds: float | None = None
     time_scale: float = 1.0
+    slave_copies_offsets: bool = True
+    """False for a slave of Apache 5.5.0: it has only what was committed to it."""
     constants: float = 1.0
     """Factor of the times that no key sets; :meth:`scaled` puts the time scale here."""
 

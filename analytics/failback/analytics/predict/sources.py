@@ -66,7 +66,8 @@ def with_system(settings: Settings, run: Mapping[str, Any]) -> Settings:
     if start is not None:
         values["brokerStartSeconds"] = start
     values["failbackTimeScale"] = run.get("time_scale", settings.time_scale)
-    return settings.with_values(values)
+    found = settings.with_values(values)
+    return replace(found, slave_copies_offsets=system.get("slave_copies_offsets") is not False)
 
 
 def with_workload(

@@ -107,6 +107,7 @@ class System(Struct, frozen=True):
     slave_read_enable: bool | None = None
     flush_interval_ms: _Interval | None = None
     slave_sync_interval_ms: _Interval | None = None
+    slave_copies_offsets: bool | None = None
     delay_flush_interval_ms: _Interval | None = None
     client_commit_interval_ms: _Interval | None = None
     rules: str | None = None

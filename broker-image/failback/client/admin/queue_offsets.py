@@ -16,6 +16,10 @@ MASTER_FILE: Final = "master file"
 SLAVE_TABLE: Final = "slave table"
 ANSWER: Final = "answer"
 _SEPARATOR: Final = "@"
+COPIES_NONE: Final = frozenset({"V5_5_0"})
+"""``brokerVersionDesc`` of slaves that copy no consumer offsets: they can't read the answer to 43.
+
+Source: apache/rocketmq#10284; mended by #10287, after the release."""
 
 
 class Span(NamedTuple):

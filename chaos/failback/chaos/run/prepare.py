@@ -29,6 +29,7 @@ from failback.chaos.run.run_document import (
 from failback.chaos.session import RECORDER_PROC_NO, STEADY_STATE, Session
 from failback.chaos.workload.process import WorkloadProcess
 from failback.chaos.workload.supervisor import Supervisor
+from failback.client.admin.queue_offsets import COPIES_NONE
 from failback.protocol import calls
 from failback.protocol.errors import BrokerError, FailbackError
 from failback.protocol.message import DLQ_PREFIX
@@ -143,6 +144,7 @@ def _system_of(config: Mapping[str, str], session: Session, version: str) -> dic
         "slave_read_enable": config.get("slaveReadEnable", "false") == "true",
         "flush_interval_ms": int(config.get("flushConsumerOffsetInterval", 5000)),
         "slave_sync_interval_ms": slave_sync_ms(version),
+        "slave_copies_offsets": version not in COPIES_NONE,
         "delay_flush_interval_ms": int(config.get("flushDelayOffsetInterval", 10_000)),
         "client_commit_interval_ms": round(commit),
         "broker_role": config.get("brokerRole", ""),

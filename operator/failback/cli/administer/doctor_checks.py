@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import platform
@@ -65,7 +66,7 @@ def look(runs: Path, state: Path, cluster: Cluster) -> Iterator[Finding]:
     for option, folder in (("--runs", runs), ("--root", state)):
         yield from _folder(option, folder)
     for address in cluster.name_servers:
-        yield _name_server(replace(cluster, name_servers=(address,)))
+        yield from _name_server(replace(cluster, name_servers=(address,)))
 
 
 def _python() -> Finding:
@@ -192,17 +193,37 @@ def _folder(option: str, folder: Path) -> Iterator[Finding]:
         yield Finding(f"Disk of {option}", OK, shown)
 
 
-def _name_server(cluster: Cluster) -> Finding:
+def _name_server(cluster: Cluster) -> Iterator[Finding]:
     from failback.cli.shared.asking import ask
     from failback.client.admin.admin import AdminClient
+    from failback.client.admin.queue_offsets import COPIES_NONE
     from failback.protocol.route import ClusterInfo
 
     async def question(admin: AdminClient) -> ClusterInfo:
         return await admin.cluster_info()
 
+    async def without_offsets(admin: AdminClient) -> list[str]:
+        found = []
+        for each in members:
+            if each.broker_id:
+                with contextlib.suppress(FailbackError, OSError):
+                    said = await admin.runtime_info(each.addr)
+                    version = said.get("brokerVersionDesc")
+                    if version in COPIES_NONE and not await admin.all_offsets(each.addr):
+                        found.append(f"{each.broker_name}-{each.broker_id}")
+        return found
+
     name = f"Name server {cluster.name_servers[0]}"
     try:
         members = list(ask(cluster, question).members())
     except FailbackError as error:
-        return Finding(name, MISSING, str(error), "is it up, and is a firewall between?")
-    return Finding(name, OK, f"answers; it knows {numbers.counted(len(members), 'broker')}")
+        yield Finding(name, MISSING, str(error), "is it up, and is a firewall between?")
+        return
+    yield Finding(name, OK, f"answers; it knows {numbers.counted(len(members), 'broker')}")
+    for slave in ask(cluster, without_offsets):
+        found = (
+            "Apache 5.5.0, and it has no consumer offsets: it copies none (apache/rocketmq#10284)"
+        )
+        yield Finding(
+            f"Slave {slave}", WARNING, found, "start no consumer while its master is away"
+        )

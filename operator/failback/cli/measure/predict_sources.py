@@ -197,6 +197,8 @@ def _with_cluster(settings: Settings, cluster: BrokerCluster, index: int) -> Set
     if engine.program == "apache" and engine.version:
         copied = quirk("slaveSyncSeconds", engine.program, engine.version)
         values["slaveSyncInterval"] = int(copied) * 1000
+        copies = quirk("slaveCopiesOffsets", engine.program, engine.version)
+        settings = replace(settings, slave_copies_offsets=bool(copies))
     return with_broker_config(settings.with_values(values), pair.config)
 
 

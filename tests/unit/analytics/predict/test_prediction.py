@@ -261,3 +261,27 @@ def test_the_worst_case_is_the_report_s_formula() -> None:
 def test_draws_out_of_range_are_refused(draws: int) -> None:
     with pytest.raises(ConfigError, match="--draws: must be between 1 and 1000000"):
         predict(Settings(), FAULTS["kill"], draws=draws)
+
+
+@pytest.mark.parametrize(
+    ("fault", "is_bounded"),
+    [
+        ("restart-on-slave", False),
+        ("switch-none", False),
+        ("switch-waitsync", False),
+        ("switch-copymax", True),
+        ("handover", True),
+        ("restart-after-return", True),
+        ("kill", True),
+    ],
+)
+def test_what_rests_on_the_copy_of_a_slave_that_copies_nothing_has_no_bound(
+    fault: str, is_bounded: bool
+) -> None:
+    settings = Settings(slave_copies_offsets=False)
+    if is_bounded:
+        assert predict(settings, FAULTS[fault], draws=10).worst >= 0
+        return
+    with pytest.raises(ConfigError, match=f"{fault}: a slave of Apache 5.5.0 copies no offsets"):
+        predict(settings, FAULTS[fault], draws=10)
+    assert predict(replace(settings, slaves=0), FAULTS["restart-on-slave"], draws=10)

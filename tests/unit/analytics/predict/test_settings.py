@@ -14,7 +14,7 @@ from failback.protocol.errors import ConfigError
 
 
 def test_every_setting_has_a_key_and_every_key_its_default() -> None:
-    named = {key.field for key in KEYS.values()} | {"constants"}
+    named = {key.field for key in KEYS.values()} | {"constants", "slave_copies_offsets"}
     assert named == {field.name for field in fields(Settings)}
     assert Settings().with_values(Settings().to_dict()) == Settings()
 

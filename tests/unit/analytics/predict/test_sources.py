@@ -181,6 +181,9 @@ def test_a_run_gives_intervals_topology_and_rules() -> None:
     assert (found.pairs, found.slaves, found.time_scale) == (2, 1, 0.1)
     assert found.guard_returned_offsets
     assert found.broker_start_seconds == 5
+    assert found.slave_copies_offsets
+    run["system"] = {"slave_copies_offsets": False}
+    assert not with_system(Settings(), run).slave_copies_offsets
 
 
 def test_a_broker_conf_gives_what_is_known_of_it() -> None:

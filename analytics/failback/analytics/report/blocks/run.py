@@ -81,6 +81,9 @@ class System(Block, kw_only=True):
         float | UnsetType | None,
         text("Between two copies of offsets by the slave, before the time scale."),
     ] = UNSET
+    slave_copies_offsets: Annotated[
+        bool | UnsetType | None, text("Whether its slaves copy offsets: 5.5.0's do not.")
+    ] = UNSET
     delay_flush_interval_ms: Annotated[
         float | UnsetType | None, text("flushDelayOffsetInterval, before the time scale.")
     ] = UNSET

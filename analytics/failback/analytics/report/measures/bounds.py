@@ -6,6 +6,7 @@ acted is read off the assignments that followed:
 ==  =================================  =========================
 8   no queue was assigned anew         0
 5   a start offset came from a slave   R·(I_s + c) + Q·W
+10  ... which copies no offsets        all of the queue
 6   ... from the returned master       R·(D + I_b + I_c) + Q·W
 2   ... from a master that stayed up   R·I_c + Q·W
 11  several members, partial lists     R·I_hb
@@ -145,6 +146,7 @@ def _terms(
     the slave does not widen the bound of one that only came back.
     """
     first, last = _window(outage, taken)
+    system = figures.analysis.folder.run.system or System()
     by_queue: dict[GroupQueue, list[Assignment]] = defaultdict(list)
     for a in taken:
         by_queue[a.key].append(a)
@@ -158,7 +160,9 @@ def _terms(
         rate, hole = _peak_rate(figures, key, first // NS, last // NS), _widest_hole(figures, key)
         returned = any(_from_returned(a, outage) for a in mine)
         from_slave = any(a.src_bid is not None and a.src_bid > 0 for a in mine)
-        if from_slave:
+        if from_slave and system.slave_copies_offsets is False:
+            add("10", "all that was consumed", float(_consumed(figures, mine)))
+        elif from_slave:
             add("5", "R·(I_s + c) + Q·W", rate * (i["I_s"] + i["I_c"]) + hole)
         if returned:
             value = rate * (i["D"] + i["I_b"] + i["I_c"]) + hole
@@ -169,6 +173,17 @@ def _terms(
             add("11", "R·I_hb", rate * i["I_hb"])
     add("19", "(retries/s)·I_d", i["retries_per_s"] * i["I_d"])
     return terms or {"8": ("0", 0.0)}
+
+
+def _consumed(figures: Figures, taken: Sequence[Assignment]) -> int:
+    """How far a queue had been processed at the latest of its assignments."""
+    mine = {id(each) for each in taken}
+    distances = figures.analysis.distances
+    return max(
+        (distances[number].processed or 0)
+        for number, each in enumerate(figures.analysis.history.assignments)
+        if id(each) in mine
+    )
 
 
 def _members(figures: Figures, group: str) -> int:
