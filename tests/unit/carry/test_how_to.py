@@ -11,7 +11,6 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,19 +30,6 @@ class Exec(NamedTuple):
 
     words: list[str]
     may_fail: bool
-
-
-@pytest.fixture
-def master(tmp_path: Path) -> StoppedMaster:
-    found = StoppedMaster(tmp_path / "master")
-    found.has(at(10))
-    return found
-
-
-@pytest.fixture
-def slave(master: StoppedMaster) -> Iterator[AnsweringSlave]:
-    with AnsweringSlave(master, at(50)) as found:
-        yield found
 
 
 def commands_of_units(option: str) -> list[Exec]:

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -28,12 +27,6 @@ def master(tmp_path: Path) -> StoppedMaster:
     found = StoppedMaster(tmp_path / "master")
     found.has(at(10), backup=at(8))
     return found
-
-
-@pytest.fixture
-def slave(master: StoppedMaster) -> Iterator[AnsweringSlave]:
-    with AnsweringSlave(master, at(50)) as found:
-        yield found
 
 
 def test_a_master_gets_what_its_slave_knows_better(

@@ -22,19 +22,6 @@ from tests.support.net.ports import free_port_block
 from tests.support.processes.child_process import failback_environment
 
 
-@pytest.fixture
-def master(tmp_path: Path) -> StoppedMaster:
-    found = StoppedMaster(tmp_path / "master")
-    found.has(at(10))
-    return found
-
-
-@pytest.fixture
-def slave(master: StoppedMaster) -> Iterator[AnsweringSlave]:
-    with AnsweringSlave(master, at(50)) as found:
-        yield found
-
-
 def options(master: StoppedMaster, members: str, *more: str) -> list[str]:
     (master.folder / "members").write_text(members)
     (master.folder / "run").mkdir(exist_ok=True)

@@ -121,12 +121,13 @@ class ProofMatcher:
             record, kind, observed=event.stamp, observer="witness", boot_ms=event.boot_ms
         )
         self._faults.milestones.post(record.fid, "accept", event.stamp)
-        self._carried(record, event.stamp, table)
+        if table is not None:
+            self._carried(record, event.stamp, table)
 
     def _snapshot_table(
         self, record: FaultRecord, event: AnswerEvent
-    ) -> Mapping[str, Mapping[int, int]]:
-        """The table that the returned broker loaded, before clients have had time to change it."""
+    ) -> Mapping[str, Mapping[int, int]] | None:
+        """Keep and return the table that a returned broker loaded; ``None`` if it was not read."""
         assert record.victim is not None
         member = record.victim
         try:
@@ -134,7 +135,7 @@ class ProofMatcher:
                 table = connection.all_offsets()
         except FailbackError as error:
             self._add_gap(f"no table of {member.pod} at its return: {error}")
-            return {}
+            return None
         stamp = now()
         table.pop(MARKER_KEY, None)
         self._faults.folder.write_bytes(
