@@ -4,8 +4,9 @@ Everything lands under ``~/.cache/failback`` and stays: a second call makes noth
 
     apache-4.9.7/lib, home          name server, broker, mqadmin, as the local runtime has them
     apache-client-4.9.8/lib-*       the client our programs run with
-    apache-client-4.9.8/classes-*   the programs of tests/java/programs, compiled against it
+    apache-client-4.9.8/programs-*  the programs of tests/java/programs, compiled against it
     apache-client-4.9.8/load-*      the load generator of the benchmarks, tests/java/load
+    class-archives-*                the classes that those JVMs load, for a faster start
     go-member-*                     the member on the Go client, by tools/setup_go.py
 
 ``*`` is a digest of what a folder was made from: checkouts that differ have folders of their own.
@@ -46,7 +47,7 @@ def ensure_servers(version: str = SERVER_VERSION) -> Path:
 
     Does nothing for a folder given by the environment, which stands for every version.
     """
-    # Needs the project's packages, which who only fetches jars for Spark does not have yet.
+    # The project's packages may not be installed yet where only the jars of Spark are fetched.
     from failback.operator.local.apache_release import ensure_apache
     from failback.protocol.errors import ConfigError
 
@@ -64,7 +65,7 @@ def ensure_servers(version: str = SERVER_VERSION) -> Path:
 
 def ensure_client() -> tuple[Path, Path]:
     """Return the folder of the client's jars, and that of our programs, compiled."""
-    return _client("classes", sorted((JAVA_TESTS / "programs").glob("*.java")))
+    return _client("programs", sorted((JAVA_TESTS / "programs").glob("*.java")))
 
 
 def ensure_load_generator() -> tuple[Path, Path]:
@@ -131,6 +132,8 @@ def _fetch(pom: Path, target: Path) -> None:
 def _compile(sources: list[Path], lib: Path, target: Path) -> None:
     need_command(("javac",), "openjdk-17-jdk-headless", "javac (compiles the Java test programs)")
     _run(["javac", "-nowarn", "-cp", f"{lib}/*", "-d", str(target), *map(str, sources)])
+    # A jar, because no archive of classes can be made of a folder of classes.
+    _run(["jar", "--create", "--file", str(target / "programs.jar"), "-C", str(target), "."])
 
 
 def _run(command: list[str]) -> None:
@@ -138,6 +141,12 @@ def _run(command: list[str]) -> None:
     if done.returncode:
         print((done.stdout + done.stderr)[-4000:], file=sys.stderr)
         raise SetupError(f"{' '.join(command[:5])} ... ended with exit code {done.returncode}")
+
+
+def _make_archives() -> None:
+    from tests.support.java.class_archives import make_archives  # the tests' packages need this
+
+    make_archives()
 
 
 def _ensure_go_member() -> None:
@@ -158,6 +167,7 @@ def main() -> int:
         need_java()
         servers = ensure_servers()
         ensure_client()
+        _make_archives()
         _ensure_go_member()
     except SetupError as error:
         print(f"setup: {error}", file=sys.stderr)

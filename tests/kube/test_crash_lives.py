@@ -24,7 +24,7 @@ from tests.support.operator.operator_killer import OperatorKiller, witnessed_ope
 from tests.support.operator.operator_process import OperatorProcess, operator_identity
 from tests.support.operator.scripted_clusters import SCRIPTS, Change, Life, differences
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.soak]
 
 PAIRS = ("orders-0", "stock-0", "stock-1", "ledger-0")
 LIFE_SECONDS = 600.0

@@ -37,7 +37,7 @@ from tests.support.kube_lab.node_process import NodeProcess
 from tests.support.net.ports import free_port_block
 from tests.support.processes.child_process import failback_command, failback_environment
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.soak]
 
 POD = "demo-0-0-0"
 FRUGAL = "-Xms256m -Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1"

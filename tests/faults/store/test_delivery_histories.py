@@ -49,7 +49,7 @@ async def run_histories(folder: Path, seeds: range) -> None:
 
 @pytest.mark.long
 async def test_what_was_acknowledged_and_not_deleted_is_delivered(tmp_path: Path) -> None:
-    await run_histories(tmp_path, range(20))
+    await run_histories(tmp_path, range(10))
 
 
 @pytest.mark.parametrize("rules", RULES)

@@ -100,6 +100,7 @@ def test_the_sample_and_the_rest_are_all(runner: ModuleType) -> None:
     assert found["rest"]
 
 
+@pytest.mark.soak
 def test_the_sample_and_the_rest_of_unit_share_only_properties(runner: ModuleType) -> None:
     paths = ["tests/unit/store", "tests/unit/collector/test_stream_sizes.py"]
     paths.append("tests/unit/collector/test_page_sizes.py")

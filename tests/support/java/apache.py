@@ -7,6 +7,7 @@ broker boots and serves, but a clean stop fails, leaves ``abort`` and loses the 
 from __future__ import annotations
 
 import functools
+import hashlib
 import os
 import shutil
 import subprocess
@@ -18,7 +19,7 @@ from typing import Literal, TypeVar
 import pytest
 from tools.setup import SetupError
 from tools.setup_go import ensure_go_member
-from tools.setup_java import SERVER_VERSION, ensure_client, ensure_servers
+from tools.setup_java import SERVER_VERSION, cache_folder, ensure_client, ensure_servers
 
 from tests.support.common.polling import SCALE
 from tests.support.net.ports import free_port_block
@@ -37,7 +38,8 @@ _OPENS = (
     "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED",
 )
 _MQADMIN_TRIES = 3
-_FRUGAL = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")  # never for measurements
+FRUGAL = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")  # never for measurements
+QUIET = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 LOG_FILE_BYTES = 16 << 20
 
 
@@ -67,6 +69,22 @@ def _or_skip(ensure: Callable[[], Made]) -> Made:
         pytest.skip(str(error))
 
 
+@functools.cache
+def archives(version: str = SERVER_VERSION) -> Path:
+    """Return the folder of the archives of classes that JVMs load, see class_archives.py."""
+    command = Path(os.path.realpath(shutil.which(java()) or ""))
+    _, classes = client_folders()
+    made_from = f"{command} {command.stat().st_mtime_ns} {server_home(version)} {classes}"
+    return cache_folder() / f"class-archives-{hashlib.sha256(made_from.encode()).hexdigest()[:12]}"
+
+
+def frugal(program: str, version: str = SERVER_VERSION) -> tuple[str, ...]:
+    """Return flags of a JVM that takes little, with its archive of classes where there is one."""
+    file = archives(version) / f"{program}.jsa"
+    archive = (f"-XX:SharedArchiveFile={file}", *QUIET) if file.is_file() else ()
+    return (*FRUGAL, *archive)
+
+
 @dataclass
 class NameServer:
     """A name server of either engine on its own port of 127.0.0.1."""
@@ -74,7 +92,8 @@ class NameServer:
     engine: Engine
     folder: Path
     port: int = 0
-    java_flags: tuple[str, ...] = ("-Xms64m", "-Xmx256m", *_FRUGAL)
+    java_flags: tuple[str, ...] = ()
+    """By default those of a small JVM."""
     home: Path | None = None
     version: str = SERVER_VERSION
     process: TestProcess = field(init=False)
@@ -88,7 +107,8 @@ class NameServer:
             lines += ["bindAddress=127.0.0.1"]
             command = failback_command("namesrv", "-c", str(conf))
         else:
-            command = [java(), *self.java_flags, *_homes(self.folder, self.home)]
+            flags = self.java_flags or ("-Xms64m", "-Xmx256m", *frugal("namesrv", self.version))
+            command = [java(), *flags, *_homes(self.folder, self.home)]
             command += ["-cp", f"{server_home(self.version)}/lib/*"]
             command += ["org.apache.rocketmq.namesrv.NamesrvStartup", "-c", str(conf)]
         conf.write_text("\n".join(lines) + "\n")
@@ -122,7 +142,8 @@ class Broker:
     ip: str = "127.0.0.1"
     port: int = 0
     settings: dict[str, object] = field(default_factory=dict)
-    java_flags: tuple[str, ...] = ("-Xms256m", "-Xmx512m", *_FRUGAL)
+    java_flags: tuple[str, ...] = ()
+    """By default those of a small JVM."""
     home: Path | None = None
     """``rocketmq.home.dir`` with ``conf`` of its own; ``None``: that of all."""
     version: str = SERVER_VERSION
@@ -171,7 +192,8 @@ class Broker:
         if self.engine == "failback":
             command = [*self.launcher, "-c", str(conf)]
         else:
-            command = [java(), *self.java_flags, *_OPENS, *_homes(self.folder, self.home)]
+            flags = self.java_flags or ("-Xms256m", "-Xmx512m", *frugal("broker", self.version))
+            command = [java(), *flags, *_OPENS, *_homes(self.folder, self.home)]
             command += ["-cp", f"{server_home(self.version)}/lib/*"]
             command += ["org.apache.rocketmq.broker.BrokerStartup", "-c", str(conf)]
         self.process = TestProcess(
@@ -204,10 +226,11 @@ class Answer:
         return [line.split() for line in self.out.splitlines() if line and line[0] != "#"]
 
 
-def mqadmin(folder: Path, *arguments: str) -> Answer:
+def mqadmin(folder: Path, *arguments: str, java_flags: tuple[str, ...] = ()) -> Answer:
     """Run one mqadmin command; a failure inside it is an error, which its exit code hides."""
     folder.mkdir(parents=True, exist_ok=True)
-    command = [java(), "-Xms64m", "-Xmx256m", *_FRUGAL, *_homes(folder)]
+    flags = java_flags or frugal("mqadmin")
+    command = [java(), "-Xms64m", "-Xmx256m", *flags, *_homes(folder)]
     command += ["-cp", f"{server_home()}/lib/*"]
     command += ["org.apache.rocketmq.tools.command.MQAdminStartup", *arguments]
     for _ in range(_MQADMIN_TRIES):
@@ -224,18 +247,24 @@ def mqadmin(folder: Path, *arguments: str) -> Answer:
 
 
 def java_program(
-    folder: Path, program: str, *, properties: dict[str, str] | None = None, **options: object
+    folder: Path,
+    program: str,
+    *,
+    properties: dict[str, str] | None = None,
+    java_flags: tuple[str, ...] = (),
+    **options: object,
 ) -> TestProcess:
     """Return one of tests/java/programs, not started; ``options`` become ``-name value``.
 
     One that signs runs with the libraries of the server: the client's lack Apache's ACL classes.
     """
     jars, classes = client_folders()
-    command = [java(), "-Xms32m", "-Xmx256m", *_FRUGAL, f"-Duser.home={folder}"]
+    flags = java_flags or (frugal(program) if "accessKey" not in options else FRUGAL)
+    command = [java(), "-Xms32m", "-Xmx256m", *flags, f"-Duser.home={folder}"]
     command += ["-Drocketmq.client.logLevel=WARN"]
     command += [f"-D{key}={value}" for key, value in (properties or {}).items()]
     libraries = server_home() / "lib" if "accessKey" in options else jars
-    command += ["-cp", f"{classes}:{libraries}/*", program]
+    command += ["-cp", f"{classes}/programs.jar:{libraries}/*", program]
     for name, value in options.items():
         command += [f"-{name}", str(value)]
     return TestProcess(program, command, folder)

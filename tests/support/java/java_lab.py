@@ -46,6 +46,7 @@ class Lab:
             self.folder / f"{program.lower()}{len(self._programs)}",
             program,
             properties=properties,  # type: ignore[arg-type]
+            java_flags=(),
             namesrv=options.pop("address", namesrv.address),
             **options,
         )

@@ -272,7 +272,7 @@ def test_a_member_killed_in_any_step_delays_the_switch(step: str, ordinal: int) 
 
 
 @pytest.mark.full
-@settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(10), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_no_interruption_makes_two_masters(data: st.DataObject) -> None:
     members = data.draw(st.integers(2, 3), label="members")
