@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from failback.carry.restoring import QueueRange
 from failback.client.admin.admin import AdminClient
 from failback.client.admin.survey import connection_of
 from failback.operator.brokers.questions import Questions
-from failback.operator.planning.offsets.restoring import QueueRange
 from failback.protocol.codes import RequestCode, ResponseCode
 from failback.protocol.errors import BrokerError
 

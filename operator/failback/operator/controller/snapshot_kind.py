@@ -9,6 +9,8 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+from failback.carry import restoring
+from failback.carry.restoring import Masters, OnMaster, Pairs, chosen
 from failback.kube.asynchronous import Kube
 from failback.operator.brokers.peers import Peers
 from failback.operator.controller.cluster_kinds import Dependencies
@@ -19,9 +21,7 @@ from failback.operator.kinds.offset_snapshot import OffsetSnapshot
 from failback.operator.kubernetes.store import Store
 from failback.operator.planning.observed import facts
 from failback.operator.planning.observed.observed import Object, ObservedCluster
-from failback.operator.planning.offsets import restoring
-from failback.operator.planning.offsets.kept_table import Pairs, chosen, read
-from failback.operator.planning.offsets.restoring import Masters, OnMaster
+from failback.operator.planning.offsets.kept_table import read
 from failback.operator.planning.offsets.snapshot_object import (
     ObservedSnapshot,
     expired,

@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from failback.operator.kinds.offset_snapshot import OffsetSnapshot, OffsetSnapshotStatus
-from failback.operator.planning.offsets import kept_table
-from failback.operator.planning.offsets.restoring import (
+from failback.carry.restoring import (
     MAX_GROUPS,
     MAX_QUEUES,
     OnMaster,
@@ -18,6 +16,8 @@ from failback.operator.planning.offsets.restoring import (
     preview,
     restore_of,
 )
+from failback.operator.kinds.offset_snapshot import OffsetSnapshot, OffsetSnapshotStatus
+from failback.operator.planning.offsets import kept_table
 from failback.operator.planning.offsets.snapshot_object import (
     ObservedSnapshot,
     plan_offset_snapshot,

@@ -1,6 +1,5 @@
 """OffsetSnapshot: when a snapshot is due, what a restore would do, and its status. Pure.
 
 snapshot_object   the plan of the resource
-restoring         the rows of a restore, its preview, and what is written
 kept_table        the offsets of all pairs as one ConfigMap
 """

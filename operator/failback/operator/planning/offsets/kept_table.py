@@ -3,40 +3,18 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from failback.carry.restoring import Pairs
 from failback.operator.kinds.offset_snapshot import OffsetSnapshot
 from failback.operator.planning.observed.observed import Object
-from failback.operator.planning.operations.switching.snapshot import (
-    Table,
-    decode,
-    encode,
-)
+from failback.operator.planning.operations.switching.snapshot import decode, encode
 from failback.protocol.route import split_offset_key
 
-Pairs = Mapping[str, Table]
-"""Broker name → ``topic@group`` → queue → next offset."""
 MAX_BYTES: Final = 750 * 1024
 """In base64 and with its metadata it stays below the 1 MiB that a manifest may have."""
 TOO_LARGE: Final = f"the offsets have more than {MAX_BYTES} bytes, compressed"
 _FIELD: Final = "offsets.json.gz"
-_SYSTEM: Final = ("CID_RMQ_SYS_", "CID_ONSAPI", "CID_ONS-HTTP-PROXY", "TOOLS_CONSUMER")
-"""Groups of RocketMQ itself: transactions, tools, proxies."""
-
-
-def is_kept(key: str, groups: Sequence[str]) -> bool:
-    """Tell whether an entry is of one of the groups, and of no group of RocketMQ itself."""
-    group = split_offset_key(key)[1]
-    return not group.startswith(_SYSTEM) and ("*" in groups or group in groups)
-
-
-def chosen(pairs: Pairs, groups: Sequence[str]) -> dict[str, dict[str, dict[int, int]]]:
-    """Return the entries of the groups."""
-    return {
-        pair: {key: dict(table[key]) for key in sorted(table) if is_kept(key, groups)}
-        for pair, table in pairs.items()
-    }
 
 
 def groups_of(pairs: Pairs) -> set[str]:

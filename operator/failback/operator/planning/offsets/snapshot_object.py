@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from failback.carry import restoring
+from failback.carry.restoring import Masters, Pairs, chosen
 from failback.common.text import did_you_mean
 from failback.operator.kinds.offset_snapshot import LATEST, OffsetRestore, OffsetSnapshot
 from failback.operator.planning.observed.observed import Object
-from failback.operator.planning.offsets import kept_table, restoring
-from failback.operator.planning.offsets.kept_table import Pairs
-from failback.operator.planning.offsets.restoring import Masters
+from failback.operator.planning.offsets import kept_table
 from failback.operator.planning.plan.encoding import (
     condition,
     from_time,
@@ -129,9 +129,7 @@ def _take(
     if silent or not tables:
         text = f"no master of {names(silent) or 'any pair'} has answered since the snapshot is due"
         return _Part(_Verdict("Ready", False, "MasterDown", text), wake_after=_WAIT_SECONDS)
-    return _taken(
-        snapshot, new, kept_table.chosen(tables, snapshot.spec.groups), max(due, 0.0), now
-    )
+    return _taken(snapshot, new, chosen(tables, snapshot.spec.groups), max(due, 0.0), now)
 
 
 def _taken(
@@ -237,10 +235,10 @@ def _restore(
         text = f"snapshot {entry['name']} has no offsets of {unknown}"
         verdict = _Verdict("Restored", False, "GroupMissing", text)
         return _Part(verdict, wake_after=_PREVIEW_SECONDS)
-    chosen = kept_table.chosen(observed.kept, asked.groups)
-    found = restoring.restore_of(chosen, observed.masters)
+    about = chosen(observed.kept, asked.groups)
+    found = restoring.restore_of(about, observed.masters)
     if found is None:
-        silent = names(restoring.silent_of(chosen, observed.masters))
+        silent = names(restoring.silent_of(about, observed.masters))
         text = f"what the master of {silent} holds now is not known"
         verdict = _Verdict("Restored", None, "UnableToRetrieve", text)
         return _Part(verdict, wake_after=_WAIT_SECONDS)

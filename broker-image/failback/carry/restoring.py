@@ -11,10 +11,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from failback.carry.merge import Table
 from failback.client.admin.queue_offsets import Span
-from failback.operator.planning.offsets.kept_table import Pairs
+from failback.common.text import typed
 from failback.protocol.route import split_offset_key
 
+Pairs = Mapping[str, Table]
+"""Broker name → ``topic@group`` → queue → next offset."""
+_SYSTEM: Final = ("CID_RMQ_SYS_", "CID_ONSAPI", "CID_ONS-HTTP-PROXY", "TOOLS_CONSUMER")
+"""Groups of RocketMQ itself: transactions, tools, proxies."""
 MAX_GROUPS: Final = 64
 MAX_QUEUES: Final = 256
 MAX_NAMED: Final = 3
@@ -249,3 +254,40 @@ def topics_of(kept: Pairs, pair: str) -> list[str]:
 def groups_of(kept: Pairs, pair: str) -> list[str]:
     """Return the groups of a pair that a restore is about."""
     return sorted({split_offset_key(key)[1] for key in kept.get(pair, {})})
+
+
+def is_kept(key: str, groups: Sequence[str]) -> bool:
+    """Tell whether an entry is of one of the groups, and of no group of RocketMQ itself."""
+    group = split_offset_key(key)[1]
+    return not group.startswith(_SYSTEM) and ("*" in groups or group in groups)
+
+
+def chosen(pairs: Pairs, groups: Sequence[str]) -> dict[str, dict[str, dict[int, int]]]:
+    """Return the entries of the groups."""
+    return {
+        pair: {key: dict(table[key]) for key in sorted(table) if is_kept(key, groups)}
+        for pair, table in pairs.items()
+    }
+
+
+def restore_command(
+    source: object = "",
+    *,
+    groups: Iterable[str] = (),
+    broker: str = "",
+    yes: bool = True,
+    options: Iterable[str] = (),
+) -> str:
+    """Return the command that gives a running master kept offsets of all queues of groups.
+
+    Args:
+        source: Saved file, or folder of an observed run; empty: what slaves say now.
+        groups: Their names; none: all.
+        broker: Name of the pair; empty: all pairs.
+        yes: Whether it writes at once; else it previews and prints what confirms that.
+        options: As typed, those that name the cluster.
+    """
+    words = [str(source)] if str(source) else []
+    words += ["--broker", broker] if broker else []
+    words += [word for group in groups for word in ("--group", group)]
+    return typed("failback", "offsets", "restore", *words, *(["--yes"] if yes else []), *options)
