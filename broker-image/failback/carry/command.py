@@ -11,10 +11,11 @@ import argparse
 import asyncio
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from failback.client.program import USER_ERROR, CommandParser, begin_logging, guard_last_resort
 from failback.client.remoting.addresses import addresses_of
@@ -24,9 +25,14 @@ from failback.client.remoting.guarded.cluster import (
     add_cluster_options,
     find_cluster,
     given_of,
+    options_of,
 )
 from failback.common.text import visible, where_and_why
 from failback.protocol.errors import ConfigError, StoreError
+
+if TYPE_CHECKING:
+    from failback.carry.merge import Row
+    from failback.carry.offline import Report, Request
 
 REFUSED: Final = 3
 COULD_NOT: Final = 4
@@ -101,14 +107,10 @@ def _online(options: argparse.Namespace) -> int:
             tables,
             wait_seconds=options.wait or _MASTER_SECONDS,
             dry_run=options.dry_run,
+            accept_lower=options.accept_lower,
         )
     )
-    for warning in done.warnings:
-        _warn(warning)
-    if options.verbose or options.dry_run:
-        for row in done.raised:
-            print(visible(str(row)))
-    print(visible(f"carry: {done.line}"), flush=True)
+    _say(options, done.warnings, done.raised, done.line)
     return COULD_NOT if not done.is_known or (done.warnings and options.strict) else 0
 
 
@@ -118,29 +120,44 @@ def _carry(options: argparse.Namespace) -> int:
 
     conf = read_conf(_conf(options), options.store)
     cluster = _cluster(options, conf.name_servers)
-    report = carry(
-        Request(
-            conf=conf,
-            slaves=addresses_of("--slave", ";".join(options.slave), typed=True),
-            files=tuple(options.file),
-            name_servers=cluster.name_servers,
-            access=cluster.access,
-            wait_seconds=options.wait,
-            accept_lower=frozenset(options.accept_lower),
-            dry_run=options.dry_run,
-        )
+    request = Request(
+        conf=conf,
+        slaves=addresses_of("--slave", ";".join(options.slave), typed=True),
+        files=tuple(options.file),
+        name_servers=cluster.name_servers,
+        access=cluster.access,
+        wait_seconds=options.wait,
+        accept_lower=frozenset(options.accept_lower),
+        dry_run=options.dry_run,
     )
-    for warning in report.warnings:
-        _warn(warning)
-    if options.verbose or options.dry_run:
-        for row in report.merged.raised:
-            print(visible(str(row)))
-    print(visible(f"carry: {report.line}"), flush=True)
+    report = carry(request)
+    _say(options, report.warnings, report.merged.raised, report.line)
     if options.json:
         _write(options.json, json.dumps(report.document(), indent=1).encode())
     if report.refused:
         return REFUSED
-    return COULD_NOT if report.could_not and options.strict else 0
+    if report.could_not and options.strict:
+        return COULD_NOT
+    if options.command and options.top_up:
+        _leave_top_up(options, request, report)
+    return 0
+
+
+def _leave_top_up(options: argparse.Namespace, request: Request, report: Report) -> None:
+    """Leave a process that is no child of COMMAND, and raises what slaves are told until then."""
+    slaves = report.answered if report.asked else request.slaves
+    if request.conf.idle or not slaves:
+        return
+    words = ["--online", "--master", options.master or request.conf.address]
+    words += [word for slave in slaves for word in ("--slave", slave)]
+    words += ["--wait", str(options.top_up), *options_of(given_of(options))]
+    words += ["--dry-run"] if options.dry_run else []
+    subprocess.run(
+        ["sh", "-c", '"$@" &', "sh", sys.executable, "-m", "failback.carry", *words],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        start_new_session=True,
+        check=False,
+    )
 
 
 def _undo(options: argparse.Namespace) -> int:
@@ -167,11 +184,8 @@ def _conf(options: argparse.Namespace) -> Path:
 
 def _cluster(options: argparse.Namespace, of_conf: tuple[str, ...]) -> Cluster:
     """Return name servers and access: of options, then of broker.conf, then as every command."""
-    given = given_of(options)
-    if not given.namesrv and of_conf:
-        found = find_cluster(given)
-        return Cluster(of_conf, found.access)
-    return find_cluster(given)
+    found = find_cluster(given_of(options))
+    return Cluster(of_conf, found.access) if of_conf and not options.namesrv else found
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -181,6 +195,16 @@ def _write(path: Path, content: bytes) -> None:
         replace_file(path, content)
     except OSError as error:
         _warn(f"--json: {where_and_why(error)}")
+
+
+def _say(
+    options: argparse.Namespace, warnings: Sequence[str], rows: Sequence[Row], line: str
+) -> None:
+    for warning in warnings:
+        _warn(warning)
+    for row in rows if options.verbose or options.dry_run else ():
+        print(visible(str(row)))
+    print(visible(f"carry: {line}"), flush=True)
 
 
 def _warn(text: str) -> None:
@@ -260,11 +284,18 @@ def parser() -> CommandParser:
         metavar="GROUP",
         help="Group whose offsets are taken from the slaves also where they are less.",
     )
+    add(
+        "--top-up",
+        type=_seconds,
+        default=0.0,
+        metavar="SECONDS",
+        help="With COMMAND: wait so long beside it for the broker, then raise what slaves know.",
+    )
     add("--dry-run", action="store_true", help="Print what would be raised, and write nothing.")
     add("--strict", action="store_true", help="End with 4 where something could not be carried.")
     add("--json", type=Path, metavar="FILE", help="Write what was done, for machines.")
     add("--online", action="store_true", help="Raise offsets of a master that runs already.")
-    add("--master", default="", metavar="HOST:PORT", help="With --online: the running master.")
+    add("--master", default="", metavar="HOST:PORT", help="With --online, --top-up: the master.")
     add(
         "--keep",
         action="store_true",

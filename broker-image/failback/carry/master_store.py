@@ -47,6 +47,8 @@ class MasterConf:
     name: str
     """brokerName."""
     name_servers: tuple[str, ...]
+    address: str
+    """Where the broker answers on its own host."""
     idle: str = ""
     """Why no carry is needed; empty if one may be."""
     unreadable: str = ""
@@ -83,6 +85,7 @@ def read_conf(file: Path, store: Path | None = None) -> MasterConf:
         said.get("brokerClusterName", "DefaultCluster"),
         said.get("brokerName") or socket.gethostname(),
         addresses_of("namesrvAddr", said.get("namesrvAddr", ""), file=file),
+        _address(said),
         _idle(said),
         _unreadable(said),
         _is_on(said, "enableLmq"),
@@ -93,6 +96,11 @@ def _default_logs(root: Path, store: Path | None) -> tuple[Path, ...]:
     # Before 4.9.4 a broker without storePathCommitLog has its log in the home folder.
     below, old = root / "commitlog", Path.home() / "store" / "commitlog"
     return (old if store is None and old.is_dir() and not below.is_dir() else below,)
+
+
+def _address(said: Mapping[str, str]) -> str:
+    bound = said.get("bindAddress", "0.0.0.0")
+    return f"{'127.0.0.1' if bound == '0.0.0.0' else bound}:{said.get('listenPort', 10911)}"
 
 
 def _idle(said: Mapping[str, str]) -> str:

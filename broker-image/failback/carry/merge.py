@@ -103,11 +103,24 @@ def merge(
         held = last_held(topic, queue, offset)
         is_better = held >= 0 and (held > mine or takes_lower)
         row = row._replace(wanted=held if is_better else mine)
-        if held < offset:
+        if max(held, 0) < offset:
             found["beyond"].append(row)
         if row.wanted != mine:
             found["raised"].append(row)
     return Merged(**{name: tuple(rows) for name, rows in found.items()}, odd=tuple(odd))
+
+
+def summary(rows: Sequence[Row], *, is_dry: bool) -> str:
+    """Return the count of offsets that ``rows`` move, in words."""
+    raised = [row for row in rows if row.wanted > row.own]
+    text = (
+        f"{'would raise' if is_dry else 'raised'} {len(raised)} offsets of "
+        f"{len({split_offset_key(row.key)[1] for row in raised})} groups by "
+        f"{sum(row.messages for row in raised)} messages"
+    )
+    if lowered := len(rows) - len(raised):
+        text += f", {'would lower' if is_dry else 'lowered'} {lowered}"
+    return text
 
 
 def _largest(

@@ -20,7 +20,7 @@ from failback.carry.asking import (
     slaves_of,
 )
 from failback.carry.master_store import MasterConf, MasterStore, locked
-from failback.carry.merge import Merged, Row, Table, merge
+from failback.carry.merge import Merged, Row, Table, merge, summary
 from failback.carry.offset_file import OffsetFile, read_document
 from failback.client.admin.admin import AdminClient
 from failback.client.remoting.connection import RemotingSettings
@@ -79,6 +79,11 @@ class Report:
         """Note that something could not be done, and that the master starts without it."""
         self.warnings.append(warning)
         self.could_not = True
+
+    @property
+    def answered(self) -> list[str]:
+        """Slaves that were used."""
+        return [each for each in self.asked if each not in self.silent]
 
     def leave(self, slave: str, reason: str) -> None:
         """Note that a slave is not used."""
@@ -272,21 +277,13 @@ def _by_group(rows: Sequence[Row]) -> dict[str, list[Row]]:
 
 def _line(request: Request, report: Report) -> str:
     merged, ms = report.merged, report.ms
-    raised = [row for row in merged.raised if row.wanted > row.own]
-    done = "would raise" if request.dry_run else "raised"
     parts = [
-        f"{done} {len(raised)} offsets of {len(_by_group(raised))} groups by "
-        f"{sum(row.messages for row in raised)} messages"
-    ]
-    if lowered := len(merged.raised) - len(raised):
-        parts[0] += f", {'would lower' if request.dry_run else 'lowered'} {lowered}"
-    parts.append(
+        summary(merged.raised, is_dry=request.dry_run),
         f"kept {len(merged.lowered)} lowered here, cut {len(merged.beyond)} at the end of the "
-        f"queue, {len(merged.lower)} are larger here"
-    )
-    answered = len(report.asked) - len(report.silent)
+        f"queue, {len(merged.lower)} are larger here",
+    ]
     times = [
-        f"asked {answered} of {len(report.asked)} in {ms['asked']} ms",
+        f"asked {len(report.answered)} of {len(report.asked)} in {ms['asked']} ms",
         f"merged in {ms['merged']} ms",
     ]
     if "written" in ms:

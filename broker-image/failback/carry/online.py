@@ -1,18 +1,18 @@
 """Gives a master that runs already what its slaves know better, for groups without members.
 
 A slave's table is overwritten 40 s after its master's start (5.x: 93 s), so it is asked at once,
-before the master is. A group that has members is left alone: their own commits follow, and what
-they hold in memory would win.
+before the master is, and again when the master answers: members commit to it until then. A group
+that has members is left alone: their own commits follow, and what they hold in memory would win.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from failback.carry.asking import ANSWER_SECONDS, ask_slaves
-from failback.carry.merge import Row, Table, merge
+from failback.carry.merge import Row, Table, merge, summary
 from failback.client.admin.admin import AdminClient
 from failback.client.remoting.connection import RemotingSettings
 from failback.protocol.codes import RequestCode, ResponseCode
@@ -41,12 +41,8 @@ class TopUp:
         """One sentence for a log."""
         if not self.is_known:
             return "nothing was carried"
-        groups = {split_offset_key(row.key)[1] for row in self.raised}
-        return (
-            f"{'would raise' if self.is_dry else 'raised'} {len(self.raised)} offsets of "
-            f"{len(groups)} groups by {sum(row.messages for row in self.raised)} messages; left "
-            f"{len(self.with_members)} groups to their members"
-        )
+        moved = summary(self.raised, is_dry=self.is_dry)
+        return f"{moved}; left {len(self.with_members)} groups to their members"
 
 
 async def ask_and_top_up(
@@ -57,46 +53,46 @@ async def ask_and_top_up(
     *,
     wait_seconds: float,
     dry_run: bool,
+    accept_lower: Collection[str] = (),
 ) -> TopUp:
-    """Ask slaves at once, then :func:`top_up` the master with that and ``tables``."""
-    async with AdminClient(settings=settings, timeout_ms=ANSWER_SECONDS * 1000) as admin:
-        answers = await ask_slaves(admin, slaves)
-        told = [(each.slave, each.table) for each in answers if not each.problem]
-        silent = [f"slave {each.slave}: {each.problem}" for each in answers if each.problem]
-        sources = [*tables, *told]
-        if not sources:
-            return TopUp(warnings=silent, is_known=False)
-        try:
-            done = await top_up(admin, master, sources, wait_seconds=wait_seconds, dry_run=dry_run)
-        except (FailbackError, OSError) as error:
-            return TopUp(warnings=[*silent, f"master {master}: {error}"], is_known=False)
-        done.warnings[:0] = silent
-        return done
-
-
-async def top_up(
-    admin: AdminClient,
-    master: str,
-    theirs: Sequence[tuple[str, Table]],
-    *,
-    wait_seconds: float,
-    dry_run: bool = False,
-) -> TopUp:
-    """Wait for the master's port, then raise what is smaller there.
+    """Ask slaves, wait for the master's port, ask again, and raise what is smaller at the master.
 
     Args:
-        admin: Asks.
+        settings: How all are asked.
         master: Its address.
-        theirs: Each source with its table, read before the master started or soon after.
+        slaves: Their addresses.
+        tables: Further sources.
         wait_seconds: How long the master may take until it answers.
         dry_run: Tell the master nothing.
-
-    Raises:
-        FailbackError: The master does not answer within the time, or refuses its table.
+        accept_lower: Groups that get what the sources say, also where that is less.
     """
-    own = await _table_of(admin, master, wait_seconds)
-    ahead = merge(own, None, theirs, lambda _topic, _queue, wanted: wanted)
-    found = TopUp(warnings=[f"{each}: passed over" for each in ahead.odd], is_dry=dry_run)
+    async with AdminClient(settings=settings, timeout_ms=ANSWER_SECONDS * 1000) as admin:
+        answers = await ask_slaves(admin, slaves)
+        found = TopUp(is_dry=dry_run)
+        found.warnings = [f"slave {each.slave}: {each.problem}" for each in answers if each.problem]
+        found.is_known = bool(tables) or len(found.warnings) < len(answers)
+        if found.is_known:
+            try:
+                own = await _table_of(admin, master, wait_seconds)
+                answers += await ask_slaves(admin, slaves)
+                told = [(each.slave, each.table) for each in answers if not each.problem]
+                await _top_up(admin, master, own, [*tables, *told], accept_lower, found)
+            except (FailbackError, OSError) as error:
+                found.warnings.append(f"master {master}: {error}")
+                found.is_known = False
+    return found
+
+
+async def _top_up(
+    admin: AdminClient,
+    master: str,
+    own: Table,
+    theirs: Sequence[tuple[str, Table]],
+    accept_lower: Collection[str],
+    found: TopUp,
+) -> None:
+    ahead = merge(own, None, theirs, lambda _t, _q, wanted: wanted, accept_lower=accept_lower)
+    found.warnings += [f"{each}: passed over" for each in dict.fromkeys(ahead.odd)]
     by_group: dict[str, list[Row]] = {}
     for row in ahead.raised:
         by_group.setdefault(split_offset_key(row.key)[1], []).append(row)
@@ -107,7 +103,6 @@ async def top_up(
             continue
         await asyncio.gather(*(_raise(admin, master, row, found, turn) for row in rows))
     found.raised.sort()
-    return found
 
 
 async def _table_of(admin: AdminClient, master: str, wait_seconds: float) -> Table:
@@ -137,13 +132,14 @@ async def _has_members(admin: AdminClient, master: str, group: str, found: TopUp
 async def _raise(
     admin: AdminClient, master: str, row: Row, found: TopUp, turn: asyncio.Semaphore
 ) -> None:
-    """Raise one offset as far as the master has messages, and read it back."""
+    """Move one offset as far as the master has messages, and read it back."""
     topic, group = split_offset_key(row.key)
     place = group, topic, row.queue
     async with turn:
         try:
-            row = row._replace(wanted=min(row.theirs, await admin.max_offset(master, *place[1:])))
-            if row.wanted <= row.own:
+            end = await admin.max_offset(master, *place[1:])
+            row = row._replace(wanted=min(row.theirs, end))
+            if not end or row.own >= row.wanted < row.theirs:
                 return
             if not found.is_dry:
                 await admin.update_offset(master, *place, row.wanted)

@@ -72,13 +72,13 @@ class Sidecar:
         except ConfigError as error:
             logger.info("no members are asked: %s", error)
 
-    async def _top_up(self) -> None:
+    async def _top_up(self, slaves: Sequence[str]) -> None:
         """Bring a master that starts what slaves are told until it is there."""
-        options, settings = self._starts.options, RemotingSettings()
+        options = self._starts.options
         done = await ask_and_top_up(
-            settings,
+            RemotingSettings(),
             options.address,
-            self._starts.members(),
+            slaves,
             (),
             wait_seconds=options.top_up,
             dry_run=options.report,
@@ -109,8 +109,8 @@ class Sidecar:
         self._offsets += found["offsets"] if found["outcome"] == "Carried" else 0
         replace_file(self._run_dir / FILE, json.dumps(found).encode(), sync=False)
         replace_file(self._run_dir / "carried", f"{word}\n".encode(), sync=False)
-        if self._starts.options.top_up and found.get("sources"):
-            self._begin(self._top_up())
+        if self._starts.options.top_up and (slaves := found.get("sources")):
+            self._begin(self._top_up(slaves))
 
     def _read(self, name: str) -> str:
         """Return the word in a file; empty without one, or while it is being written."""

@@ -124,14 +124,13 @@ class Starts:
 def figures(report: Report, conf: MasterConf, *, is_dry: bool) -> dict[str, Any]:
     """Return what became of a carry, as ``/carry`` and a status show it."""
     rows = report.merged.raised
-    answered = [each for each in report.asked if each not in report.silent]
     return {
         "outcome": _outcome(report, conf, is_dry=is_dry),
         "offsets": len(rows),
         "groups": len({split_offset_key(row.key)[1] for row in rows}),
         "messages": sum(row.messages for row in rows),
-        "cut": sum(row.theirs > max(row.wanted, 0) for row in report.merged.beyond),
-        "sources": answered,
+        "cut": len(report.merged.beyond),
+        "sources": report.answered,
         "line": report.line,
         "warnings": report.warnings[:_MOST_WARNINGS],
     }

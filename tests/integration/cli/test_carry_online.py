@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from failback.client.admin.admin import AdminClient
-from tests.support.brokers.master_outage import BEFORE, MEANWHILE, Outage
+from tests.support.brokers.master_outage import BEFORE, GROUP, MEANWHILE, TOPIC, Outage
 from tests.support.java.apache import Engine
 from tests.support.java.java_lab import Lab
 from tests.support.processes.child_process import failback_command, failback_environment
@@ -59,6 +59,11 @@ async def test_a_master_that_runs_is_given_what_its_slave_knew(lab: Lab, tmp_pat
         assert (code, "raised 1 offsets of 1 groups by 10 messages" in out) == (0, True)
         assert await outage.offset_at(outage.master) == MEANWHILE
         assert "raised 0 offsets" in (await carried(*words))[1]
+        kept.write_text(f'{{"offsetTable":{{"{TOPIC}@{GROUP}":{{0:1}}}}}}')  # of a reset there
+        assert "raised 0 offsets" in (await carried(*words))[1]
+        code, out, _ = await carried(*words, "--accept-lower", GROUP)
+        assert (code, "by 0 messages, lowered 1; left 0" in out) == (0, True)
+        assert await outage.offset_at(outage.master) == 1
 
         outage.master.kill()
         code, out, errors = await carried(*words, "--wait", "0.5")

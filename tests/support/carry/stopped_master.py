@@ -85,6 +85,21 @@ class StoppedMaster:
         return found
 
 
+class RunningMaster(FakeBroker):
+    """A master that answers again, without members; it has 60 messages in each queue."""
+
+    def __init__(self, port: int, offsets: Offsets) -> None:
+        super().__init__(port=port)
+        self.offsets = offsets
+        self.answers[30] = lambda request: request.response(0, ext={"offset": "60"})
+        self.answers[14] = self._offset
+
+    def _offset(self, request: RemotingCommand) -> RemotingCommand:
+        said = request.ext_fields or {}
+        found = self.offsets[f"{said['topic']}@{said['consumerGroup']}"][int(said["queueId"])]
+        return request.response(0, ext={"offset": str(found)})
+
+
 class AnsweringSlave(FakeBroker):
     """A slave whose log is that of ``replica``, a master's folder."""
 

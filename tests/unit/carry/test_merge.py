@@ -65,6 +65,7 @@ def test_a_queue_that_is_not_here_gets_nothing() -> None:
     merged = decided({}, one(5), end=-1)
     assert merged.raised == ()
     assert len(merged.beyond) == 1
+    assert decided({}, one(0), end=-1) == Merged()  # a queue that no member has begun
 
 
 @pytest.mark.parametrize(("theirs", "stands"), [(899, 100), (900, 100), (901, 901)])

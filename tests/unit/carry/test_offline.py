@@ -18,7 +18,14 @@ from failback.carry.command import main
 from failback.carry.master_store import MasterStore, read_conf
 from failback.carry.offset_file import OffsetFile
 from failback.protocol.command import RemotingCommand
-from tests.support.carry.stopped_master import KEY, TOPIC, AnsweringSlave, StoppedMaster, at
+from tests.support.carry.stopped_master import (
+    KEY,
+    TOPIC,
+    AnsweringSlave,
+    RunningMaster,
+    StoppedMaster,
+    at,
+)
 from tests.support.net.ports import free_port_block
 
 
@@ -505,6 +512,29 @@ def test_the_command_behind_it_takes_its_place_and_its_exit_code_counts(
     assert out.splitlines()[-1] == str(child.pid)
     assert child.returncode == 5
     assert master.loads == at(50 if reached else 10)
+
+
+def test_beside_the_command_a_top_up_waits_for_the_broker(
+    tmp_path: Path, slave: AnsweringSlave
+) -> None:
+    port = free_port_block(1)
+    master = StoppedMaster(tmp_path / "topped-up", listenPort=port)
+    master.has(at(10))
+    words = ["--conf", str(master.conf), "--slave", slave.address, "--top-up", "60"]
+    command = ["sh", "-c", 'read -r child </proc/$$/task/$$/children; echo "${child}started"']
+    with subprocess.Popen(
+        [sys.executable, "-m", "failback.carry", *words, "--", *command],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline().startswith("carry: raised 1 offsets")
+        assert child.stdout.readline() == "started\n"  # with no child that it does not know
+        slave.offsets = at(57)
+        with RunningMaster(port, at(50)) as running:
+            assert child.stdout.readline().startswith("carry: raised 1 offsets of 1 groups by 7 ")
+            assert running.offsets == at(57)
 
 
 def test_a_strict_carry_that_could_not_starts_nothing(master: StoppedMaster) -> None:

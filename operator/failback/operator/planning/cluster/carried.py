@@ -23,7 +23,7 @@ _WHY_NOT: Final = {
     "OtherLog": "the log of its slave is another than its own",
     "Unsupported": "its offsets are in RocksDB",
     "DiskFailed": "its disk could not be read or written",
-    "Refused": "its offset file is broken, or a broker ran on its store",
+    "Refused": "its offset file is broken, a broker ran on its store, or its settings are wrong",
 }
 
 
