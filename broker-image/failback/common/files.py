@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import hashlib
 import json
 import os
 import stat
@@ -44,10 +45,38 @@ def open_file(path: str | os.PathLike[str]) -> BufferedReader:
     return open(path, "rb", opener=_open)
 
 
+def state_folder() -> Path:
+    """Return where this account's programs keep what outlives them: ``$XDG_STATE_HOME/failback``.
+
+    Raises:
+        RuntimeError: The account has no home folder.
+    """
+    state = os.environ.get("XDG_STATE_HOME")
+    return (Path(state) if state else Path.home() / ".local" / "state") / "failback"
+
+
+def own_folder(path: Path) -> None:
+    """Make a folder that only this account can write to.
+
+    Raises:
+        OSError: It cannot be made, it is a link, or another account can write to it.
+    """
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = path.lstat()
+    is_own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+    if not is_own or found.st_mode & 0o022:
+        raise OSError(errno.EPERM, "another account can write to it, or it is no folder", str(path))
+
+
 def read_file(path: str | os.PathLike[str]) -> bytes:
     """Return the content of a regular file. Raises as :func:`open_file`."""
     with open_file(path) as file:
         return file.read()
+
+
+def digest_of(data: bytes) -> str:
+    """Return the sha256 of bytes, in hexadecimal digits."""
+    return hashlib.sha256(data).hexdigest()
 
 
 def read_json(path: str | os.PathLike[str]) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -25,6 +25,15 @@ class Lease(Protocol):
             GuardRefused: Another run is under way.
             NotHealed: The last run left something behind, and this one is not its heal.
         """
+
+    def left_in(self) -> str:
+        """The folder of the run that left something behind; empty if none did."""
+
+    def vouch(self, digests: Collection[str]) -> None:
+        """Keep, on the cluster's side, the sha256 of files that the run saved for its undo."""
+
+    def vouched(self) -> Collection[str]:
+        """What :meth:`vouch` kept for the run that :meth:`left_in` names."""
 
     def require(self) -> None:
         """Raise ``GuardRefused`` when it is not ours any more."""

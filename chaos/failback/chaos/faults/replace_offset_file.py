@@ -24,6 +24,7 @@ from failback.chaos.faults.injection import begin_on_broker, returned
 from failback.chaos.recorder.fault_record import FaultRecord
 from failback.chaos.recorder.latest_samples import Offsets
 from failback.chaos.session import Session
+from failback.common.files import digest_of
 from failback.protocol.errors import FailbackError
 from failback.protocol.route import parse_offset_table, split_offset_key
 
@@ -103,6 +104,8 @@ def kill_and_replace(
         raise TargetError(record.fid, f"no offset table of {member.pod} was sampled yet")
     broker_faults.kill_and_hold(session, record)
     saved = {path: _read(session, member, path) for path in FILES}
+    if session.lease is not None:
+        session.lease.vouch([digest_of(data) for data in saved.values() if data is not None])
     undo = session.ledger.add(
         RESTORE_FILES, {"pod": member.pod, "files": _keep(session, record, saved)}, record.fid
     )

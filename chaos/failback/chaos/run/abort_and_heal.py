@@ -8,24 +8,44 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from failback.chaos.errors import ExitCode, RunFolderError
+from failback.chaos.cluster.lease import Lease
+from failback.chaos.errors import ExitCode, GuardRefused, RunFolderError
 from failback.chaos.faults.undo import undo_open
 from failback.chaos.run.closing import lake_rows, seal
+from failback.chaos.run_folder import own_notes
 from failback.chaos.run_folder.run_folder import CLOSED_SCHEMA, FolderState, RunFolder
-from failback.chaos.run_folder.undo_ledger import UndoLedger
+from failback.chaos.run_folder.undo_ledger import UndoEntry, UndoLedger
 from failback.chaos.session import Progress
+from failback.chaos.targets.local import ControlSocket, LocalTarget
 from failback.chaos.targets.location import Location
+from failback.common.files import digest_of, read_file
 from failback.common.text import typed
+from failback.protocol.errors import ConfigError
 
 
-def heal(run_dir: Path, *, progress: Progress = lambda _: None, seconds: float = 300.0) -> ExitCode:
+def heal(
+    run_dir: Path,
+    *,
+    location: Location | None = None,
+    insists: bool = False,
+    progress: Progress = lambda _: None,
+    seconds: float = 300.0,
+) -> ExitCode:
     """Take back what a killed run left, seal its logs and close its folder as aborted.
 
-    Injects nothing; a second call changes nothing.
+    Injects nothing; a second call changes nothing. The folder may come from anywhere: it does not
+    say where the cluster is.
+
+    Args:
+        location: Where the cluster is; by default, where this account noted it for the run.
+        insists: Undo also where the cluster's lease does not name this run.
 
     Raises:
         RunFolderError: There is no run in that folder, or it is still going on.
+        ConfigError: Neither ``location`` nor a note says where its cluster is.
+        GuardRefused: The lease of the cluster names another run, or none.
     """
+    run_dir = run_dir.absolute()
     folder = RunFolder(run_dir)
     if not (run_dir / "undo.jsonl").exists() and not (run_dir / "experiment.json").exists():
         raise RunFolderError(f"{run_dir}: no run folder")
@@ -39,19 +59,42 @@ def heal(run_dir: Path, *, progress: Progress = lambda _: None, seconds: float =
     if was_closed and not ledger.open_entries():
         progress("nothing to heal")
         return ExitCode.PASS
-    note = folder.read_json("target.json")
-    target, lease = Location.of_note(note).connect(str(note["cluster"]))
+    where, cluster = _where(run_dir, folder, location)
+    if where.is_gone():
+        progress(f"cluster {cluster} is gone, and the faults of the run with it")
+        for entry in ledger.open_entries(faults_only=True):
+            ledger.mark_healed(entry.id, {"cluster": "gone"})
+        workload = LocalTarget(ControlSocket(Path(where.root)), cluster)
+        left = list(undo_open(ledger, workload, seconds=seconds, tell=progress)["still_open"])
+        folder.open()
+        _close(folder, run_dir, was_closed, left)
+        folder.release()
+        return ExitCode.NOT_HEALED if left else ExitCode.PASS
+    target, lease = where.connect(cluster)
+    named = lease.left_in()
+    if named != str(run_dir) and not insists:
+        target.close()
+        raise GuardRefused(
+            "OneExperiment",
+            f"{cluster}: its lease names {named or 'no run'}, not {run_dir}, so nothing is undone. "
+            "To undo what this folder says all the same: --yes",
+        )
     lease.take(run_dir, healing=True)
-    left: list[str] = []
+    left = []
     try:
         folder.open()
-        result = undo_open(ledger, target, seconds=seconds, tell=progress)
+        foreign = {entry.id: entry for entry in ledger.open_entries() if _is_foreign(entry, lease)}
+        own = [entry.id for entry in ledger.open_entries() if entry.id not in foreign]
+        result = undo_open(ledger, target, seconds=seconds, tell=progress, only=own)
         left = result["still_open"]
+        left += [
+            f"{entry.call} {dict(entry.args)}: the saved files are not those that the run vouched "
+            "for, so they are not written"
+            for entry in foreign.values()
+        ]
         for name in result["undone"]:
             progress(f"undone and seen healed: {name}")
-        if not was_closed:
-            _close_aborted(folder, left)
-        folder.write_manifest(lake_rows(run_dir))
+        _close(folder, run_dir, was_closed, left)
     finally:
         lease.give_back(healed=not left)
         folder.release()
@@ -60,6 +103,39 @@ def heal(run_dir: Path, *, progress: Progress = lambda _: None, seconds: float =
         progress(f"still open: {'; '.join(left)}")
         return ExitCode.NOT_HEALED
     return ExitCode.PASS
+
+
+def _where(run_dir: Path, folder: RunFolder, location: Location | None) -> tuple[Location, str]:
+    """Return where a run's cluster is, and its name."""
+    own = own_notes.recall(run_dir)
+    if location is None and own:
+        return Location.of_note(own), str(own["cluster"])
+    note = folder.read_json("target.json")
+    if location is not None:
+        return location, str(note["cluster"])
+    said = ", ".join(f"{key} {note[key]}" for key in ("root", "namespace") if note.get(key))
+    raise ConfigError(
+        "--root",
+        f"this account has no note of where the cluster of {run_dir} is. Give --root FOLDER of the "
+        f"local runtime, or --namespace NAME on Kubernetes (the folder says: {said or 'nothing'})",
+    )
+
+
+def _is_foreign(entry: UndoEntry, lease: Lease) -> bool:
+    """Tell whether an entry would write files that are not those that the run saved."""
+    saved = [Path(each) for each in dict(entry.args.get("files") or {}).values() if each]
+    if not saved:
+        return False
+    vouched = set(lease.vouched())
+    return any(digest_of(read_file(each)) not in vouched for each in saved if each.exists())
+
+
+def _close(folder: RunFolder, run_dir: Path, was_closed: bool, left: list[str]) -> None:
+    if not was_closed:
+        _close_aborted(folder, left)
+    folder.write_manifest(lake_rows(run_dir))
+    if not left:
+        own_notes.forget(run_dir)
 
 
 def runs_to_heal(path: Path) -> list[Path]:
@@ -73,8 +149,14 @@ def runs_to_heal(path: Path) -> list[Path]:
         raise RunFolderError(f"{path}: no run folder")
     if any((path / name).exists() for name in ("undo.jsonl", "experiment.json")):
         return [path]
-    found = {each.parent for each in path.rglob("undo.jsonl")}
-    found |= {each.parent for each in path.rglob("target.json")}
+    names = ("undo.jsonl", "target.json")
+    found = {
+        each.parent
+        for depth in ("*", "*/*")  # RUNS/EXPERIMENT/ARM-000 is the deepest that a run makes
+        for name in names
+        for each in path.glob(f"{depth}/{name}")
+        if not each.parent.is_symlink()
+    }
     return [
         each
         for each in sorted(found)

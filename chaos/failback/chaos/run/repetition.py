@@ -42,6 +42,7 @@ from failback.chaos.run.verdict import (
     judge,
     merge,
 )
+from failback.chaos.run_folder import own_notes
 from failback.chaos.run_folder.run_folder import RunFolder
 from failback.chaos.session import Progress, Session
 from failback.chaos.targets.location import Location
@@ -157,6 +158,7 @@ def _execute(
     folder.write_bytes("experiment.yaml", session.experiment.source.encode())
     folder.write_bytes("experiment.json", to_json(document).encode())
     folder.write_json("target.json", target_note)
+    own_notes.remember(folder.path, target_note)
     journal = run_experiment(
         document,
         settings={"runtime": document["runtime"]},
@@ -172,6 +174,8 @@ def _give_back(lease: Lease, session: Session) -> None:
     closed = session.folder.is_closed() or session.refused is not None
     try:
         lease.give_back(healed=healed and closed)
+        if healed and closed:
+            own_notes.forget(session.folder.path)
     except TargetError as error:
         logger.warning("the lease was not given back: %s", error)
 

@@ -11,7 +11,7 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final
@@ -265,7 +265,18 @@ class ClusterLease:
             if open_entries:
                 self._lock.release()
                 raise NotHealed(open_entries, typed("failback", "experiment", "heal", left))
-        self._lock.write({"run_dir": str(run_dir), "pid": os.getpid()})
+        vouched = self._lock.read().get("vouched", []) if healing else []
+        self._lock.write({"run_dir": str(run_dir), "pid": os.getpid(), "vouched": vouched})
+
+    def left_in(self) -> str:
+        return str(self._lock.read().get("run_dir") or "")
+
+    def vouch(self, digests: Collection[str]) -> None:
+        note = self._lock.read()
+        self._lock.write({**note, "vouched": sorted({*note.get("vouched", ()), *digests})})
+
+    def vouched(self) -> Collection[str]:
+        return [str(each) for each in self._lock.read().get("vouched", ())]
 
     def require(self) -> None:
         """The kernel keeps the lock as long as we live."""

@@ -47,6 +47,10 @@ class Location:
         known = cls.__slots__
         return cls(**{key: str(note[key]) for key in known if note.get(key)})
 
+    def is_gone(self) -> bool:
+        """Tell whether a local runtime ended in order: its control file goes with it."""
+        return bool(self.root) and not (Path(self.root) / "control.json").exists()
+
     def connect(self, cluster: str) -> tuple[Target, Lease]:
         """Reach the cluster.
 

@@ -182,9 +182,22 @@ def heal_(
     if_there: Annotated[
         bool, typer.Option("--if-there", help="Where there is no such folder, do nothing.")
     ] = False,
+    root: RootOption = None,
+    namespace: NamespaceOption = "",
+    kubeconfig: KubeconfigOption = "",
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Undo although the cluster's lease names another run.")
+    ] = False,
 ) -> None:
     """Undo what a killed run left in a cluster, and close its folder."""
-    raise typer.Exit(heal(run, if_there=if_there))
+    from failback.chaos.targets.location import Location
+
+    location = None
+    if namespace:
+        location = Location(namespace=namespace, kubeconfig=kubeconfig)
+    elif root:
+        location = Location(root=str(root.absolute()))
+    raise typer.Exit(heal(run, location, if_there=if_there, insists=yes))
 
 
 def abort(

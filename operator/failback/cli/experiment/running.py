@@ -120,7 +120,7 @@ def _cluster_of(plan: ChaosExperiment) -> str:
     return f"; this experiment is made for: {typed('failback', 'up', found[0].cluster, '-d')}"
 
 
-def heal(path: Path, *, if_there: bool) -> int:
+def heal(path: Path, location: Location | None, *, if_there: bool, insists: bool) -> int:
     """Heal one run, or every run below a folder of runs; the worst code of them."""
     from failback.chaos.run import abort_and_heal
 
@@ -130,7 +130,10 @@ def heal(path: Path, *, if_there: bool) -> int:
     found = abort_and_heal.runs_to_heal(path)
     if not found:
         say(f"{path}: nothing to heal")
-    return worst(abort_and_heal.heal(each, progress=say) for each in found)
+    return worst(
+        abort_and_heal.heal(each, location=location, insists=insists, progress=say)
+        for each in found
+    )
 
 
 def load(name: str, time_scale: float | None = None, seed: int | None = None) -> ChaosExperiment:

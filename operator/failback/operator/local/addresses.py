@@ -13,6 +13,7 @@ import os
 import socket
 import sys
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import Final
 
 import psutil
 
+from failback.common.files import own_folder, state_folder
 from failback.operator.local.root import Root, read_json, write_json
 from failback.operator.render.context import Context
 from failback.protocol.errors import ConfigError
@@ -27,6 +29,7 @@ from failback.protocol.errors import ConfigError
 ANY: Final = "0.0.0.0"
 BLOCK: Final = 10
 _FIRST: Final = 20_000  # below Linux's ephemeral ports, which begin at 32768
+_LOCK_SECONDS: Final = 10.0
 _BLOCKS: Final = 1_200
 _OFFSETS: Final = {"remoting": 2, "http": 5}  # fast = base, remoting + 1 = HA
 LISTENING_OFFSETS: Final = (0, 2, 3, 5)
@@ -155,11 +158,16 @@ def _candidates(root: Root) -> Iterator[int]:
 def _registry() -> Iterator[dict[str, str]]:
     """Lock the user's table of port blocks: base → root."""
     folder = Path(tempfile.gettempdir()) / f"failback-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    file = folder / "ports.json"
-    descriptor = os.open(folder / "ports.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        own_folder(folder)
+    except OSError:  # another account took the name in the shared folder
+        folder = state_folder() / "ports"
+        own_folder(folder)
+    file = folder / "ports.json"
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(folder / "ports.lock", flags, 0o600)
+    try:
+        _lock(descriptor, folder)
         try:
             table = read_json(file) or {}
         except ValueError:  # a torn file is no table; the ports are probed below anyway
@@ -168,6 +176,18 @@ def _registry() -> Iterator[dict[str, str]]:
         write_json(file, table)
     finally:
         os.close(descriptor)
+
+
+def _lock(descriptor: int, folder: Path) -> None:
+    deadline = time.monotonic() + _LOCK_SECONDS
+    while True:
+        try:
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                where = f"{folder}/ports.lock is held by another process; see: fuser {folder}"
+                raise ConfigError("local", where) from None
+            time.sleep(0.05)
 
 
 def _forget_removed_roots(registry: dict[str, str]) -> None:

@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
+from failback.common.files import state_folder
 from failback.common.replacing import replace_file
 from failback.common.text import typed
 from failback.protocol.errors import FailbackError
@@ -42,9 +43,7 @@ class RootInUse(FailbackError):
 
 def default_root() -> Path:
     """Return the folder used when none is named: ``$XDG_STATE_HOME/failback/local``."""
-    state = os.environ.get("XDG_STATE_HOME")
-    base = Path(state) if state else Path.home() / ".local" / "state"
-    return base / "failback" / "local"
+    return state_folder() / "local"
 
 
 class Root:

@@ -67,6 +67,7 @@ def experiment_job(
 def heal_job(experiment: ChaosExperiment, context: JobContext) -> Object:
     """Return the Job that takes back what killed runs of this experiment left."""
     args = ["experiment", "heal", f"{RUNS}/{experiment.name}", "--if-there"]
+    args += ["--namespace", context.namespace]
     work = _work(experiment, args, HEAL_SECONDS, context, {})
     return job(experiment, heal_job_name(experiment.name), "chaos", work, context)
 

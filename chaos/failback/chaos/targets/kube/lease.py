@@ -11,7 +11,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 LEASE_SECONDS: Final = 30
 RENEW_SECONDS: Final = 8.0
 RUN_DIR: Final = "failback.dev/run-dir"
+SAVED: Final = "failback.dev/saved-files"
+"""sha256 of the files that the run saved, one after the other."""
 _TRIES: Final = 5
 
 
@@ -76,6 +78,7 @@ class KubeLease:
             annotations = found["metadata"].setdefault("annotations", {})
             if healed:
                 annotations.pop(RUN_DIR, None)
+                annotations.pop(SAVED, None)
             found["spec"]["holderIdentity"] = "" if healed else f"{self._holder} (not healed)"
             found["spec"]["renewTime"] = leases.stamp()
             if self._api.replace_lease(found):
@@ -85,6 +88,23 @@ class KubeLease:
     def note(self) -> Mapping[str, Any]:
         return {"lease": self.name}
 
+    def left_in(self) -> str:
+        return _annotation(self._api.lease(self.name), RUN_DIR)
+
+    def vouch(self, digests: Collection[str]) -> None:
+        for _ in range(_TRIES):  # the thread may be writing a renewal
+            found = self._api.lease(self.name)
+            if found is None or leases.holder_of(found) != self._holder:
+                break
+            known = {*_annotation(found, SAVED).split(), *digests}
+            found["metadata"].setdefault("annotations", {})[SAVED] = " ".join(sorted(known))
+            if self._api.replace_lease(found):
+                return
+        raise GuardRefused("OneExperiment", f"lease {self.name}: it is held by another run now")
+
+    def vouched(self) -> Collection[str]:
+        return _annotation(self._api.lease(self.name), SAVED).split()
+
     # --- helpers ---------------------------------------------------------------------------------
 
     def _refuse_if_taken(self, found: dict[str, Any], run_dir: Path, *, healing: bool) -> None:
@@ -92,7 +112,7 @@ class KubeLease:
         holder = leases.holder_of(found)
         if holder and not leases.has_run_out(spec, LEASE_SECONDS):
             raise GuardRefused("OneExperiment", f"{self._cluster} is in use by {holder}")
-        left_in = (found["metadata"].get("annotations") or {}).get(RUN_DIR, "")
+        left_in = _annotation(found, RUN_DIR)
         if not left_in or healing or Path(left_in) == run_dir:
             return
         left = (
@@ -125,7 +145,10 @@ class KubeLease:
 
     def _ours(self, body: dict[str, Any]) -> dict[str, Any]:
         held = leases.held_by(self._holder, LEASE_SECONDS)
-        body["metadata"].setdefault("annotations", {})[RUN_DIR] = self._run_dir
+        annotations = body["metadata"].setdefault("annotations", {})
+        if annotations.get(RUN_DIR) != self._run_dir:
+            annotations.pop(SAVED, None)
+        annotations[RUN_DIR] = self._run_dir
         body["spec"] = {
             **held,
             "acquireTime": held["renewTime"],
@@ -149,3 +172,7 @@ class KubeLease:
             if time.monotonic() - self._renewed_at > LEASE_SECONDS:
                 self._lost = f"it could not be renewed for {LEASE_SECONDS} s"
                 return
+
+
+def _annotation(found: Mapping[str, Any] | None, key: str) -> str:
+    return str(((found or {}).get("metadata", {}).get("annotations") or {}).get(key) or "")
