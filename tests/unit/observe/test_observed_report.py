@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,17 @@ def test_the_headline_is_the_answer(tmp_path: Path) -> None:
     tables = (run / "report" / "tables" / "returns.csv").read_text().splitlines()
     assert len(tables) == 2
     assert "| broker-a | 10 to 12 | billing |" in (run / "report" / "summary.md").read_text()
+
+
+def test_a_page_embeds_the_figures_that_it_has_places_for(tmp_path: Path) -> None:
+    run = written(handed_over(), tmp_path / "run")
+    report(run)
+    page = (run / "report" / "report.html").read_text()
+    embedded = re.search(r'id="figures">(.*?)</script>', page, re.DOTALL)
+    assert embedded is not None
+    found = json.loads(embedded[1])
+    assert found
+    assert set(found) == set(re.findall(r'id="figure-([^"]+)"', page))
 
 
 def test_a_danger_that_lasts_is_shown_with_its_safe_offsets(tmp_path: Path) -> None:

@@ -90,6 +90,7 @@ def render_html(report: Report, points: Sequence[Point], theme: Theme = LIGHT) -
         lstrip_blocks=True,
     )
     environment.filters["code"] = _with_code
+    placed: list[str] = []
     environment.globals.update(number=number, long_table=LONG_TABLE_ROWS, terms=TERMS)
     return environment.get_template("report.html.j2").render(
         report=report,
@@ -108,7 +109,8 @@ def render_html(report: Report, points: Sequence[Point], theme: Theme = LIGHT) -
         named=lambda prefix: [name for name in titles if name.startswith(f"{prefix}-")],
         thinned=_thinned(report, points),
         most_points=MAX_POINTS_PER_TRACE,
-        figures_json=Markup(figures_json(drawn)),
+        place=lambda name: placed.append(name) or "",
+        figures_json=lambda: Markup(figures_json({name: drawn[name] for name in placed})),
         swaps_json=Markup(json.dumps(dict(swaps()))),
         plotly_js=Markup(plotly_bundle.script()),
         most_rows=MAX_TABLE_ROWS,

@@ -1,5 +1,7 @@
 "use strict";
-const figures = JSON.parse(document.getElementById("figures").textContent);
+const embedded = JSON.parse(document.getElementById("figures").textContent);
+// A figure without a place on the page is left out: the others and all buttons work without it.
+const figures = Object.fromEntries(Object.entries(embedded).filter(([id]) => document.getElementById("figure-" + id)));
 const swaps = JSON.parse(document.getElementById("swaps").textContent);
 const PRINTED = 680; // pixels of a page of paper between its margins
 const NARROW = 600;
@@ -33,7 +35,7 @@ function draw(id, dark, width) {
 const isSeen = (id) => !document.getElementById("figure-" + id).closest("details:not([open])");
 function drawSeen(dark, again) {
   document.documentElement.classList.toggle("dark", dark);
-  if (again) drawn.clear(); // those in folded parts are drawn anew when they are opened
+  if (again) drawn.clear(); // those in folded parts are drawn again when they are opened
   for (const id of Object.keys(figures)) if (isSeen(id) && !drawn.has(id)) draw(id, dark);
 }
 const preferred = matchMedia("(prefers-color-scheme: dark)");
