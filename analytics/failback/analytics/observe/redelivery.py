@@ -30,6 +30,7 @@ known makes the interval wider. A number is never guessed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -127,6 +128,8 @@ class GroupReturn:
     """How many it had when the master was back, as far as brokers listed them."""
     consumed: int = 0
     """By how much its offsets grew from the first look to the return."""
+    waiting: Sequence[int] = ()
+    """Messages beyond its offsets, in the last few samples before the outage that have both."""
     was_lost: bool = False
     """Whether clients may have forgotten the queues: no route had any broker of the pair."""
 

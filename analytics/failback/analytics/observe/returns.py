@@ -11,6 +11,7 @@ received again follows from them. This module finds these offsets:
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Set
 from typing import Final
 
@@ -28,6 +29,8 @@ LATE_SECONDS: Final = 10.0
 _APART_SECONDS: Final = 30.0
 """Between two tables of a master that are kept."""
 _KEPT: Final = 4
+_WAITING_LOOKS: Final = 5
+"""Ends of queues are asked every 5 s: so many hold the lag before and after a commit."""
 ROUTE_FORGOTTEN_SECONDS: Final = 20.0
 """A pair that is in no route for longer may be gone for a client, which asks every 30 s."""
 
@@ -78,6 +81,8 @@ class Returns:
         """By pair and key the offsets at slaves, of queues that changed hands in an outage."""
         self._away: set[str] = set()
         """Pairs whose master was away at the last look."""
+        self._waiting: dict[str, dict[str, deque[int]]] = {}
+        """By pair and key of its master's tables how many messages waited, of the last looks."""
         self._unlisted_since: dict[str, float] = {}
         """By pair when it was found in no route first."""
         self._unlisted_seconds: dict[str, float] = {}
@@ -195,6 +200,8 @@ class Returns:
                 elif offset < was and same_life:
                     mine[queue] = offset
         if broker.broker_id == 0:
+            if broker.spans is not None:
+                self._note_waiting(broker)
             self._life_of_table[broker.pair] = life
             kept = self._old_tables.setdefault(broker.pair, [])
             if broker.offsets is not None and (
@@ -202,6 +209,15 @@ class Returns:
             ):
                 kept.append((broker.until, broker.offsets))
                 del kept[:-_KEPT]
+
+    def _note_waiting(self, broker: BrokerLook) -> None:
+        """Note how many messages of each queue's end a group has not committed at the master."""
+        found = self._waiting.setdefault(broker.pair, {})
+        for key, queues in (broker.offsets or {}).items():
+            spans = (broker.spans or {}).get(split_offset_key(key)[0], {})
+            if queues.keys() <= spans.keys() and self.is_wanted(key):
+                lags = (max(0, spans[queue][1] - max(0, at)) for queue, at in queues.items())
+                found.setdefault(key, deque(maxlen=_WAITING_LOOKS)).append(sum(lags))
 
     def is_wanted(self, key: str) -> bool:
         """Whether ``topic@group`` is a user's group, and among those that were named."""
@@ -266,6 +282,7 @@ class Returns:
                     queues[number].slave_offset = offset
                     queues[number].at_most = max(0, queues[number].max_handled_offset - offset)
             found = GroupReturn(group, topic, queues, was_lost=lost)
+            found.waiting = tuple(self._waiting.get(broker.pair, {}).get(key, ()))
             first = self.first.get(broker.pair, {}).get(key, {})
             found.consumed = sum(
                 max(0, offset - first.get(queue, offset)) for queue, offset in committed.items()

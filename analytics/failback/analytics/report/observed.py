@@ -4,7 +4,8 @@ No fault was injected, so nothing of it is judged unless the user set a limit: t
 ``Observed``. It is Inconclusive where what a master came back with was not seen.
 
 For ``knobs`` the predictor is asked about the group that may have consumed most again, with its
-measured rate, the settings that its broker reported, and the time that the master was away.
+measured rate and backlog, the settings that its broker reported, and the time that the master was
+away. No setting saves more than came again.
 Settings of clients are not on the wire, so Apache's defaults are assumed.
 """
 
@@ -34,12 +35,12 @@ from failback.analytics.observe.traced import (
     deliveries_of,
 )
 from failback.analytics.predict.faults import FAULTS
-from failback.analytics.predict.knobs import rank_knobs, useful
+from failback.analytics.predict.knobs import rank_knobs
 from failback.analytics.predict.settings import Settings
 from failback.analytics.predict.sources import with_broker_config
 from failback.analytics.report.checks import FAIL, INCONCLUSIVE, PASS
 from failback.analytics.report.checks import OBSERVED as OBSERVED_VERDICT
-from failback.analytics.report.measures.forecast import MAX_KNOBS, knob_row
+from failback.analytics.report.measures.forecast import knob_rows
 from failback.analytics.report.measures.numbers import Row
 from failback.analytics.report.outcome import NO_LIMIT
 from failback.analytics.run.align import clocks_of
@@ -276,7 +277,7 @@ def observed_knobs(observation: Observation) -> tuple[list[Row], str]:
 
 
 def _ranked(observation: Observation, returned: Return, group: GroupReturn) -> list[Row]:
-    outage = returned.outage
+    outage, key = returned.outage, f"{group.topic}@{group.group}"
     assert outage.back is not None
     config = observation.configs.get(outage.pair, {})
     began = observation.began or 0.0
@@ -287,17 +288,16 @@ def _ranked(observation: Observation, returned: Return, group: GroupReturn) -> l
         queues=len(group.queues),
         members=max(1, group.members),
         slaves=1,
+        pairs=max(1, sum(key in keys for keys in observation.first_offsets().values())),
+        backlog=min(group.waiting, default=None),
+        backlog_most=max(group.waiting, default=None),
     )
     plan = replace(
         FAULTS["handover" if group.owner_changed else "kill"],
         down_seconds=max(1.0, (sum(outage.back) - sum(outage.gone)) / 2),
     )
-    better = [
-        knob
-        for knob in useful(rank_knobs(settings, plan))
-        if (knob.saved > 0 or knob.saved_worst > 0) and _exists(knob.key, config)
-    ]
-    return [knob_row(knob.to_dict()) for knob in better[:MAX_KNOBS]]
+    known = [knob for knob in rank_knobs(settings, plan) if _exists(knob.key, config)]
+    return knob_rows(known, group.at_most)
 
 
 def _exists(key: str, config: dict[str, str]) -> bool:

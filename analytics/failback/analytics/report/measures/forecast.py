@@ -17,7 +17,7 @@ from typing import Any, Final
 from failback.analytics.analysis.causes.labels import OFFSET_GROUPS, report_group
 from failback.analytics.analysis.counting.partials.context import Outage
 from failback.analytics.predict.faults import FAULTS, FaultPlan, Start, Stop
-from failback.analytics.predict.knobs import rank_knobs, useful
+from failback.analytics.predict.knobs import Knob, rank_knobs
 from failback.analytics.predict.prediction import Prediction, predict
 from failback.analytics.predict.settings import Settings
 from failback.analytics.report.measures.exposures import exposure_figures
@@ -75,10 +75,10 @@ def forecast(figures: Figures) -> Forecast:
             found.prediction.append(_row(figures, number, group, case.predicted))
     if cases:
         # The fault that costs most is the one to turn knobs for.
-        worst = max(cases, key=lambda case: (case.predicted.mean, case.predicted.worst))
+        pairs = zip(cases, found.prediction, strict=True)
+        worst, row = max(pairs, key=lambda pair: (pair[0].predicted.mean, pair[0].predicted.worst))
         ranked = rank_knobs(worst.settings, worst.plan, before=worst.predicted)
-        better = [knob for knob in useful(ranked) if knob.saved > 0 or knob.saved_worst > 0]
-        found.knobs = [knob_row(knob.to_dict()) for knob in better[:MAX_KNOBS]]
+        found.knobs = knob_rows(ranked, row["observed"])
     if reasons or not outages:
         found.notes["prediction"] = "; ".join(reasons[:5]) or NO_OUTAGE
     if not found.knobs:
@@ -87,13 +87,21 @@ def forecast(figures: Figures) -> Forecast:
     return found
 
 
-def knob_row(row: Row) -> Row:
-    """A row of ``knobs`` from what a prediction prints of a setting."""
-    for name in ("from", "to"):
-        if isinstance(row[name], float) and row[name].is_integer():
-            row[name] = int(row[name])
-    return {name: row[name] for name in ("name", "from", "to", "fault", "predicted_reduction",
-                                         "worst_reduction", "cost")}  # fmt: skip
+def knob_rows(ranked: Sequence[Knob], counted: int) -> list[Row]:
+    """``knobs``: settings that would have saved something, each at most what was ``counted``.
+
+    A setting that makes the worst case worse is left out.
+    """
+    rows = []
+    for knob in ranked:
+        saved, worst = (min(round(value), counted) for value in (knob.saved, knob.saved_worst))
+        if min(saved, worst) >= 0 and max(saved, worst) > 0:
+            row = {**knob.to_dict(), "predicted_reduction": saved, "worst_reduction": worst}
+            for name in ("from", "to"):
+                if isinstance(row[name], float) and row[name].is_integer():
+                    row[name] = int(row[name])
+            rows.append(row)
+    return rows[:MAX_KNOBS]
 
 
 def _case(figures: Figures, number: int, until: int | None, group: str) -> _Case:
