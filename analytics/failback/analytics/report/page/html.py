@@ -91,6 +91,12 @@ def render_html(report: Report, points: Sequence[Point], theme: Theme = LIGHT) -
     )
     environment.filters["code"] = _with_code
     placed: list[str] = []
+
+    def place(name: str) -> str:
+        """Note that the page has a place for a figure."""
+        placed.append(name)
+        return ""
+
     environment.globals.update(number=number, long_table=LONG_TABLE_ROWS, terms=TERMS)
     return environment.get_template("report.html.j2").render(
         report=report,
@@ -109,7 +115,7 @@ def render_html(report: Report, points: Sequence[Point], theme: Theme = LIGHT) -
         named=lambda prefix: [name for name in titles if name.startswith(f"{prefix}-")],
         thinned=_thinned(report, points),
         most_points=MAX_POINTS_PER_TRACE,
-        place=lambda name: placed.append(name) or "",
+        place=place,
         figures_json=lambda: Markup(figures_json({name: drawn[name] for name in placed})),
         swaps_json=Markup(json.dumps(dict(swaps()))),
         plotly_js=Markup(plotly_bundle.script()),
