@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import tempfile
 from pathlib import Path
 from types import ModuleType
@@ -66,8 +67,8 @@ class BuildHook(BuildHookInterface[Any]):
             return
         plotly = _tool("setup_plotly")
         try:
-            plotly.fetch()
-        except plotly.CannotFetch as reason:
+            plotly.fetch(npm=shutil.which("npm"))
+        except (plotly.CannotFetch, OSError) as reason:
             self.app.display_warning(f"pages carry the whole of plotly.js: {reason}")
 
 

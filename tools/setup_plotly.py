@@ -1,10 +1,10 @@
 """Fetch the plots' script for pages: ``python tools/setup_plotly.py``.
 
 Reports and dashboard draw with plotly.js. Its basic bundle (lines and bars) is a quarter of the
-whole one that the Python package carries. It comes from the registry in ``npm_config_registry``, or
-through npm, pinned with its hash, and lands in the tree, from where it goes into the wheel. Without
-it pages carry the whole bundle: they work, with 5 MB instead of 1.5. Uses the standard library
-only.
+whole one that the Python package carries. It comes from the registry in ``npm_config_registry``,
+through npm, or from npm's public registry, pinned with its hash, and lands in the tree, from where
+it goes into the wheel. Without it pages carry the whole bundle: they work, with 5 MB instead of
+1.5. Uses the standard library only.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import tarfile
 import tempfile
 import urllib.error
 import urllib.request
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -32,6 +33,8 @@ INTEGRITY = (
 )
 """SHA-512 of the package's archive, as the registry states it."""
 FILES = {"package/plotly-basic.min.js": "plotly-basic.min.js", "package/LICENSE": "LICENSE"}
+PUBLIC = "https://registry.npmjs.org"
+"""What npm asks where it has no settings."""
 _SECONDS = 60
 
 
@@ -42,21 +45,18 @@ class CannotFetch(Exception):
 def fetch(folder: Path = FOLDER, *, npm: str | None = None) -> Path:
     """Put the bundle and its licence into ``folder`` unless they are there; return the bundle.
 
-    Where no registry is named, or it does not answer, ``npm`` is asked, which knows its own.
+    Asked are the registry that is named, ``npm``, which knows its own, and the public one, until
+    one answers. Where a registry is named, the public one is not asked.
 
     Raises:
-        CannotFetch: There is neither npm nor a registry, none answered, or the hash differs.
+        CannotFetch: None answered, or the hash differs.
+        OSError: The folder cannot be written.
     """
     stamp, bundle = folder / "version", folder / "plotly-basic.min.js"
     wanted = f"{VERSION} {INTEGRITY}\n"
     if stamp.exists() and stamp.read_text() == wanted and bundle.exists():
         return bundle
-    try:
-        archive = _from_registry()
-    except CannotFetch:
-        if npm is None:
-            raise
-        archive = _from_npm(npm)
+    archive = _archive(npm)
     if base64.b64encode(hashlib.sha512(archive).digest()).decode() != INTEGRITY:
         raise CannotFetch(f"{PACKAGE} {VERSION} has another hash than the one that is pinned")
     folder.mkdir(parents=True, exist_ok=True)
@@ -76,9 +76,24 @@ def _replace(path: Path, content: bytes) -> None:
     temporary.replace(path)
 
 
+def _archive(npm: str | None) -> bytes:
+    named = os.environ.get("npm_config_registry")  # noqa: SIM112 - that is how npm calls it
+    ways = [partial(_from_registry, named or PUBLIC)]
+    if npm is not None:
+        ways.insert(1 if named else 0, partial(_from_npm, npm))
+    reasons = []
+    for way in ways:
+        try:
+            return way()
+        except CannotFetch as error:
+            reasons.append(str(error))
+    raise CannotFetch("; ".join(reasons))
+
+
 def _from_npm(npm: str) -> bytes:
     with tempfile.TemporaryDirectory() as scratch:
         command = [npm, "pack", f"{PACKAGE}@{VERSION}", "--silent", "--pack-destination", scratch]
+        command.append("--fetch-retries=0")
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=scratch)
         found = sorted(Path(scratch).glob("*.tgz"))
         if done.returncode or not found:
@@ -87,10 +102,7 @@ def _from_npm(npm: str) -> bytes:
         return found[0].read_bytes()
 
 
-def _from_registry() -> bytes:
-    registry = os.environ.get("npm_config_registry")  # noqa: SIM112 - that is how npm calls it
-    if not registry:
-        raise CannotFetch("install npm, or name a registry in npm_config_registry")
+def _from_registry(registry: str) -> bytes:
     address = f"{registry.rstrip('/')}/{PACKAGE}/-/{PACKAGE}-{VERSION}.tgz"
     try:
         with urllib.request.urlopen(address, timeout=_SECONDS) as answer:

@@ -16,4 +16,5 @@ def test_the_quick_demo_runs_from_the_wheel(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     reports = sorted((tmp_path / "runs").glob("demo-*/*/report/report.json"))
     assert [json.loads(each.read_bytes())["arm"] for each in reports] == ["handover", "stay"]
-    assert all(each.with_name("report.html").stat().st_size > 100_000 for each in reports)
+    sizes = [each.with_name("report.html").stat().st_size for each in reports]
+    assert all(100_000 < size < 1_500_000 for size in sizes), sizes

@@ -16,11 +16,13 @@ from tools.setup import requirements
 ROOT = Path(__file__).parents[3]
 
 
-def build_wheel(folder: Path, environment: Mapping[str, str] | None = None) -> tuple[Path, str]:
-    """Build the wheel; return it, and what pip says with ``--verbose``."""
+def build_wheel(
+    folder: Path, environment: Mapping[str, str] | None = None, root: Path = ROOT
+) -> tuple[Path, str]:
+    """Build the wheel of a checkout; return it, and what pip says with ``--verbose``."""
     pytest.importorskip("hatchling", reason="the build backend is not installed")
     command = [sys.executable, "-m", "pip", "wheel", "--verbose", "--no-build-isolation"]
-    command += ["--no-index", "--no-deps", "--wheel-dir", str(folder), str(ROOT)]
+    command += ["--no-index", "--no-deps", "--wheel-dir", str(folder), str(root)]
     done = subprocess.run(
         command,
         env={**os.environ, **(environment or {})},

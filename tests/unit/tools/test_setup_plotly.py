@@ -31,7 +31,7 @@ def test_what_has_the_pinned_hash_is_kept_and_not_fetched_again(
     content, asked = archive(), [b""]
     digest = base64.b64encode(hashlib.sha512(content).digest()).decode()
     monkeypatch.setattr(setup_plotly, "INTEGRITY", digest)
-    monkeypatch.setattr(setup_plotly, "_from_registry", asked.pop)
+    monkeypatch.setattr(setup_plotly, "_from_registry", lambda _registry: asked.pop())
     asked.append(content)
     for _ in range(2):
         assert setup_plotly.fetch(tmp_path / "page").read_bytes() == b"var Plotly = {};"
@@ -43,10 +43,33 @@ def test_what_has_the_pinned_hash_is_kept_and_not_fetched_again(
 def test_another_content_is_refused_and_nothing_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(setup_plotly, "_from_registry", archive)
+    monkeypatch.setattr(setup_plotly, "_from_registry", lambda _registry: archive())
     with pytest.raises(setup_plotly.CannotFetch, match="another hash"):
         setup_plotly.fetch(tmp_path / "page")
     assert not (tmp_path / "page").exists()
+
+
+@pytest.mark.parametrize(
+    ("named", "npm", "asked"),
+    [
+        ("", None, ["https://registry.npmjs.org"]),
+        ("", "npm", ["npm", "https://registry.npmjs.org"]),
+        ("http://mirror", None, ["http://mirror"]),
+        ("http://mirror", "npm", ["http://mirror", "npm"]),
+    ],
+)
+def test_registries_are_asked_until_one_answers_and_all_are_named_where_none_does(
+    named: str, npm: str | None, asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(where: str) -> bytes:
+        raise setup_plotly.CannotFetch(where)
+
+    monkeypatch.setenv("npm_config_registry", named)
+    monkeypatch.setattr(setup_plotly, "_from_registry", away)
+    monkeypatch.setattr(setup_plotly, "_from_npm", away)
+    with pytest.raises(setup_plotly.CannotFetch) as refused:
+        setup_plotly.fetch(tmp_path / "page", npm=npm)
+    assert str(refused.value) == "; ".join(asked)
 
 
 def test_without_a_network_set_up_goes_on_and_says_what_to_do(
