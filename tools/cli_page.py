@@ -16,10 +16,11 @@ from typing import Any, Final, NamedTuple
 
 import typer
 
-from failback.cli.app import app
+from failback.cli.app import UNLISTED_PANEL, app
 from failback.cli.kubectl.__main__ import NAME
 from failback.cli.kubectl.__main__ import app as plugin
 from failback.cli.light_commands import parser_of
+from failback.cli.shared.commands import ENOUGH_TO_FOLD
 from failback.client.program import CommandParser
 
 PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "reference" / "cli.md"
@@ -60,8 +61,6 @@ _OF_A_CONNECTION: Final = frozenset(
     {"--namesrv", "--root", "--access-key-file", "--tls", "--tls-ca", "--tls-cert"}
     | {"--tls-key", "--tls-server-name"}
 )
-_ENOUGH_TO_LINK: Final = 5
-"""A command with fewer of them lists them itself."""
 
 
 class Row(NamedTuple):
@@ -114,7 +113,7 @@ def _of_click(command: Any, context: Any) -> Command:
     arguments = [each for each in shown if each.param_type_name == "argument"]
     below = []
     for name, each in getattr(command, "commands", {}).items():
-        if not each.hidden:
+        if not each.hidden or getattr(each, "rich_help_panel", None) == UNLISTED_PANEL:
             with each.make_context(name, [], parent=context, resilient_parsing=True) as inner:
                 below.append(_of_click(each, inner))
     return Command(
@@ -249,7 +248,7 @@ def _chapter(command: Command, connection: tuple[Row, ...]) -> Iterator[str]:
         yield ""
     yield from ("Options:", "")
     shared = [each for each in command.options if each in connection]
-    if len(shared) < _ENOUGH_TO_LINK:
+    if len(shared) < ENOUGH_TO_FOLD:
         shared = []
     for row in command.options:
         if row not in shared:

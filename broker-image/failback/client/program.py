@@ -38,6 +38,8 @@ class CommandParser(argparse.ArgumentParser):
     def __init__(self, prog: str, description: str = "", examples: Sequence[str] = ()) -> None:
         super().__init__(prog, description=description, allow_abbrev=False)
         self.examples = tuple(examples)
+        self.folded: list[argparse.Action] = []
+        """Connection options, which the help names in one line."""
         self._below: Any = None
 
     def add_argument(self, *names: Any, **settings: Any) -> argparse.Action:
@@ -78,7 +80,15 @@ class CommandParser(argparse.ArgumentParser):
 
     def format_help(self) -> str:
         lines = "".join(f"  {each}\n" for each in self.examples)
-        return super().format_help() + (f"\nexamples:\n{lines}" if lines else "")
+        kept = [each.help for each in self.folded]
+        for each in self.folded:
+            each.help = argparse.SUPPRESS
+        shown = super().format_help()
+        for each, text in zip(self.folded, kept, strict=True):
+            each.help = text
+        if self.folded:
+            shown += "\ncluster: -n, --access-key-file, --tls...; see `failback help connection`\n"
+        return shown + (f"\nexamples:\n{lines}" if lines else "")
 
     def error(self, message: str) -> NoReturn:
         print(f"error: {message}", file=sys.stderr)

@@ -47,8 +47,8 @@ def test_a_server_carries_no_command_line(command: str) -> None:
 def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     shown = capsys.readouterr().out
-    for command in ("demo", "up", "down", "ps", "logs", "experiment", "report", "broker",
-                    "namesrv", "workload", "admin", "operator"):  # fmt: skip
+    for command in ("demo", "up", "down", "ps", "logs", "experiment", "report",
+                    "observe", "workload", "admin", "help"):  # fmt: skip
         assert f" {command} " in shown
     assert "\n  tools " not in shown
 

@@ -18,6 +18,8 @@ from tests.support.net.two_pairs import FAULTS, GROUP, TOPIC, Master, TwoPairs
 pytestmark = pytest.mark.foreign
 COMMANDS = {
     "clusterList": "admin clusterList",
+    "consumerProgress of all": "admin consumerProgress",
+    "brokerStatus": "admin brokerStatus -b broker-b",
     "consumerProgress": f"admin consumerProgress -g {GROUP}",
     "consumerProgress of a topic": f"admin consumerProgress -g {GROUP} -t {TOPIC}",
     "resetOffset to the end": f"admin resetOffset -g {GROUP} -t {TOPIC} --time now",
@@ -33,6 +35,7 @@ COMMANDS = {
 }
 SHOWS_THE_OTHER = (
     "clusterList",
+    "consumerProgress of all",
     "consumerProgress",
     "consumerProgress of a topic",
     "resetOffset to the end",
@@ -43,6 +46,7 @@ IS_AN_ANSWER = {
     ("queryMsgByKey", "lost the topic"), ("queryMsgByUniqueKey", "lost the topic"),
     ("queryMsgByKey", "empty answers"), ("queryMsgByUniqueKey", "empty answers"),
     ("queryMsgByKey", "another shape"), ("queryMsgByUniqueKey", "another shape"),
+    ("brokerStatus", "lost the topic"),
     ("getBrokerConfig", "lost the topic"), ("getBrokerConfig", "empty answers"),
     ("getBrokerConfig", "garbage"), ("getBrokerConfig", "another shape"),
     ("updateBrokerConfig", "lost the topic"), ("updateSubGroup", "lost the topic"),

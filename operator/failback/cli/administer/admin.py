@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, cast
 import typer
 
 from failback.cli.administer.each_broker import Asked, Told, members_of, of_each
-from failback.cli.administer.progress import HEADERS, progress_of
+from failback.cli.administer.progress import GROUP_HEADERS, HEADERS, progress_of, progress_of_all
 from failback.cli.administer.resetting import Goal, OneQueue, reset_to_time, store_one
 from failback.cli.shared.asking import (
     NotThere,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from failback.client.admin.admin import AdminClient
 
 app = new_group(
-    "Ask and order brokers and name servers; commands have mqadmin's names.",
+    "Query and manage brokers and name servers; commands have mqadmin's names.",
     examples=(
         "failback admin clusterList -n 10.0.0.1:9876",
         "failback admin consumerProgress -g billing",
@@ -117,6 +117,23 @@ def cluster_list(cluster: ClusterOptions = NO_CLUSTER, json: JsonOption = False)
     told.end()
 
 
+@command("topicList", "failback admin topicList")
+def topic_list(cluster: ClusterOptions = NO_CLUSTER, json: JsonOption = False) -> None:
+    """List the topics that the name server knows: system, retry and dead-letter ones too."""
+    rows = [{"topic": each} for each in ask(cluster.found(), lambda admin: admin.topic_list())]
+    if not rows:
+        raise NotThere("the name server knows no topic")
+    _show(("TOPIC",), rows, json)
+
+
+@command("brokerStatus", "failback admin brokerStatus -b broker-a")
+def broker_status(
+    broker: BrokerOption, cluster: ClusterOptions = NO_CLUSTER, json: JsonOption = False
+) -> None:
+    """Show what a broker says of itself: version, start, rates, log end, disk, queues."""
+    _show_values(_ask_broker(broker, cluster, lambda admin, at: admin.runtime_info(at)), json)
+
+
 @command("topicRoute", "failback admin topicRoute -t orders")
 def topic_route(
     topic: TopicOption,
@@ -154,9 +171,22 @@ def topic_route(
     told.end()
 
 
-@command("consumerProgress", "failback admin consumerProgress -g billing")
+@command(
+    "consumerProgress",
+    "failback admin consumerProgress               every group",
+    "failback admin consumerProgress -g billing    its queues",
+)
 def consumer_progress(
-    group: GroupOption,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            "--group",
+            "-g",
+            metavar="GROUP",
+            callback=check_groups,
+            help="Consumer group (default: a line for each).",
+        ),
+    ] = None,
     topic: Annotated[
         str | None,
         typer.Option(
@@ -174,6 +204,15 @@ def consumer_progress(
 
     Lag counts what is stored: neither what has expired, nor what lies beyond a queue's end.
     """
+    if group is None:
+        if topic is not None:
+            raise ConfigError("--topic", "goes with --group")
+        told = ask(cluster.found(), progress_of_all)
+        if not told.rows and not told.problems:
+            raise NotThere("no broker has a consumer group but its own")
+        _show(GROUP_HEADERS, told.rows, json)
+        told.end()
+        return
     seen = ask(cluster.found(), lambda admin: progress_of(admin, group, topic))
     if seen.told.rows:
         _show(HEADERS, seen.told.rows, json)
@@ -273,11 +312,7 @@ def get_broker_config(
     if key:
         _known(found, key, broker)
         found = {name: found[name] for name in key}
-    if json:
-        print_json(found)
-        return
-    for name, value in sorted(found.items()):
-        say(f"{name}={value}")
+    _show_values(found, json)
 
 
 @command("updateBrokerConfig", "failback admin updateBrokerConfig -b broker-a slaveReadEnable=true")
@@ -547,6 +582,14 @@ def _show(headers: Sequence[str], rows: Sequence[dict[str, Any]], json: bool) ->
         print_json(list(rows))
     else:
         print_table(headers, [[_text(cell) for cell in row.values()] for row in rows])
+
+
+def _show_values(found: dict[str, str], json: bool) -> None:
+    if json:
+        print_json(found)
+        return
+    for name, value in sorted(found.items()):
+        say(f"{name}={value}")
 
 
 def _text(cell: object) -> object:

@@ -15,7 +15,7 @@ from failback.cli.shared.clusters import (
     LocalRootOption,
     cluster_options,
 )
-from failback.cli.shared.commands import ADMINISTER, add
+from failback.cli.shared.commands import add
 from failback.cli.shared.errors import FAIL, guarded
 from failback.cli.shared.options import RUNS, JsonOption, RunsOption, open_root
 from failback.cli.shared.output import print_json, print_table, say
@@ -30,7 +30,6 @@ def register(app: typer.Typer) -> None:
         app,
         cluster_options(root=False)(guarded(doctor)),
         "doctor",
-        panel=ADMINISTER,
         examples=(
             "failback doctor",
             "failback doctor -n 10.0.0.1:9876                     is the cluster reachable?",

@@ -13,6 +13,7 @@ from failback.client.admin.queue_offsets import Span
 from failback.client.admin.survey import connection_of
 from failback.common.text import did_you_mean
 from failback.protocol.errors import BrokerError
+from failback.protocol.names import is_reserved_group
 from failback.protocol.route import MessageQueue, split_offset_key
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ HEADERS: Final = (
     "TOPIC", "BROKER", "QUEUE", "BROKER OFFSET", "CONSUMER OFFSET", "LAG", "ANSWERED BY",
     "FIRST OFFSET", "NOTE",
 )  # fmt: skip
+GROUP_HEADERS: Final = ("GROUP", "MEMBERS", "TOPICS", "QUEUES", "LAG", "BROKERS")
 BROADCASTING: Final = "BROADCASTING"
 BROADCASTS: Final = "the group broadcasts: its members keep their own offsets"
 
@@ -72,6 +74,40 @@ async def progress_of(admin: AdminClient, group: str, topic: str | None) -> Grou
     if seen.told.rows and seen.remark:
         seen.told.remarks.append(seen.remark)
     return seen
+
+
+async def progress_of_all(admin: AdminClient) -> Told:
+    """Ask for every group that has settings or offsets anywhere, without the brokers' own.
+
+    Members and lag are ``None`` where a broker gave no answer, or a queue has no known lag.
+    """
+    brokers = members_of((await admin.cluster_info()).broker_addr_table.values())
+    groups: set[str] = set()
+
+    async def look(asked: Asked, _: Told) -> None:
+        groups.update((await admin.all_groups(asked.address)).subscription_group_table)
+        groups.update(
+            split_offset_key(key)[1] for key in await _table_of(admin, asked.address) or ()
+        )
+
+    whole = await of_each(brokers, look)
+    for group in sorted(each for each in groups if not is_reserved_group(each)):
+        seen = await progress_of(admin, group, None)
+        told, lags = seen.told, [row["lag"] for row in seen.told.rows]
+        whole.rows.append(
+            {
+                "group": group,
+                "members": None if told.problems else len(seen.members),
+                "topics": len({row["topic"] for row in told.rows}),
+                "queues": len(lags),
+                "lag": None if told.problems or None in lags or not lags else sum(lags),
+                "brokers": ", ".join(sorted({row["broker"] for row in told.rows})),
+            }
+        )
+
+        whole.problems += [line for line in told.problems if line not in whole.problems]
+        whole.codes += told.codes
+    return whole
 
 
 async def _say_who_lost_topics(admin: AdminClient, told: Told) -> None:

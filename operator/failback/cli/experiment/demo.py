@@ -16,7 +16,7 @@ from failback.cli.experiment.arms import ArmRun
 from failback.cli.experiment.on_spark import OnSpark, count_on_spark, fetch, why_not_spark
 from failback.cli.experiment.side_by_side import running
 from failback.cli.shared.bundled import bundled
-from failback.cli.shared.commands import EXPERIMENT, add
+from failback.cli.shared.commands import add
 from failback.cli.shared.errors import FAIL, INCONCLUSIVE, Debug, explain, fail, guarded, worst
 from failback.cli.shared.folders import check_folder
 from failback.cli.shared.options import RUNS, JsonOption, RunsOption
@@ -46,7 +46,6 @@ def register(app: typer.Typer) -> None:
         app,
         demo,
         "demo",
-        panel=EXPERIMENT,
         examples=(
             "failback demo --quick                all timers at a tenth, without Spark",
             "failback demo --rules guarded        with the counter-measures on",

@@ -18,7 +18,7 @@ from failback.cli.experiment.running import (
     wanted_arms,
 )
 from failback.cli.shared.bundled import bundled_experiments
-from failback.cli.shared.commands import EXPERIMENT, add, new_group
+from failback.cli.shared.commands import add, new_group
 from failback.cli.shared.errors import guarded
 from failback.cli.shared.options import (
     ENGINE_HELP,
@@ -78,7 +78,7 @@ NamespaceOption = Annotated[
 
 def register(root: typer.Typer) -> None:
     """Add the group to the root."""
-    root.add_typer(app, name="experiment", rich_help_panel=EXPERIMENT)
+    root.add_typer(app, name="experiment")
     add(
         app,
         guarded(run),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from failback.cli.shared.commands import EXPERIMENT, add
+from failback.cli.shared.commands import add
 from failback.cli.shared.errors import guarded
 from failback.cli.shared.options import JsonOption
 from failback.cli.shared.output import print_json, print_table, say
@@ -24,7 +24,6 @@ def register(app: typer.Typer) -> None:
         app,
         guarded(faults),
         "faults",
-        panel=EXPERIMENT,
         examples=("failback faults", "failback faults long-outage       one, with its parameters"),
     )
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from failback.cli.shared.commands import EXPERIMENT, add, new_group
+from failback.cli.shared.commands import add, new_group
 from failback.cli.shared.errors import guarded
 from failback.cli.shared.options import RUNS, JsonOption, RunsOption
 from failback.cli.shared.output import print_json, print_table, say
@@ -25,7 +25,7 @@ app = new_group(
 
 def register(root: typer.Typer) -> None:
     """Add the group to the root."""
-    root.add_typer(app, name="runs", rich_help_panel=EXPERIMENT)
+    root.add_typer(app, name="runs")
     add(
         app,
         guarded(list_),

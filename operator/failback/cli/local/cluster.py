@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from failback.cli.shared.commands import LOCAL, add
+from failback.cli.shared.commands import add
 from failback.cli.shared.errors import NOT_HEALED, USER_ERROR, fail, guarded
 from failback.cli.shared.options import JsonOption, RootOption, open_root
 from failback.cli.shared.output import print_json, print_table, say
@@ -31,15 +31,14 @@ def register(app: typer.Typer) -> None:
         app,
         up,
         "up",
-        panel=LOCAL,
         examples=(
             "failback up cluster.yaml        here, until Ctrl-C",
             "failback up cluster.yaml -d     in the background; failback down ends it",
         ),
     )
-    add(app, down, "down", panel=LOCAL, examples=("failback down",))
-    add(app, ps, "ps", panel=LOCAL, examples=("failback ps", "failback ps --json"))
-    add(app, logs, "logs", panel=LOCAL, examples=("failback logs demo-pair-0-0 -f",))
+    add(app, down, "down", examples=("failback down",))
+    add(app, ps, "ps", examples=("failback ps", "failback ps --json"))
+    add(app, logs, "logs", examples=("failback logs demo-pair-0-0 -f",))
 
 
 @guarded

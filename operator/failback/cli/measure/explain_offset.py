@@ -12,7 +12,7 @@ import typer
 
 from failback.cli.shared.asking import NotThere, ask
 from failback.cli.shared.clusters import NO_CLUSTER, ClusterOptions, cluster_options
-from failback.cli.shared.commands import MEASURE, add
+from failback.cli.shared.commands import add
 from failback.cli.shared.errors import INCONCLUSIVE, fail, guarded
 from failback.cli.shared.folders import one_run
 from failback.cli.shared.options import JsonOption, check_group_of_client, check_topics
@@ -43,7 +43,6 @@ def register(app: typer.Typer) -> None:
         app,
         explain_offset,
         "explain-offset",
-        panel=MEASURE,
         examples=(
             "failback explain-offset billing orders 0 --live               as it is now",
             "failback explain-offset billing orders 0 --run runs/d/handover",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from failback.cli.shared.clusters import NO_CLUSTER, ClusterOptions, cluster_options
-from failback.cli.shared.commands import MEASURE, add
+from failback.cli.shared.commands import add
 from failback.cli.shared.errors import INCONCLUSIVE, fail, guarded
 from failback.cli.shared.folders import check_folder, run_id
 from failback.cli.shared.options import JsonOption, TraceTopicOption, check_groups, check_topics
@@ -39,7 +39,6 @@ def register(app: typer.Typer) -> None:
         app,
         observe,
         "observe",
-        panel=MEASURE,
         examples=(
             "failback observe -n 10.0.0.1:9876 --out upgrade-7             until Ctrl-C",
             "failback observe -n 10.0.0.1:9876 --out upgrade-7 --for 30m   goes on with it",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from failback.cli.shared.commands import MEASURE, add
+from failback.cli.shared.commands import add
 from failback.cli.shared.errors import FAIL, guarded
 from failback.cli.shared.options import JsonOption, check_groups
 from failback.cli.shared.output import print_json, print_table, say
@@ -25,7 +25,6 @@ def register(app: typer.Typer) -> None:
         app,
         predict,
         "predict",
-        panel=MEASURE,
         examples=(
             "failback predict --rate 400 --members 4 --queues 8    a group by its figures",
             "failback predict runs/demo-1/handover                 a recorded run",

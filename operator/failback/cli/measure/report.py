@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from failback.cli.shared.commands import MEASURE, add
+from failback.cli.shared.commands import add
 from failback.cli.shared.errors import guarded, worst
 from failback.cli.shared.folders import check_folder, run_folders
 from failback.cli.shared.options import ENGINE_HELP, Engine, JsonOption
@@ -40,7 +40,6 @@ def register(app: typer.Typer) -> None:
         app,
         report,
         "report",
-        panel=MEASURE,
         examples=(
             "failback report runs/demo-1/handover                 one run",
             "failback report runs/demo-1                          all runs below, compared",

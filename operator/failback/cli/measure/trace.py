@@ -9,7 +9,7 @@ import typer
 
 from failback.cli.shared.asking import meant_time
 from failback.cli.shared.clusters import NO_CLUSTER, ClusterOptions, cluster_options
-from failback.cli.shared.commands import MEASURE, add
+from failback.cli.shared.commands import add
 from failback.cli.shared.errors import INCONCLUSIVE, guarded
 from failback.cli.shared.folders import check_folder, run_id
 from failback.cli.shared.options import JsonOption, TraceTopicOption, check_groups, check_topics
@@ -28,7 +28,6 @@ def register(app: typer.Typer) -> None:
         app,
         trace,
         "trace",
-        panel=MEASURE,
         examples=(
             "failback trace --out t1 -n 10.0.0.1:9876             all that the trace topic has",
             "failback trace --out t1 --since 2026-01-31T12:00:00  from then on",

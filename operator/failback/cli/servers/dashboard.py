@@ -17,7 +17,7 @@ from failback.analytics.dashboard.settings import (
 )
 from failback.cli.shared.bundled import EXPERIMENTS, bundled
 from failback.cli.shared.clusters import NO_CLUSTER, ClusterOptions, cluster_options
-from failback.cli.shared.commands import SERVERS, add
+from failback.cli.shared.commands import add
 from failback.cli.shared.errors import Debug, explain, guarded
 from failback.cli.shared.folders import check_folder
 from failback.cli.shared.options import RootOption, open_root
@@ -35,7 +35,6 @@ def register(app: typer.Typer) -> None:
         app,
         dashboard,
         "dashboard",
-        panel=SERVERS,
         examples=(
             "failback dashboard --runs runs                       runs, and the local cluster",
             "failback dashboard -n 10.0.0.1:9876                  a cluster that is there",

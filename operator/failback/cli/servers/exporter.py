@@ -10,7 +10,7 @@ import typer
 
 from failback.analytics.exporter.settings import ExporterSettings
 from failback.cli.shared.clusters import NO_CLUSTER, ClusterOptions, cluster_options
-from failback.cli.shared.commands import SERVERS, add
+from failback.cli.shared.commands import add
 from failback.cli.shared.errors import guarded
 from failback.cli.shared.output import say
 from failback.cli.shared.settings_options import Typed, settings_options
@@ -24,7 +24,6 @@ def register(app: typer.Typer) -> None:
         app,
         exporter,
         "exporter",
-        panel=SERVERS,
         examples=("failback exporter -n 10.0.0.1:9876", "curl -s http://127.0.0.1:5557/metrics"),
     )
 

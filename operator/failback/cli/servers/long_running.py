@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperCommand
 
 from failback.cli.light_commands import light_command, parser_of
-from failback.cli.shared.commands import ADMINISTER, MEASURE, SERVERS, Command, add
+from failback.cli.shared.commands import Command, add
 from failback.cli.shared.errors import guarded
 
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -21,19 +21,18 @@ _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the root."""
-    for name, panel, text in (
-        ("broker", SERVERS, "Run one broker of a broker.conf."),
-        ("namesrv", SERVERS, "Run one name server."),
-        ("ship", ADMINISTER, "Put finished consume logs into a lake, or send them to a collector."),
-        ("carry", ADMINISTER, "Give a master what its slaves know, before it starts."),
-        ("lake", ADMINISTER, "Look after a lake: fsck, compact, convert, normalise."),
-        ("workload", MEASURE, "Produce and consume with the consume log on, against any RocketMQ."),
+    for name, text in (
+        ("broker", "Run one broker of a broker.conf."),
+        ("namesrv", "Run one name server."),
+        ("ship", "Put finished consume logs into a lake, or send them to a collector."),
+        ("carry", "Give a master what its slaves know, before it starts."),
+        ("lake", "Look after a lake: fsck, compact, convert, normalise."),
+        ("workload", "Produce and consume with the consume log on, against any RocketMQ."),
     ):
         add(
             app,
             _pass_on,
             name,
-            panel=panel,
             help=text,
             cls=_Light,
             context_settings=_PASS_ON,

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final, TypeVar
 
 import typer
 
+from failback.cli.shared.commands import CONNECTION
 from failback.cli.shared.options import open_root
 from failback.cli.shared.settings_options import keyword, with_options
 from failback.client.remoting.guarded.cluster import (
@@ -26,7 +27,10 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 LocalRootOption = Annotated[
     Path | None,
     typer.Option(
-        "--root", metavar="FOLDER", help="Folder of the local cluster (default: failback up's)."
+        "--root",
+        metavar="FOLDER",
+        rich_help_panel=CONNECTION,
+        help="Folder of the local cluster (default: failback up's).",
     ),
 ]
 _OF_LOCAL: Final = ", else the local cluster's)."
@@ -118,7 +122,9 @@ def _parameter(
     names = [option, *(["-n"] if short else [])]
     if not help_.value:
         names = [f"{option}/--no-{option[2:]}"]
-    declared = typer.Option(*names, metavar=help_.value or None, help=help_.text + end)
+    declared = typer.Option(
+        *names, metavar=help_.value or None, rich_help_panel=CONNECTION, help=help_.text + end
+    )
     return keyword(variable, Annotated[kind, declared], default)
 
 

@@ -1,4 +1,4 @@
-"""How a command is declared: its panel in the help, its examples, its help in a narrow terminal."""
+"""How a command is declared: its examples, its help in a narrow terminal, folded options."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ from typer.core import TyperCommand, TyperGroup
 from failback.cli.shared.errors import INCONCLUSIVE, PASS, USER_ERROR, fail
 from failback.common.text import where_and_why
 
-MEASURE: Final = "Measure a cluster"
-EXPERIMENT: Final = "Experiments"
-LOCAL: Final = "Local cluster"
-ADMINISTER: Final = "Administer"
-SERVERS: Final = "Servers"
+CONNECTION: Final = "Connection"
+"""The panel of the options that say which cluster a command asks; help folds them to a line."""
 
 UsageError: Final = cast("type[Exception]", typer.BadParameter.__bases__[0])
 """What the parser raises for a command line that it can't read."""
+ENOUGH_TO_FOLD: Final = 5
+"""A command with fewer connection options lists them itself."""
 NARROW: Final = 60
 """Below this width help is plain text: the columns of a panel would be cut off."""
 
@@ -33,6 +32,8 @@ class _InBothWidths:
     """Help in panels, and in plain text in a narrow terminal."""
 
     rich_markup_mode: Any
+    params: list[Any]
+    epilog: str | None
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the parameters, each with what the help shows for its value."""
@@ -45,7 +46,23 @@ class _InBothWidths:
         columns = shutil.get_terminal_size().columns
         self.rich_markup_mode = "rich" if columns >= NARROW else None
         formatter.width = columns
+        folded = [each for each in self.params if is_of_connection(each)]
+        epilog = self.epilog
+        if len(folded) >= ENOUGH_TO_FOLD:
+            names = ", ".join(min(each.opts, key=len) for each in folded if "tls_" not in each.name)
+            line = f"cluster: {names}...; see `failback help connection`"
+            self.epilog = "\n\n".join(["\b\n" + line, *filter(None, [epilog])])
+            for each in folded:
+                each.hidden = True
         super().format_help(ctx, formatter)  # type: ignore[misc]
+        self.epilog = epilog
+        for each in folded:
+            each.hidden = False
+
+
+def is_of_connection(parameter: Any) -> bool:
+    """Whether an option says which cluster a command asks, or how."""
+    return getattr(parameter, "rich_help_panel", None) == CONNECTION
 
 
 def _shown_value(parameter: Any) -> str:
@@ -90,7 +107,6 @@ def add(
     function: _Function,
     name: str,
     *,
-    panel: str | None = None,
     examples: Sequence[str] = (),
     hidden: bool = False,
     cls: type[Command] = Command,
@@ -100,7 +116,6 @@ def add(
     declare = app.command(
         name,
         cls=cls,
-        rich_help_panel=panel,
         epilog=as_epilog(examples),
         hidden=hidden,
         **settings,

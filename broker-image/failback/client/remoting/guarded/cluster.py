@@ -95,6 +95,7 @@ def add_cluster_options(command: CommandParser, *, end: str) -> None:
         else:
             switch = argparse.BooleanOptionalAction
             command.add_argument(option, action=switch, default=None, help=text)
+    command.folded = command.parameters()[-len(HELP) :]
 
 
 def given_of(options: argparse.Namespace) -> Given:
