@@ -17,6 +17,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+_DECIMAL: Final = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
 _SHORT: Final = {"\n": r"\n", "\r": r"\r", "\t": r"\t", "\x1b": r"\x1b"}
 REFUSED: Final = "connection refused"
 _WORDS: Final[Mapping[int, str]] = {
@@ -129,3 +130,13 @@ def _of_system(error: OSError) -> str:
     if numbers and numbers[0] > 0:
         return os.strerror(numbers[0]).lower()
     return str(error) or type(error).__name__
+
+
+def csv_cell(value: object) -> object:
+    """Return a cell that no spreadsheet takes for a formula: such a text begins with ``'``.
+
+    Source: https://owasp.org/www-community/attacks/CSV_Injection
+    """
+    if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return value if _DECIMAL.fullmatch(value) else f"'{value}"
+    return value

@@ -1,17 +1,18 @@
-"""A resource file costs at most a multiple of its size, whatever is in it."""
+"""A resource or an experiment file costs at most a multiple of its size, whatever is in it."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
 
+from failback.chaos.faults.catalogue import load_experiment
 from failback.operator.schema.loading import load_resources, read_documents
 from failback.protocol.errors import ConfigError
 from tests.support.common.shapes import spoilt
@@ -21,24 +22,32 @@ pytestmark = pytest.mark.foreign
 LAUGHS = "a0: &a0 [x, x, x]\n" + "".join(
     f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 30)
 )
+MERGES = "a0: &a0 {k: v}\n" + "".join(
+    f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}\n" for n in range(1, 30)
+)
 FILES = {
     "aliases of aliases": (LAUGHS, "has more than 100000 parts in one document"),
     "deep lists": ("a: " + "[" * 20_000, "nested too deep"),
     "deep mappings": ("{a: " * 20_000, "nested too deep"),
     "too much": ("a: " + "x" * (9 << 20), "has more than 8 MiB"),
     "a byte that is no UTF-8": ("a: \udcff", "cannot be read|can't|decode|UTF-8"),
+    "merges of merges": (MERGES, "has more than 100000 parts in one document"),
+    "an alias of itself": ("a: &a [*a]\n", "has more than 100000 parts in one document"),
     "a tab": ("a:\n\t- b\n", "found character"),
 }
 EXAMPLE = Path(__file__).parents[3] / "examples" / "cluster.yaml"
 
 
+@pytest.mark.parametrize("read", [read_documents, load_experiment], ids=lambda read: read.__name__)
 @pytest.mark.parametrize("name", FILES)
-def test_a_file_that_can_be_no_resource_is_refused_by_name(tmp_path: Path, name: str) -> None:
+def test_a_file_that_can_be_no_resource_is_refused_by_name(
+    tmp_path: Path, name: str, read: Callable[[Path], object]
+) -> None:
     text, message = FILES[name]
     file = tmp_path / "resources.yaml"
     file.write_bytes(text.encode(errors="surrogateescape"))
     with pytest.raises(ConfigError, match=message) as caught:
-        read_documents(file)
+        read(file)
     assert str(file) in str(caught.value)
 
 

@@ -24,6 +24,7 @@ from failback.analytics.report.page.tables.registry import (
 )
 from failback.analytics.report.page.words import FATES, TERMS, mechanism
 from failback.analytics.report.schema import check_report
+from failback.common.text import csv_cell
 from tests.support.analytics.sample_report import compared_report, sample_points, sample_report
 
 TWINS = {
@@ -74,7 +75,7 @@ def test_csv_says_what_parquet_says(name: str) -> None:
     table = file_tables(compared_report(), sample_points())[name]
     rows = list(csv.DictReader(io.StringIO(csv_bytes(table).decode())))
     wanted = [
-        {key: "" if cell is None else str(cell) for key, cell in row.items()}
+        {key: "" if cell is None else str(csv_cell(cell)) for key, cell in row.items()}
         for row in to_arrow(table).to_pylist()
     ]
     assert rows == wanted
@@ -86,6 +87,22 @@ def test_hostile_cells_survive_csv() -> None:
     found = list(csv.reader(io.StringIO(csv_bytes(table).decode())))
     assert found == [["name", "n"], ['a,"b"\n<script>', "1"], ["", ""]]
     assert table.headings == ["name", "n"]
+
+
+@pytest.mark.parametrize(
+    ("cell", "shown"),
+    [
+        ('=HYPERLINK("http://x")', '\'=HYPERLINK("http://x")'),
+        ("@SUM(1)", "'@SUM(1)"),
+        ("-cmd", "'-cmd"),
+        ("\tx", "'\tx"),
+        ("-12.5e3", "-12.5e3"),
+        ("a=b", "a=b"),
+    ],
+)
+def test_no_cell_of_a_client_is_a_formula(cell: str, shown: str) -> None:
+    table = Table("t", alike("name"), [{"name": cell}])
+    assert list(csv.reader(io.StringIO(csv_bytes(table).decode())))[1] == [shown]
 
 
 def test_columns_of_the_files_are_those_that_were_promised() -> None:

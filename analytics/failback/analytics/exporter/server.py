@@ -83,7 +83,8 @@ class Exporter(Collector):
             while not stop.is_set():
                 began = time.monotonic()
                 if settings.name_servers:
-                    self.take(await surveyor.survey())
+                    survey = await surveyor.survey()
+                    await asyncio.to_thread(self.take, survey)  # it reads files
                 left = settings.interval_seconds - (time.monotonic() - began)
                 try:
                     async with asyncio.timeout(max(0.0, left)):

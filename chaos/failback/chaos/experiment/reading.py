@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, Final, TypeVar, get_args, get_origin
 
 import pydantic
-from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.nodes import MappingNode, SequenceNode
 
 from failback.chaos.experiment.model import API_VERSION, KIND, Model
+from failback.common.bounded_yaml import compose, load_all
 from failback.common.text import near_or_all, nearest, why
 from failback.protocol.errors import ConfigError, ConfigErrors, raise_all
 
@@ -24,9 +24,11 @@ UNITS: Final = ("Seconds", "Ms", "Bytes", "Messages", "PerSecond", "Ratio")
 def load_yaml(text: str, file: Path | None) -> dict[str, Any]:
     """Return the one ChaosExperiment among the documents of a text. Raises ``ConfigError``."""
     try:
-        documents = [each for each in YAML(typ="safe", pure=True).load_all(text) if each]
+        documents = [each for each in load_all(text) if each]
     except YAMLError as error:
         raise _no_yaml(error, file) from error
+    except ValueError as error:
+        raise ConfigError(str(file or "experiment"), str(error)) from error
     chosen = [each for each in documents if isinstance(each, dict) and each.get("kind") == KIND]
     if len(chosen) != 1:
         found = [each.get("kind") for each in documents if isinstance(each, dict)]
@@ -53,7 +55,11 @@ def _no_yaml(error: YAMLError, file: Path | None) -> ConfigError:
 def put_places(error: ConfigError, text: str) -> None:
     """Give the errors of an experiment's file the line and column of their fields."""
     places: dict[str, tuple[int, int]] = {}
-    for node in YAML(typ="safe", pure=True).compose_all(text):
+    try:
+        nodes = compose(text)
+    except (YAMLError, ValueError):  # that is the error, and it has no field
+        return
+    for node in nodes:
         _note_places(node, "", places)
         if places.get("spec.workload") or places.get("spec.arms"):
             break  # the experiment itself; another object's fields are not asked for

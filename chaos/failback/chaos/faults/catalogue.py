@@ -28,6 +28,7 @@ from failback.chaos.faults import (
     unsubscribe,
 )
 from failback.chaos.faults.fault import Fault, Undo
+from failback.common.bounded_yaml import read_text
 from failback.common.text import why
 from failback.protocol.errors import ConfigError
 
@@ -65,8 +66,8 @@ def load_experiment(
     """
     file = Path(path)
     try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_text(file)
+    except (OSError, ValueError) as error:
         raise ConfigError(str(file), why(error)) from error
     return parse_experiment(text, file=file, metric_problem=metric_problem)
 

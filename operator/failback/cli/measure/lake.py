@@ -32,7 +32,7 @@ from failback.analytics.run.lake_sql import Answer, LakeTables, asked, lake_tabl
 from failback.analytics.run.query_paths import lake_paths, query_paths
 from failback.client.program import CommandParser
 from failback.common import numbers
-from failback.common.text import visible
+from failback.common.text import csv_cell, visible
 
 LAKE: Final = "A folder, or s3://bucket/prefix."
 
@@ -263,7 +263,7 @@ def _print(answer: Answer, form: str) -> None:
     if form == "csv":
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(answer.columns)
-        writer.writerows([_plain(value) for value in row] for row in answer.rows)
+        writer.writerows([csv_cell(_plain(value)) for value in row] for row in answer.rows)
     elif form == "json":
         _print_json(answer)
     else:

@@ -70,6 +70,7 @@ def configure(settings: kopf.OperatorSettings, *, watch_crds: bool) -> None:
     settings.scanning.disabled = not watch_crds
     settings.networking.request_timeout = 60
     settings.networking.connect_timeout = 5
+    settings.watching.chunk_size = 100  # kopf lists all objects in one answer without it
     settings.queueing.exit_timeout = 1
     settings.process.ultimate_exiting_timeout = 15
     for kind, selector in _CHILDREN.items():

@@ -16,6 +16,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
+from failback.common.bounded_yaml import compose, read_text
 from failback.common.text import did_you_mean, why
 from failback.operator.engines.catalogue import unknown_key_hint
 from failback.operator.schema.decoding import (
@@ -48,9 +49,6 @@ ANNOTATIONS: Final = frozenset(
         "failback.dev/skip-scaledown-check",
     }
 )
-_MOST_BYTES: Final = 8 * 1024**2
-"""Of a file. An object of the API server ends at some 1.5 MiB."""
-_MOST_PARTS: Final = 100_000
 _Kind = TypeVar("_Kind", bound=Resource)
 _Path = tuple[str | int, ...]
 
@@ -142,10 +140,10 @@ def read_documents(path: Path) -> list[Document]:
             be, or a document is no mapping.
     """
     try:
-        loaded = list(YAML(typ="rt", pure=True).load_all(_text(path)))
-    except RecursionError as error:
-        raise ConfigError(str(path), "is nested too deep") from error
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_text(path)
+        compose(text)
+        loaded = list(YAML(typ="rt", pure=True).load_all(text))
+    except (OSError, ValueError) as error:
         raise ConfigError(str(path), why(error)) from error
     except MarkedYAMLError as error:
         mark = error.problem_mark
@@ -158,13 +156,7 @@ def read_documents(path: Path) -> list[Document]:
         if content is None:
             continue
         places: dict[_Path, tuple[int, int]] = {}
-        try:
-            data = _plain(content, (), places)
-        except RecursionError as error:
-            raise ConfigError(str(path), "is nested too deep") from error
-        except _TooManyParts as error:
-            what = f"has more than {_MOST_PARTS} parts in one document, its aliases written out"
-            raise ConfigError(str(path), what) from error
+        data = _plain(content, (), places)
         if not isinstance(data, dict):
             place = f"{path}:{places.get((), (1, 1))[0]}"
             raise ConfigError(place, "must be a mapping with apiVersion, kind and metadata")
@@ -198,26 +190,8 @@ def warnings_of(resource: Resource) -> Iterator[str]:
         yield f"{resource.label}: spec.slaveReadEnable: there is no slave to read from"
 
 
-class _TooManyParts(Exception):
-    """A document is larger than any resource."""
-
-
-def _text(path: Path) -> str:
-    with path.open("rb") as file:
-        data = file.read(_MOST_BYTES + 1)
-    if len(data) > _MOST_BYTES:
-        raise ConfigError(str(path), f"has more than {_MOST_BYTES >> 20} MiB")
-    return data.decode()
-
-
 def _plain(node: Any, path: _Path, places: dict[_Path, tuple[int, int]]) -> Any:
-    """Return ``node`` as plain data; note line and column (from 1) of every part in ``places``.
-
-    Raises:
-        _TooManyParts: A few aliases of aliases are a great many parts.
-    """
-    if len(places) > _MOST_PARTS:
-        raise _TooManyParts
+    """Return ``node`` as plain data; note line and column (from 1) of every part in ``places``."""
     if isinstance(node, CommentedMap):
         own = (node.lc.line + 1, node.lc.col + 1)
         places.setdefault(path, own)

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from failback.analytics.report.page.series import NS_PER_SECOND
 from failback.analytics.report.wording import UNKNOWN, number, percent
+from failback.common.text import csv_cell
 
 Row = Mapping[str, Any]
 Report = Mapping[str, Any]
@@ -161,7 +162,7 @@ def csv_bytes(table: Table) -> bytes:
     writer = csv.writer(sink, lineterminator="\n")
     writer.writerow(table.names)
     for row in to_arrow(table).to_pylist():
-        writer.writerow(["" if cell is None else cell for cell in row.values()])
+        writer.writerow(["" if cell is None else csv_cell(cell) for cell in row.values()])
     return sink.getvalue().encode()
 
 
