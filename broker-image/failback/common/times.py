@@ -74,6 +74,23 @@ def _other_reading(ms: int, now_ms: int, ahead_ms: int) -> str:
     return ""
 
 
+def of_day(unix_seconds: float) -> str:
+    """Return a time of day in this machine's zone, such as ``14:10:28``."""
+    return datetime.datetime.fromtimestamp(unix_seconds).astimezone().strftime("%H:%M:%S")
+
+
+def zone(unix_seconds: float) -> str:
+    """Return this machine's zone at a time: ``UTC``, or such as ``CET (UTC+01:00)``."""
+    at = datetime.datetime.fromtimestamp(unix_seconds).astimezone()
+    return "UTC" if at.tzname() == "UTC" else f"{at.tzname()} (UTC{at.isoformat()[-6:]})"
+
+
+def utc(unix_seconds: float) -> str:
+    """Return a time in UTC to the millisecond, such as ``2026-01-31T12:00:00.250Z``."""
+    at = datetime.datetime.fromtimestamp(unix_seconds, datetime.UTC)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
 def shown(ms: int) -> str:
     """Return a time as people read it, in UTC."""
     if not 0 <= ms <= _LAST_MS:

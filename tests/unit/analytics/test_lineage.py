@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,9 @@ from tests.support.analytics.run_builder import MS, RunBuilder
 
 QUEUE = GroupQueue("g", "broker-a", "T", 0)
 END = 10_000 * MS
+
+START = datetime.fromtimestamp(0)
+"""Of a process whose begin is 1 ms after 1970."""
 
 
 def story(b: RunBuilder, folder: Path, until: int = END) -> Lineage:
@@ -92,9 +96,9 @@ def test_tables_and_files_show_restart_and_overwrite(tmp_path: Path) -> None:
     b.sample(70, 2, bid=1, binc=9)
     found = story(b, tmp_path)
     assert [(s.place, s.offset, s.fell, s.what.rpartition(": ")[2]) for s in found.steps[2:]] == [
-        ("master table", 7, 0, "the master, started 1 held 7"),
+        ("master table", 7, 0, f"the master, started {START} held 7"),
         ("slave table", 7, 0, "slave 1, started 9 held 7"),
-        ("master file", 3, 0, "the master, started 1 held 3"),
+        ("master file", 3, 0, f"the master, started {START} held 3"),
         ("master table", 3, 4, "it had started again"),
         ("master table", 2, 1, "it was overwritten"),
         ("slave table", 2, 5, "it was overwritten"),

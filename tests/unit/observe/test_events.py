@@ -112,6 +112,57 @@ def test_all_queues_that_fall_together_are_a_reset_and_one_alone_is_not() -> Non
     assert kinds(story)[-1] == "OffsetsWentBack"
 
 
+def test_an_offset_that_rises_without_a_member_was_set() -> None:
+    story = quiet()
+    story.members["billing"] = set()
+    story.wait(3)
+    story.commit(160, at=(MASTER,))
+    story.wait(2)
+    story.commit(160)  # the slave copies it
+    story.wait(2)
+    assert kinds(story) == ["MembersChanged", "MembersChanged", "OffsetsSet"]
+    story.observation.zero = 1_795_875_000.0
+    event = story.observation.document()["events"][-1]
+    assert event["detail"] == (
+        "billing on orders: queue 0 from 100 to 160, queue 1 from 100 to 160, set with no member"
+        " present"
+    )
+    assert event["at"] == "2026-11-28T14:10:06.100Z"
+
+
+def test_a_last_commit_of_a_member_that_leaves_was_not_set() -> None:
+    story = quiet()
+    story.members["billing"] = set()
+    story.commit(160)
+    story.wait(1)
+    story.commit(170)
+    story.wait(3)
+    assert "OffsetsSet" not in kinds(story)
+
+
+def test_an_offset_that_a_client_of_node_does_not_know_is_no_reset() -> None:
+    story = quiet()
+    story.commit(-1)
+    story.wait(3)
+    story.commit(100)
+    story.wait(3)
+    assert kinds(story) == []
+
+
+def test_nothing_of_a_canary_is_an_event() -> None:
+    story = quiet()
+    key = "failback-canary-x-1@failback-canary-x-1-moves"
+    story.members[key.partition("@")[2]] = {"m"}
+    story.commit(100, key=key)
+    story.wait(3)
+    story.members[key.partition("@")[2]] = set()
+    story.commit(40, key=key)
+    story.wait(3)
+    story.commit(90, key=key)
+    story.wait(3)
+    assert kinds(story) == []
+
+
 def test_a_reset_that_reaches_the_queues_one_after_the_other_is_one() -> None:
     story = quiet()
     story.brokers[MASTER].offsets["orders@billing"] = {0: 40, 1: 100}

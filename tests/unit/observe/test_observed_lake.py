@@ -145,7 +145,7 @@ def test_traced_deliveries_make_the_report_exact(tmp_path: Path) -> None:
     traced(run)
     made = report(run)
     assert made.sentence.endswith(
-        "Group billing: 120 messages redelivered"
+        "Group billing: 120 re-consumed"
         " (progress lost at the master's restart or slave-only progress)."
     )
     found = document(run)

@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from failback.analytics.report.make_report import report
+from failback.analytics.report.outcome import outcome_badge
 from failback.analytics.run.run_folder import unplanned_run
+from failback.common.times import of_day, zone
 from failback.protocol.errors import ConfigError
 from tests.support.observe.folders import add, document, opened, written
 from tests.support.observe.outages import at_work, come_back, serve, take_over
-from tests.support.observe.stories import Story
+from tests.support.observe.stories import MASTER, SLAVE, Story
 
 
 def handed_over() -> Story:
@@ -23,6 +25,14 @@ def handed_over() -> Story:
     return story
 
 
+def zero(run: Path) -> float:
+    return float(json.loads((run / "run.json").read_text())["zero"]["wall_ns"]) / 1e9
+
+
+def moment(run: Path, second: float) -> str:
+    return f"{of_day(zero(run) + second)} {zone(zero(run))}"
+
+
 def test_the_headline_is_the_answer(tmp_path: Path) -> None:
     story = handed_over()
     take_over(story, 1600)
@@ -30,11 +40,12 @@ def test_the_headline_is_the_answer(tmp_path: Path) -> None:
     made = report(run)
     assert (made.verdict, made.exit_code) == ("Observed", 0)
     assert made.sentence == (
-        "broker-a was away for 10 to 12 s. Group billing: 1,200 messages redelivered"
+        f"{moment(run, 4.1)}: broker-a was down for 10 to 12 s. Group billing: 1,200 re-consumed"
         " (progress lost at the master's restart or slave-only progress)."
     )
     found = document(run)
     assert found["source"]["deliver"] == "observe"
+    story.observation.zero = zero(run)
     assert found["observation"] == story.observation.document()
     page = (run / "report" / "report.html").read_text()
     assert "Evidence: members and offsets" in page
@@ -54,6 +65,37 @@ def test_a_page_embeds_the_figures_that_it_has_places_for(tmp_path: Path) -> Non
     found = json.loads(embedded[1])
     assert found
     assert set(found) == set(re.findall(r'id="figure-([^"]+)"', page))
+
+
+def test_what_may_still_come_again_stands_beside_the_answer(tmp_path: Path) -> None:
+    run = written(handed_over(), tmp_path / "run")
+    made = report(run)
+    assert "Group billing: none so far. 1,200 more come again if a member starts." in made.sentence
+    badge = outcome_badge(document(run))
+    assert (badge.text, badge.why) == (
+        "Re-consumed 0 messages so far", "1,200 more are at risk"
+    )  # fmt: skip
+
+
+def test_a_canary_is_in_no_headline(tmp_path: Path) -> None:
+    story = at_work()
+    group = "failback-canary-x-1-moves"
+    story.members[group] = {"m"}
+    story.commit(1000, key=f"failback-canary-x-1@{group}")
+    story.wait(2)
+    story.kill()
+    story.wait(2)
+    story.commit(1500, key=f"failback-canary-x-1@{group}", at=(SLAVE,))
+    story.members[group] = set()
+    story.wait(3)
+    story.start(1000)
+    story.brokers[MASTER].offsets[f"failback-canary-x-1@{group}"] = {0: 900, 1: 900}
+    story.wait(2)
+    run = written(story, tmp_path / "run")
+    made = report(run)
+    assert "canary" not in made.sentence
+    assert outcome_badge(document(run)).text == "Re-consumed 0 messages: no limit set"
+    assert document(run)["observation"]["returns"][0]["groups"][0]["group"] == group
 
 
 def test_a_danger_that_lasts_is_shown_with_its_safe_offsets(tmp_path: Path) -> None:
@@ -87,7 +129,11 @@ def test_a_master_that_may_be_back_and_was_not_read_is_inconclusive(
     story.wait(3)
     run = written(story, tmp_path / "run")
     made = report(run)
-    assert made.sentence == "broker-a is away since 4 s after the start."
+    assert made.sentence == (
+        f"{moment(run, 4.1)}: broker-a is still down. How much comes again is not known yet."
+    )
+    badge = outcome_badge(document(run))
+    assert (badge.text, badge.why) == ("Re-consumed: not known yet", "broker-a is still down")
     assert made.verdict == ("Observed" if is_unreachable else "Inconclusive")
     (check,) = document(run)["checks"]
     assert check["observed"] == 0
@@ -114,6 +160,7 @@ def test_an_observation_is_continued_and_the_pause_is_a_gap(tmp_path: Path) -> N
     report(run)
     found = document(run)["observation"]
     assert [gap["what"] for gap in found["gaps"]] == ["the observer did not look"]
+    story.observation.zero = zero(run)
     assert found == story.observation.document()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from failback.analytics.observe.observation import hidden, sentences
+from failback.analytics.observe.observation import hidden, in_danger, sentences
 from tests.support.observe.outages import at_work, come_back, cost, serve, take_over
 from tests.support.observe.stories import KEY, MASTER, SLAVE, Story
 
@@ -29,8 +29,11 @@ def test_members_that_stay_consume_nothing_again() -> None:
     assert (found["lo"], found["hi"], found["owner_changed"]) == (0, 0, False)
     assert found["basis"] == ["E1", "E2", "E3"]
     assert not found["exact"]
-    assert found["safe_offsets"] == {}
-    assert found["queues"][0] == {"qid": 0, "had": 900, "reached": 1500, "lo": 0, "hi": 0}
+    assert found["safe_offsets"] == {"0": 1500, "1": 1500}, "as they were at the return"
+    assert not list(in_danger(story.observation.returns))
+    assert found["queues"][0] == {
+        "qid": 0, "had": 900, "reached": 1500, "now": 1500, "lo": 0, "hi": 0,
+    }  # fmt: skip
 
 
 def test_without_members_told_nothing_is_sure() -> None:
@@ -59,6 +62,20 @@ def test_who_starts_after_the_return_begins_with_the_masters_table() -> None:
     found = cost(story)
     assert (found["lo"], found["hi"], found["owner_changed"]) == (1200, 1200, True)
     assert found["causes"] == ["ROLLBACK_RESTART", "ROLLBACK_SLAVE_ONLY_PROGRESS"]
+
+
+@pytest.mark.parametrize(("set_to", "again"), [(1500, 0), (1300, 400)])
+def test_an_offset_that_is_set_before_a_member_starts_is_where_it_begins(
+    set_to: int, again: int
+) -> None:
+    story = at_work()
+    serve(story, 1500)
+    come_back(story, 900)
+    story.commit(set_to, at=(MASTER,))
+    story.wait(2)
+    take_over(story, 1600)
+    found = cost(story)
+    assert (found["lo"], found["hi"]) == (again, again)
 
 
 def test_what_was_not_committed_may_come_again_as_well() -> None:
@@ -278,7 +295,7 @@ def test_what_a_slave_keeps_of_a_removed_group_is_no_progress() -> None:
         (
             4,
             7,
-            "Group billing: 7 messages redelivered (slave-only progress). 4 other groups: none.",
+            "Group billing: 7 re-consumed (slave-only progress). 4 other groups: none.",
         ),
     ],
 )
@@ -286,11 +303,18 @@ def test_groups_that_consumed_nothing_again_are_counted_where_they_are_many(
     spared: int, cost: int, told: str
 ) -> None:
     cause = "ROLLBACK_SLAVE_ONLY_PROGRESS"
-    rows = [{"group": f"g{number}", "lo": 0, "hi": 0, "causes": []} for number in range(spared)]
-    rows += [{"group": "billing", "lo": cost, "hi": cost, "causes": [cause]}] if cost else []
+    rows = [
+        {"group": f"g{number}", "lo": 0, "hi": 0, "causes": [], "queues": []}
+        for number in range(spared)
+    ]
+    rows += (
+        [{"group": "billing", "lo": cost, "hi": cost, "causes": [cause], "queues": []}]
+        if cost
+        else []
+    )
     gone = {"gone_from": 1.0, "gone_until": 2.0, "back_from": 11.0, "back_until": 12.0}
-    document = {"returns": [{"broker": "broker-a", **gone, "groups": rows}]}
-    assert sentences(document) == [f"broker-a was away for 9 to 11 s. {told}"]
+    document = {"returns": [{"broker": "broker-a", **gone, "groups": rows}], "down": []}
+    assert sentences(document) == [f"00:00:02 UTC: broker-a was down for 9 to 11 s. {told}"]
 
 
 @pytest.mark.parametrize("is_unreachable", [True, False])

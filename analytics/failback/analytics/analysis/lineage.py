@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 import pyarrow as pa
@@ -148,7 +149,7 @@ def _who(bid: int | None, binc: int | None) -> str:
     if bid is None:
         return "a broker"
     name = "the master" if bid == 0 else f"slave {bid}"
-    return name if binc is None else f"{name}, started {binc}"
+    return name if binc is None else f"{name}, started {datetime.fromtimestamp(binc // 1000)}"
 
 
 def _commits(rows: Iterable[Row]) -> list[Step]:
@@ -220,7 +221,7 @@ def _lives(history: History, queue: GroupQueue, t: int) -> list[Step]:
             0,
             step.bid,
             step.boot_ms,
-            f"{_who(step.bid, step.boot_ms)} {words[step.kind]}",
+            f"{_who(step.bid, step.boot_ms if step.kind == 'ACCEPT' else None)} {words[step.kind]}",
             f"fault/{step.fid}/{step.kind}",
         )
         for step in history.faults

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from failback.analytics.live.facts import is_system
+from failback.analytics.live.facts import is_canary, is_system
 from failback.analytics.live.queues import behind, carry_command, furthest
 from failback.analytics.observe.kept_tables import Kept, KeptTable
 from failback.analytics.observe.looks import BrokerLook, Look, Place
@@ -62,7 +62,7 @@ class CarryOffer:
                 f"  carry: offsets of {group} fell on a slave during the outage; if that was a"
                 f" reset: {how}"
                 for group in groups
-                if not is_system(group)
+                if not (is_system(group) or is_canary(group))
             ]
             said = self._said.setdefault(pair, set())
             yield from (line for line in lines if line not in said)
@@ -126,6 +126,8 @@ def _spared(
     found: Counter[str] = Counter()
     for key in {key for table in tables for key in table}:
         topic, group = split_offset_key(key)
+        if is_canary(group):
+            continue
         if master and master.offsets and not is_system(group) and observation.is_wanted(key):
             spans = (master.spans or {}).get(topic, {})
             begins, ends = ({queue: span[n] for queue, span in spans.items()} for n in (0, 1))

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from failback.analytics.live.facts import is_system
+from failback.analytics.live.facts import is_canary, is_system
 from failback.analytics.observe.looks import (
     ANSWERED,
     REFUSED,
@@ -32,6 +32,7 @@ MEMBERS_CHANGED: Final = "MembersChanged"
 ROLE_CHANGED: Final = "RoleChanged"
 NAME_SERVERS_DIFFER: Final = "NameServersDiffer"
 RESET: Final = "Reset"
+OFFSETS_SET: Final = "OffsetsSet"
 RESTARTED: Final = "the restart of the master"
 _PERIODS_OF_A_GAP: Final = 3.5
 _DIFFER_LOOKS: Final = 3
@@ -108,6 +109,8 @@ class Finder:
         gaps: Times in which something was not seen, and is again.
         outages: By pair the last one.
         members: The members of groups.
+        offsets_set: Places and keys of offsets that the last look shows risen, of groups that had
+            no member since before the look ahead of it.
     """
 
     def __init__(self) -> None:
@@ -123,6 +126,7 @@ class Finder:
         self._differing = 0
         self._ended: float | None = None
         self.members = MemberWatch()
+        self.offsets_set: set[tuple[Place, str]] = set()
 
     def look(self, look: Look) -> list[Event]:
         """Take one look; return the events that it shows and the ones before did not."""
@@ -131,6 +135,7 @@ class Finder:
         if seen is not None and look.began - seen > _PERIODS_OF_A_GAP * look.every:
             self.gaps.append(Gap(seen, look.began, "the observer did not look"))
         since = look.began if self._ended is None else self._ended
+        self.offsets_set.clear()
         self._routes(look, since)
         for broker in look.brokers:
             self._broker(broker)
@@ -138,6 +143,7 @@ class Finder:
         self.events += [
             Event(MEMBERS_CHANGED, None, each.client, each.since, each.until, each.detail)
             for each in self.members.look(look)
+            if not is_canary(each.group)
         ]
         self._ended = look.ended
         return self.events[known:]
@@ -258,14 +264,19 @@ class Finder:
             now = broker.offsets.get(key)
             if now is None or now == queues or is_system(split_offset_key(key)[1]):
                 continue
+            # A client of Node commits -1 for an offset that it does not know: that is no position.
             fell = {
-                queue: (old, max(0, now.get(queue, 0)))
+                queue: (old, now.get(queue, 0))
                 for queue, old in queues.items()
-                if max(0, now.get(queue, 0)) < old
+                if 0 <= now.get(queue, 0) < old
             }
-            rose = any(now.get(queue, 0) > old for queue, old in queues.items())
-            raised |= rose
-            if fell:
+            rose = {
+                queue: (old, now[queue]) for queue, old in queues.items() if now.get(queue, 0) > old
+            }
+            raised |= bool(rose)
+            if rose and not is_new_life:
+                self._rose(broker, key, rose, known.offsets_at)
+            if fell and not is_canary(split_offset_key(key)[1]):
                 lowered[key] = fell
         if broker.broker_id != 0:
             self._slave(broker, known.offsets_at, lowered, raised=raised)
@@ -280,6 +291,27 @@ class Finder:
             falls.until = broker.until
             for queue, (old, new) in fell.items():
                 falls.queues[queue] = (falls.queues.get(queue, (old, 0))[0], new)
+
+    def _rose(
+        self, broker: BrokerLook, key: str, rose: Mapping[int, tuple[int, int]], since: float
+    ) -> None:
+        """Make an event of offsets that rose while their group had no member to commit them.
+
+        A slave whose master is there copies what was set at the master.
+        """
+        topic, group = split_offset_key(key)
+        empty_since = self.members.empty_since.get(group)
+        is_alone = broker.broker_id != 0 and broker.pair in self._without_master
+        if (
+            empty_since is None
+            or empty_since >= since
+            or is_canary(group)
+            or not (broker.broker_id == 0 or is_alone)
+        ):
+            return
+        self.offsets_set.add((broker.place, key))
+        what = f"{group} on {topic}: {_steps(rose)}, set with no member present"
+        self._add(OFFSETS_SET, broker.place, since, broker.until, what)
 
     def _slave(
         self,
@@ -342,7 +374,7 @@ def _steps(fell: Mapping[int, tuple[int, int]]) -> str:
     shown = [f"queue {queue} from {old} to {new}" for queue, (old, new) in sorted(fell.items())]
     if len(shown) <= 2:
         return ", ".join(shown)
-    steps = {queue: old - new for queue, (old, new) in fell.items()}
+    steps = {queue: abs(old - new) for queue, (old, new) in fell.items()}
     worst = max(sorted(steps), key=lambda queue: steps[queue])
     old, new = fell[worst]
     return f"{sum(steps.values()):,} in {len(steps)} queues, queue {worst} from {old} to {new}"

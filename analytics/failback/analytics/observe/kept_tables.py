@@ -47,7 +47,7 @@ class KeptTable:
             self.offsets[key] = kept = dict(self.offsets.get(key, {}))
             for queue, offset in queues.items():
                 place = key, queue
-                if offset < before.get(key, {}).get(queue, offset):
+                if 0 <= offset < before.get(key, {}).get(queue, offset):
                     self.fell.setdefault(place, kept[queue])
                 if offset >= kept.get(queue, offset) or place in self.fell:
                     kept[queue] = offset

@@ -23,9 +23,14 @@ class MemberChange(NamedTuple):
     """A member joined or left a group between two moments, in seconds after run zero."""
 
     client: str
+    group: str
     since: float
     until: float
-    detail: str
+    has_joined: bool = True
+
+    @property
+    def detail(self) -> str:
+        return f"{self.client} {'joined' if self.has_joined else 'left'} {self.group}"
 
 
 class MemberWatch:
@@ -34,11 +39,13 @@ class MemberWatch:
     Attributes:
         known: Group to its members.
         asked: Group to when a broker listed them last.
+        empty_since: Group to the end of the look that showed its last member gone.
     """
 
     def __init__(self) -> None:
         self.known: dict[str, frozenset[str]] = {}
         self.asked: dict[str, float] = {}
+        self.empty_since: dict[str, float] = {}
         self._by_broker: dict[Place, tuple[int | None, Mapping[str, frozenset[str]]]] = {}
 
     def look(self, look: Look) -> Iterator[MemberChange]:
@@ -59,13 +66,17 @@ class MemberWatch:
             known, since = self.known.get(group), self.asked.get(group)
             gone = (left[group] - them) & (known or frozenset())
             self.known[group] = (known or frozenset()) - gone | them
+            if self.known[group]:
+                self.empty_since.pop(group, None)
+            elif known:
+                self.empty_since[group] = look.ended
             self.asked[group] = max(b.asked for b in asked if group in (b.members or {}))
             if known is None or since is None:
                 continue
             for client in sorted(them - known):
-                yield MemberChange(client, since, look.ended, f"{client} joined {group}")
+                yield MemberChange(client, group, since, look.ended)
             for client in sorted(gone):
-                yield MemberChange(client, since, look.ended, f"{client} left {group}")
+                yield MemberChange(client, group, since, look.ended, has_joined=False)
 
 
 class HandledOffset(NamedTuple):

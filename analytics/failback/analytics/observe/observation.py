@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from typing import Any, Final, NamedTuple
 
 from failback.analytics.analysis.causes.labels import cause_words
+from failback.analytics.live.facts import is_canary
 from failback.analytics.observe.events import Finder, Outage
 from failback.analytics.observe.kept_tables import KeptTables
 from failback.analytics.observe.looks import Look, Place
 from failback.analytics.observe.redelivery import GroupReturn, Return
 from failback.analytics.observe.returns import Returns
 from failback.common.text import typed
+from failback.common.times import of_day, utc, zone
 from failback.protocol.names import instance_of, without_instance
 
 Row = dict[str, Any]
@@ -48,6 +50,8 @@ class Observation:
         self.ended: float | None = None
         self.configs: dict[str, dict[str, str]] = {}
         """By pair the settings in the last answer of its master."""
+        self.zero = 0.0
+        """Run zero, seconds since 1970."""
         self.looks = 0
         """Looks of this process alone."""
 
@@ -117,7 +121,8 @@ class Observation:
         return away or any(True for _ in in_danger(self.returns))
 
     def document(self, counts: Counts = _no_counts) -> Row:
-        """Return ``observation`` of ``report.json``. Times are seconds after run zero."""
+        """Return ``observation`` of ``report.json``. Times are seconds after run zero, or UTC."""
+        zero = self.zero
         return {
             "events": [
                 {
@@ -126,15 +131,31 @@ class Observation:
                     "member": event.member,
                     "from": _seconds(event.since),
                     "until": _seconds(event.until),
+                    "at": utc(zero + event.until),
                     "detail": event.detail,
                 }
                 for event in sorted(self.finder.events, key=lambda each: each.until)
             ],
             "gaps": [
-                {"from": _seconds(gap.since), "until": _seconds(gap.until), "what": gap.what}
+                {
+                    "from": _seconds(gap.since),
+                    "until": _seconds(gap.until),
+                    "at": utc(zero + gap.since),
+                    "what": gap.what,
+                }
                 for gap in [*self.finder.gaps, *self.finder.open_gaps()]
             ],
-            "returns": [_return_row(each, counts) for each in self.returns],
+            "down": [
+                {
+                    "broker": Place(each.pair, 0).broker,
+                    "from": _seconds(each.gone[0]),
+                    "until": _seconds(each.gone[1]),
+                    "at": utc(zero + each.gone[1]),
+                }
+                for each in self.outages
+                if each.back is None
+            ],
+            "returns": [_return_row(each, counts, zero) for each in self.returns],
         }
 
 
@@ -142,7 +163,7 @@ def in_danger(returns: Iterable[Return]) -> Iterator[tuple[Return, GroupReturn]]
     """Yield groups whose offsets on a returned master are behind what they had committed."""
     for each in returns:
         for group in each.groups:
-            if group.safe_offsets:
+            if group.offsets_to_set:
                 yield each, group
 
 
@@ -168,7 +189,7 @@ def dangers(returns: Iterable[Return]) -> list[Danger]:
     """Return the groups that are in danger now, the worst first."""
     found = []
     for returned, group in in_danger(returns):
-        safe = group.safe_offsets
+        safe = group.offsets_to_set
         behind = sum(group.queues[queue].messages_behind for queue in safe)
         found.append(Danger(returned.broker, group.group, group.topic, behind, safe))
     return sorted(found, key=lambda each: -each.behind)
@@ -193,30 +214,37 @@ def hidden(document: Row, unread: Iterable[Outage] = ()) -> list[str]:
     return found
 
 
-def still_away(outages: Iterable[Outage]) -> list[str]:
-    """Return a sentence for each outage without an end."""
-    return [
-        f"{Place(each.pair, 0).broker} is away since {each.gone[1]:.0f} s after the start."
-        for each in outages
-        if each.back is None
-    ]
+def sentences(document: Row, zero: float = 0.0) -> list[str]:
+    """Return a sentence for each return: how much each group received again; and for each outage.
 
-
-def sentences(document: Row) -> list[str]:
-    """Return a sentence for each return: how much each group received again."""
+    ``zero``: run zero in seconds since 1970. A canary is no group of the user's.
+    """
     found = []
     for row in document["returns"]:
-        away = _span(row["back_from"] - row["gone_until"], row["back_until"] - row["gone_from"])
+        down = _span(row["back_from"] - row["gone_until"], row["back_until"] - row["gone_from"])
         by_group: dict[str, list[Row]] = {}
         for each in row["groups"]:
+            if is_canary(each["group"]):
+                continue
             by_group.setdefault(each["group"], []).append(each)
-        parts = [f"{row['broker']} was away for {away}."]
-        spared = [group for group in by_group if not any(row["hi"] for row in by_group[group])]
+        since = zero + row["gone_until"]
+        parts = [f"{of_day(since)} {zone(since)}: {row['broker']} was down for {down}."]
+        spared = [
+            group
+            for group, rows in by_group.items()
+            if not any(row["hi"] or at_risk(row) for row in rows)
+        ]
         named = by_group if len(spared) <= _NAMED else by_group.keys() - set(spared)
         parts += [_of_group(group, by_group[group]) for group in sorted(named)]
         if len(spared) > _NAMED:
             parts.append(f"{len(spared)} {'other ' if named else ''}groups: none.")
         found.append(" ".join(parts))
+    for row in document["down"]:
+        since = zero + row["until"]
+        found.append(
+            f"{of_day(since)} {zone(since)}: {row['broker']} is still down. How much comes again is"
+            " not known yet."
+        )
     return found
 
 
@@ -224,12 +252,21 @@ def _of_group(group: str, rows: list[Row]) -> str:
     lo, hi = sum(row["lo"] for row in rows), sum(row["hi"] for row in rows)
     instance = instance_of(group)
     group = without_instance(group) + (f" in {instance}" if instance else "")
+    left = sum(map(at_risk, rows))
+    risk = f" {left:,} more come again if a member starts." if left else ""
     if not hi:
-        return f"Group {group}: none."
+        return f"Group {group}: none{' so far' if left else ''}.{risk}"
     causes = sorted({cause for row in rows for cause in row["causes"]})
     named = " or ".join(map(cause_words, causes))
     count = f"{lo:,}" if lo == hi else f"{lo:,} to {hi:,}"
-    return f"Group {group}: {count} messages redelivered" + (f" ({named})." if named else ".")
+    return f"Group {group}: {count} re-consumed{f' ({named})' if named else ''}.{risk}"
+
+
+def at_risk(row: Row) -> int:
+    """Return how many messages of a group were behind at the last sample; 0 for a canary."""
+    if is_canary(row["group"]):
+        return 0
+    return sum(max(0, queue["reached"] - queue["now"]) for queue in row["queues"])
 
 
 def _span(least: float, most: float) -> str:
@@ -237,7 +274,7 @@ def _span(least: float, most: float) -> str:
     return f"{high:.0f} s" if round(low) == round(high) else f"{low:.0f} to {high:.0f} s"
 
 
-def _return_row(each: Return, counts: Counts) -> Row:
+def _return_row(each: Return, counts: Counts, zero: float) -> Row:
     back = each.outage.back or each.outage.gone
     return {
         "broker": each.broker,
@@ -245,6 +282,8 @@ def _return_row(each: Return, counts: Counts) -> Row:
         "gone_until": _seconds(each.outage.gone[1]),
         "back_from": _seconds(back[0]),
         "back_until": _seconds(back[1]),
+        "gone_at": utc(zero + each.outage.gone[1]),
+        "back_at": utc(zero + back[1]),
         "read": each.is_read and each.gap is None,
         "recovery": None,
         "groups": [_group_row(group, counts(each, group)) for group in each.groups],
@@ -273,6 +312,7 @@ def _group_row(group: GroupReturn, counts: Mapping[int, int]) -> Row:
                 "qid": number,
                 "had": queue.returned_offset,
                 "reached": queue.committed_offset,
+                "now": queue.master_offset,
                 "lo": spans[number][0],
                 "hi": spans[number][1],
             }

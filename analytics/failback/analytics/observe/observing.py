@@ -56,6 +56,7 @@ async def observe(
         observation = Observation.of(
             looks_in(path, lambda problem: note(f"{path / LOOKS}: {problem}")), *about
         )
+        observation.zero = int(folder.run["zero"]["wall_ns"]) / 1e9
         deadline = None if seconds is None else time.monotonic() + seconds
         async with RemotingClient(
             settings=RemotingSettings(access=wanted.access),

@@ -67,6 +67,8 @@ class QueueReturn:
     master_offset: int = 0
     """The offset in the master's table at the last look."""
     slave_offset: int | None = None
+    set_offset: int | None = None
+    """What the offset was set to in the master while the group had no member."""
     master_offsets: set[int] = field(default_factory=set)
     """Offsets in the master's table at looks before it caught up with ``committed_offset``."""
 
@@ -91,9 +93,10 @@ class QueueReturn:
 
         ``is_certain``: the queue has a new holder, and it asked the master.
         """
-        lowest = min(lowest, self.min_returned_offset)
-        if self.slave_offset is not None:
-            lowest = min(lowest, self.slave_offset)
+        if self.set_offset is None:
+            lowest = min(lowest, self.min_returned_offset)
+            if self.slave_offset is not None:
+                lowest = min(lowest, self.slave_offset)
         self.at_most = max(self.at_most, self.max_handled_offset - lowest)
         if is_certain and self.is_exact:
             self.at_least = max(self.at_least, self.committed_offset - highest)
@@ -152,7 +155,7 @@ class GroupReturn:
         # No change of the holder was seen. That is proof only where brokers listed the members
         # all the time, and the table was read before a member can have moved it.
         is_proof = self.has_members and queue.min_returned_offset == queue.returned_offset
-        if queue.at_most or is_proof:
+        if queue.at_most or is_proof or queue.set_offset is not None:
             return queue.at_most
         return max(0, queue.max_handled_offset - queue.min_returned_offset)
 
@@ -188,11 +191,25 @@ class GroupReturn:
 
     @property
     def safe_offsets(self) -> dict[int, int]:
-        """Queue id to the offset to set it to, of queues that are behind. A canary has none."""
+        """Queue id to its safe offset at the return, of queues that were behind or are.
+
+        A canary has none.
+        """
         if is_canary(self.group):
             return {}
         return {
-            queue: each.committed_offset for queue, each in self.queues.items() if each.is_behind
+            queue: each.committed_offset
+            for queue, each in self.queues.items()
+            if each.is_behind or each.returned_offset < each.committed_offset
+        }
+
+    @property
+    def offsets_to_set(self) -> dict[int, int]:
+        """The safe offsets of queues that are behind now."""
+        return {
+            queue: offset
+            for queue, offset in self.safe_offsets.items()
+            if self.queues[queue].is_behind
         }
 
 

@@ -91,8 +91,6 @@ class Returns:
         """Whether the pair's master was listed at the last look; ``None``: no name server said."""
         self._members: Members = {}
         self._progress = ProgressWatch()
-        self._empty_since: dict[str, float] = {}
-        """By group when its last member had left."""
 
     def look(self, look: Look) -> None:
         """Take one look; the finder has had it already."""
@@ -119,17 +117,12 @@ class Returns:
                 self._tables[broker.place] = broker.offsets
 
     def _note_progress(self, look: Look) -> None:
-        """Note how far members had got by their own account, and which groups became empty."""
+        """Note how far members had got by their own account."""
         for handled in self._progress.look(look):
             mine = self._committed.get(handled.pair, {}).get(handled.key)
             # A key that no table has is a broadcast member's, which keeps its offsets itself.
             if mine is not None:
                 mine[handled.queue] = max(handled.offset, mine.get(handled.queue, -1))
-        for group, members in self._finder.members.known.items():
-            if members:
-                self._empty_since.pop(group, None)
-            else:
-                self._empty_since.setdefault(group, look.ended)
 
     def _note_early(self, look: Look, members: Members) -> None:
         """Note groups whose members may have asked a returned master before it was read."""
@@ -197,7 +190,7 @@ class Returns:
                 was = old.get(queue, -1)
                 if offset > was:
                     mine[queue] = max(offset, mine.get(queue, -1))
-                elif offset < was and same_life:
+                elif 0 <= offset < was and same_life:
                     mine[queue] = offset
         if broker.broker_id == 0:
             if broker.spans is not None:
@@ -299,7 +292,7 @@ class Returns:
         """Return the queue's end, or how far members can have come that have all left."""
         topic, group = split_offset_key(key)
         end = self._ends.get(pair, {}).get((topic, queue), committed)
-        left_at = self._empty_since.get(group)
+        left_at = self._finder.members.empty_since.get(group)
         most = (
             None
             if left_at is None
@@ -349,6 +342,7 @@ class Returns:
             if has_changed and is_first_read and may_be_asked:
                 for number, queue in group.queues.items():
                     queue.began_unseen(oldest.get(key, {}).get(number, 0))
+            is_set = (Place(pair, 0), key) in self._finder.offsets_set and not is_first_read
             for number, queue in group.queues.items():
                 earlier = max(0, last.get(key, {}).get(number, queue.returned_offset))
                 offset = max(0, table.get(key, {}).get(number, queue.master_offset))
@@ -361,6 +355,9 @@ class Returns:
                 # Clients that forgot the queues take them anew, and their members stay the same.
                 if group.was_lost and queue.is_behind:
                     queue.holder_changed(lowest, highest, is_certain=False)
+                # No member has moved it, so the next holder begins where it was set to.
+                if is_set and offset > earlier:
+                    queue.set_offset = offset
                 if queue.is_behind:
                     queue.master_offsets.add(offset)
                 queue.master_offset = offset

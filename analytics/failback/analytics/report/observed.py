@@ -25,7 +25,7 @@ from failback.analytics.live.facts import is_canary
 from failback.analytics.observe.canary.ledger import Ledger, with_canary
 from failback.analytics.observe.canary.measured import sharpen
 from failback.analytics.observe.folder import LOOKS, looks_in
-from failback.analytics.observe.observation import Observation, hidden, sentences, still_away
+from failback.analytics.observe.observation import Observation, hidden, sentences
 from failback.analytics.observe.redelivery import GroupReturn, Return
 from failback.analytics.observe.traced import (
     DELIVER_COLUMNS,
@@ -46,6 +46,7 @@ from failback.analytics.report.outcome import NO_LIMIT
 from failback.analytics.run.align import clocks_of
 from failback.analytics.run.documents import OBSERVED, Limits, Observed
 from failback.analytics.run.run_source import RunSource
+from failback.common.times import utc
 from failback.protocol.errors import ConfigError
 
 _NAMED: Final = 5
@@ -84,7 +85,7 @@ def with_observation(document: Row, seen: Seen) -> None:
         document["notes"]["knobs"] = why_none
     unread = seen.observation.finder.unread()
     problems = [*hidden(found, unread), *seen.unseen]
-    said = sentences(found) + still_away(seen.observation.outages)
+    said = sentences(found, seen.observation.zero)
     judged = [
         each
         for each in (_duplicates(found, seen.limits), _outages(found, seen.limits))
@@ -121,11 +122,14 @@ def _seen(source: RunSource, asked: Observed) -> Seen:
     def counts(returned: Return, group: GroupReturn) -> dict[int, int]:
         return {} if is_canary(group.group) else deliveries.counts(returned, group)
 
+    observation.zero = source.folder.zero_wall_ns / 1e9
     found = observation.document(counts)
     if asked.trace and all(map(is_canary, deliveries.groups)):
         ended, topics = round(observation.ended or 0.0, 3), ", ".join(asked.trace)
         what = f"no delivery was traced in {topics}: switch message trace on in the clients"
-        found["gaps"].append({"from": 0.0, "until": ended, "what": what})
+        found["gaps"].append(
+            {"from": 0.0, "until": ended, "at": utc(observation.zero), "what": what}
+        )
     if ledger is not None:
         sharpen(found, source.lake, ledger)
     causes = pa.Table.from_pylist(list(deliveries.causes(observation.returns)), PROVED)

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from failback.analytics.live.facts import is_canary
+from failback.analytics.observe.observation import at_risk
 from failback.analytics.report.wording import many, number, percent
 
 Row = dict[str, Any]
@@ -110,15 +112,10 @@ def _observed_evidence(report: Report) -> Badge:
     if observation["gaps"]:
         gaps = many(len(observation["gaps"]), "gap")
         return Badge("doubt", f"Evidence: with {gaps}", observation["gaps"][0]["what"])
-    groups = [
-        group
-        for back in observation["returns"]
-        for group in back["groups"]
-        if "E5" not in group["basis"]  # a canary's say nothing of other groups
-    ]
+    groups = _groups(observation)
     basis = {each for group in groups for each in group["basis"]}
     if "E4" in basis:
-        traced = [group for group in groups if "E4" in group["basis"]]
+        traced = [group for group in groups if group["exact"]]
         if len(traced) == len(groups):
             return Badge("plain", "Evidence: trace, complete")
         rows = many(len(groups), "row")
@@ -140,11 +137,7 @@ def outcome_badge(report: Report) -> Badge:
     """What came again, against the user's limit; green only where there is one and it is met."""
     totals, outcome = report["totals"], report.get("outcome") or NO_LIMIT
     if "observation" in report:
-        groups = [group for back in report["observation"]["returns"] for group in back["groups"]]
-        lo, hi = (sum(group[name] for group in groups) for name in ("lo", "hi"))
-        span = many(hi, "message") if lo == hi else f"{number(lo)} to {many(hi, 'message')}"
-        state = outcome_state(outcome)
-        return Badge(_TONES[state], f"Re-consumed {span}: {state}", outcome["limit"] or "")
+        return _observed_outcome(report["observation"], outcome)
     if not totals["distinct"]:
         return Badge("plain", "Re-consumed: nothing was measured")
     again = f"Re-consumed {percent(totals['dup_ratio'])}"
@@ -152,6 +145,35 @@ def outcome_badge(report: Report) -> Badge:
         again = f"Re-consumed at least {many(totals['dup'], 'message')}"
     return Badge(_TONES[outcome_state(outcome)], f"{again}: {outcome_state(outcome)}",
                  outcome["limit"] or "")  # fmt: skip
+
+
+def _groups(observation: Mapping[str, Any]) -> list[Row]:
+    """The user's groups at each return: a canary's say nothing of them."""
+    groups = [group for back in observation["returns"] for group in back["groups"]]
+    return [group for group in groups if not is_canary(group["group"])]
+
+
+def _observed_outcome(observation: Mapping[str, Any], outcome: Mapping[str, Any]) -> Badge:
+    """What came again at returns; of an outage that goes on, or was not read, nothing is known."""
+    groups = _groups(observation)
+    lo, hi = (sum(group[name] for group in groups) for name in ("lo", "hi"))
+    span = many(hi, "message") if lo == hi else f"{number(lo)} to {many(hi, 'message')}"
+    unknown = [f"{row['broker']} is still down" for row in observation["down"]]
+    unknown += [
+        f"the table of {row['broker']} was not read"
+        for row in observation["returns"]
+        if not row["read"] and not row["groups"]
+    ]
+    left = sum(map(at_risk, groups))
+    if unknown:
+        so_far = f" {span} so far" if hi else ""
+        return Badge("doubt", f"Re-consumed{so_far}: not known yet", ", ".join(unknown))
+    if left:
+        return Badge("bad", f"Re-consumed {span} so far", f"{number(left)} more are at risk")
+    if not observation["returns"]:
+        return Badge("plain", "Re-consumed: no master was down")
+    state = outcome_state(outcome)
+    return Badge(_TONES[state], f"Re-consumed {span}: {state}", outcome["limit"] or "")
 
 
 def outcome_state(outcome: Mapping[str, Any]) -> str:

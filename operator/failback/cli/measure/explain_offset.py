@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -20,6 +21,7 @@ from failback.cli.shared.output import print_json, print_table, say
 from failback.client.admin.queue_offsets import ANSWER, MASTER_TABLE
 from failback.client.remoting.guarded.cluster import options_of
 from failback.common.text import visible
+from failback.common.times import of_day, utc, zone
 from failback.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -149,7 +151,8 @@ def _recorded(
     history = read_history(source.folder, source.lake)
     key = _chosen(history, group, topic, queue, broker)
     until = _instant(at, source.folder.zero_wall_ns)
-    return _document(lineage(history, source.lake, key, until), name)
+    zero = source.folder.zero_wall_ns / NS
+    return _document(lineage(history, source.lake, key, until), name, zero)
 
 
 def _chosen(history: History, group: str, topic: str, queue: int, broker: str) -> GroupQueue:
@@ -202,13 +205,14 @@ def _instant(text: str, zero_wall_ns: int) -> int:
         raise ConfigError("--at", str(error)) from error
 
 
-def _document(found: Lineage, source: str) -> dict[str, Any]:
+def _document(found: Lineage, source: str, zero: float) -> dict[str, Any]:
     from failback.analytics.live.queues import reset_command
 
     key = found.queue
-    steps = [asdict(step) for step in found.steps]
+    steps = [asdict(step) | {"at": utc(zero + step.t / NS)} for step in found.steps]
     return {
         "source": source,
+        "zero": utc(zero),
         "group": key.grp,
         "broker": key.broker,
         "topic": key.ptopic,
@@ -270,9 +274,12 @@ def _has_offset(found: dict[str, Any]) -> bool:
 
 def _show(found: dict[str, Any]) -> None:
     say(f"{found['group']} on {found['topic']}, {found['broker']}, queue {found['queue']}")
+    zero = datetime.fromisoformat(found["zero"]).timestamp() if "zero" in found else time.time()
     rows = [
         (
-            "now" if step["t"] is None else f"{step['t'] / NS:.3f}",
+            "now"
+            if step["t"] is None
+            else f"{of_day(zero + step['t'] / NS)} ({step['t'] / NS:.3f} s)",
             step["place"],
             step["offset"],
             f"-{step['fell']}" if step["fell"] else "",
@@ -280,7 +287,7 @@ def _show(found: dict[str, Any]) -> None:
         )
         for step in found["steps"]
     ]
-    print_table(("SECOND", "WHERE", "OFFSET", "FELL", "WHAT"), rows)
+    print_table((f"TIME, {zone(zero)}", "WHERE", "OFFSET", "FELL", "WHAT"), rows)
     for line in found.get("outside") or ():
         say(f"{line[:1].upper()}{line[1:]}.")
     if found["fell_at"] is not None:

@@ -23,6 +23,7 @@ from failback.cli.shared.output import console, note, print_json, say
 from failback.cli.shared.verdicts import row_of, say_answers
 from failback.client.remoting.guarded.cluster import options_of
 from failback.common.text import typed, where_and_why
+from failback.common.times import of_day, zone
 from failback.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -251,25 +252,28 @@ def _shown(stack: ExitStack) -> Callable[[Look, list[Event], Observation], None]
 
     def show(look: Look, events: list[Event], observation: Observation) -> None:
         for event in events:
-            live.console.print(_line(event), markup=False)
+            live.console.print(_line(event, observation), markup=False)
         live.update(_view(look, observation), refresh=True)
 
     return show
 
 
 def _print_events(look: Look, events: list[Event], observation: Observation) -> None:
-    for event in events:
-        say(_line(event))
-        for line in _danger(observation) if event.kind == "MasterBack" else ():
-            say(line)
     if observation.is_first:
         brokers = ", ".join(sorted(each.place.text for each in look.brokers)) or "no broker"
-        say(f"observing {brokers}; Ctrl-C ends it")
+        begun = observation.zero + look.began
+        since = f"{of_day(begun)} {zone(begun)}"
+        say(f"observing {brokers} since {since}; Ctrl-C ends it")
+    for event in events:
+        say(_line(event, observation))
+        for line in _danger(observation) if event.kind == "MasterBack" else ():
+            say(line)
 
 
-def _line(event: Event) -> str:
+def _line(event: Event, observation: Observation) -> str:
     broker = f"{event.broker} " if event.broker else ""
-    return f"{event.until:8.1f} s  {event.kind:17} {broker}{event.detail}"
+    at = f"{of_day(observation.zero + event.until)} ({event.until:,.1f} s)"
+    return f"{at}  {event.kind:17} {broker}{event.detail}"
 
 
 def _danger(observation: Observation) -> list[str]:
@@ -295,7 +299,9 @@ def _view(look: Look, observation: Observation) -> Table:
 
     from failback.common.text import visible
 
-    table = Table(title=f"{look.ended:,.0f} s observed", caption="Ctrl-C ends it", expand=False)
+    now = observation.zero + look.ended
+    title = f"{of_day(now)} {zone(now)}, {look.ended:,.0f} s observed"
+    table = Table(title=title, caption="Ctrl-C ends it", expand=False)
     for header in ("BROKER", "ROLE", "ADDRESS", "STATE", "UP SINCE"):
         table.add_column(header)
     for each in sorted(look.brokers, key=lambda each: each.place):

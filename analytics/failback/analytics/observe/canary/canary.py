@@ -197,6 +197,11 @@ class Canary:
             names, settings, self._hook, lane, is_new=is_new
         )
         await clients.start()
+        until = "" if self._wanted.keep_canary else "; all of it is removed at the end"
+        self._note(
+            f"canary on {_broker(pair)}: made topic {names.topic} with {QUEUES} queues and groups"
+            f" {' and '.join(names.groups)}, and sends messages to it{until}"
+        )
 
     async def _remove(self, pair: str) -> None:
         names = self.ledger.at(pair)

@@ -13,7 +13,7 @@ class Event(Block, kw_only=True):
     kind: Annotated[
         Literal[
             "MasterGone", "SlaveServes", "MasterBack", "OffsetsWentBack", "SlaveOverwritten",
-            "MembersChanged", "RoleChanged", "NameServersDiffer", "Reset",
+            "MembersChanged", "RoleChanged", "NameServersDiffer", "Reset", "OffsetsSet",
         ],
         text("What happened."),
     ]  # fmt: skip
@@ -23,6 +23,7 @@ class Event(Block, kw_only=True):
         name="from"
     )
     until: Annotated[float, text("Seen at this second.")]
+    at: Annotated[str, text("The time of `until` in UTC.")]
     detail: Annotated[str, text("What was seen, in words.")]
 
 
@@ -31,7 +32,17 @@ class SeenGap(Block, kw_only=True):
 
     from_: Annotated[float, text("Second after the observation began.")] = field(name="from")
     until: Annotated[float, text("The same.")]
+    at: Annotated[str, text("The time of `from` in UTC.")]
     what: Annotated[str, text("What was not seen.")]
+
+
+class Down(Block, kw_only=True):
+    """``observation.down``."""
+
+    broker: Annotated[str, text("Broker name.")]
+    from_: Annotated[float, text("The master answered last at this second.")] = field(name="from")
+    until: Annotated[float, text("It was asked in vain first at this second.")]
+    at: Annotated[str, text("The time of `until` in UTC.")]
 
 
 class ReturnQueue(Block, kw_only=True):
@@ -40,6 +51,7 @@ class ReturnQueue(Block, kw_only=True):
     qid: Annotated[Count, text("Queue id.")]
     had: Annotated[Count, text("Offset in the first table of the returned master.")]
     reached: Annotated[Count, text("Highest offset that was committed anywhere before.")]
+    now: Annotated[Count, text("Offset in the master's table at the last sample.")]
     lo: Annotated[Count, text("Messages consumed again, at least.")]
     hi: Annotated[Count, text("Messages consumed again, at most.")]
 
@@ -63,7 +75,8 @@ class ReturnGroup(Block, kw_only=True):
     ]
     queues: Annotated[list[ReturnQueue], text("Each queue.")]
     safe_offsets: Annotated[
-        dict[str, Count], text("By queue id where to set queues that are still behind.")
+        dict[str, Count],
+        text("By queue id the safe offset at the return, of queues that were behind."),
     ]
 
 
@@ -87,6 +100,8 @@ class MasterReturn(Block, kw_only=True):
     gone_until: Annotated[float, text("It was asked in vain first at this second.")]
     back_from: Annotated[float, text("It was asked in vain last at this second.")]
     back_until: Annotated[float, text("It answered again at this second.")]
+    gone_at: Annotated[str, text("The time of `gone_until` in UTC.")]
+    back_at: Annotated[str, text("The time of `back_until` in UTC.")]
     read: Annotated[bool, text("Whether the table that it began with was read.")]
     recovery: Annotated[
         Recovery | None, text("How long the canary's clients stood still; null without one.")
@@ -99,4 +114,5 @@ class Observation(Block, kw_only=True):
 
     events: Annotated[list[Event], text("What happened, in order.")]
     gaps: Annotated[list[SeenGap], text("What was not seen.")]
+    down: Annotated[list[Down], text("Masters that were still down at the last sample.")]
     returns: Annotated[list[MasterReturn], text("Masters that went and came back.")]
