@@ -42,7 +42,7 @@ def seconds(duration: float | None) -> str:
         return NOT_MEASURED
     if 0 < abs(duration) < 0.0995:
         return f"{1000 * duration:.3g} ms"
-    return f"{duration:,.0f} s" if abs(duration) >= 99.95 else f"{duration:.1f} s"
+    return f"{duration:,.0f} s" if abs(duration) >= 99.95 else f"{duration:z.1f} s"
 
 
 def milliseconds(duration: float | None) -> str:

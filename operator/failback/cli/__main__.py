@@ -10,12 +10,15 @@ import sys
 from collections.abc import Callable, Sequence
 
 from failback.cli.light_commands import light_command
+from failback.cli.shared.closed_terminal import end_with_terminal
 
 _INTERRUPTED = 3
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line; return its exit code."""
+    if argv is None:
+        end_with_terminal()
     words = list(sys.argv[1:] if argv is None else argv)
     light = light_command(words)
     if light is not None:

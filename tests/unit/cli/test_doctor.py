@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import subprocess
 import tarfile
 from pathlib import Path
 
@@ -232,3 +233,26 @@ def test_a_slave_that_copies_no_offsets_is_named(
     for each in others:
         assert (each.check, each.state) == ("Slave b-1", WARNING)
         assert "apache/rocketmq#10284" in each.found
+
+
+def test_a_cluster_in_another_folder_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home = tmp_path / "left" / "pods" / "demo-0" / "home"
+    home.mkdir(parents=True)
+    (tmp_path / "left" / "state.json").write_text("{}")
+    pod = subprocess.Popen(["sleep", "60"], cwd=home)
+    try:
+        main(["doctor", "--json", "--root", str(tmp_path / "mine")])
+        found = {each["check"]: each for each in json.loads(capsys.readouterr().out)}
+        main(["doctor", "--json", "--root", str(tmp_path / "left")])
+        own = capsys.readouterr().out
+    finally:
+        pod.kill()
+        pod.wait()
+    left = found[f"Cluster in {tmp_path / 'left'}"]
+    assert (left["state"], left["found"]) == (WARNING, "1 process")
+    assert f"failback down --root {tmp_path / 'left'}" in left["advice"]
+    assert f"Cluster in {tmp_path / 'left'}" not in own, (
+        "the folder that is asked about is no other"
+    )

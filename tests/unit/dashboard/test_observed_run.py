@@ -19,10 +19,11 @@ from failback.analytics.dashboard.sources import live_run
 from failback.analytics.dashboard.sources.observed_run import ObservedRun
 from failback.analytics.dashboard.sources.runs import RunIndex
 from failback.analytics.exporter.runs import RunWatch
-from failback.analytics.report.make_report import report
+from failback.analytics.report.make_report import read_report, report
+from failback.cli.__main__ import main
 from tests.support.dashboard.asgi import ask
 from tests.support.observe.folders import add, opened
-from tests.support.observe.outages import at_work, come_back, serve
+from tests.support.observe.outages import at_work, come_back, serve, take_over
 from tests.support.observe.stories import Story
 
 RUN = "upgrade-7"
@@ -157,3 +158,24 @@ def test_looks_are_read_a_few_at_a_time_and_a_torn_one_waits(
     assert live.look(0) == {"counters"}
     assert live.progress() == whole
     folder.close()
+
+
+def test_lists_of_runs_show_the_interval_of_an_observation(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = opened(tmp_path / RUN)
+    story = at_work()
+    serve(story, 1500, stored=1200)
+    come_back(story, 900)
+    take_over(story, 2000)
+    add(folder, story)
+    folder.close()
+    said = read_report(report(folder.path).json)["observation"]
+    (entry,) = RunIndex(tmp_path).scan()
+    assert said["returns"][0]["groups"][0]["hi"] == 1200
+    assert entry.dup_span == "1,200"
+    assert main(["runs", "list", "--runs", str(tmp_path)]) == 0
+    assert entry.dup_span in capsys.readouterr().out
+    shown = Dashboard(tmp_path)
+    shown.look()
+    assert f'<td data-label="re-consumed" class="n">{entry.dup_span}</td>' in shown.page("/runs")

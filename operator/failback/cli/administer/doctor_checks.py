@@ -12,6 +12,7 @@ import shutil
 import socket
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from failback.cli.shared.errors import EXTRAS
 from failback.cli.shared.folders import check_folder
 from failback.client.remoting.guarded.cluster import Cluster
 from failback.common import numbers
-from failback.common.text import install
+from failback.common.text import install, typed
 from failback.protocol.errors import ConfigError, FailbackError
 
 OK: Final = "ok"
@@ -65,6 +66,7 @@ def look(runs: Path, state: Path, cluster: Cluster) -> Iterator[Finding]:
     yield _loopback()
     for option, folder in (("--runs", runs), ("--root", state)):
         yield from _folder(option, folder)
+    yield from _other_roots(state)
     for address in cluster.name_servers:
         yield from _name_server(replace(cluster, name_servers=(address,)))
 
@@ -191,6 +193,26 @@ def _folder(option: str, folder: Path) -> Iterator[Finding]:
         yield Finding(f"Disk of {option}", WARNING, shown, advice)
     else:
         yield Finding(f"Disk of {option}", OK, shown)
+
+
+def _other_roots(state: Path) -> Iterator[Finding]:
+    """Local clusters that run below other folders: what a killed demo or ``up`` may have left."""
+    running: Counter[Path] = Counter()
+    for each in Path("/proc").glob("[0-9]*/cwd"):
+        with contextlib.suppress(OSError):  # it ended, or is another user's
+            folder = each.readlink()
+            if folder.match("pods/*/home") and (folder.parents[2] / "state.json").is_file():
+                running[folder.parents[2]] += 1
+    running.pop(state.absolute(), None)
+    for root, number in sorted(running.items()):
+        down = typed("failback", "down", "--root", root)
+        advice = f"unless a demo or experiment of yours runs there: {down}"
+        yield Finding(
+            f"Cluster in {root}",
+            WARNING,
+            f"{numbers.counted(number, 'process', 'processes')}",
+            advice,
+        )
 
 
 def _name_server(cluster: Cluster) -> Iterator[Finding]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-import time
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from json import loads
@@ -18,7 +18,7 @@ from failback.cli.experiment.side_by_side import running
 from failback.cli.shared.bundled import bundled
 from failback.cli.shared.commands import add
 from failback.cli.shared.errors import FAIL, INCONCLUSIVE, Debug, explain, fail, guarded, worst
-from failback.cli.shared.folders import check_folder
+from failback.cli.shared.folders import dated_folder
 from failback.cli.shared.options import RUNS, JsonOption, RunsOption
 from failback.cli.shared.output import Board, note, print_json, say
 from failback.cli.shared.verdicts import print_verdicts, row_of, say_answers
@@ -90,7 +90,8 @@ def demo(
         raise ConfigError("--spark", missing)
     if engine == "apache":
         version = fetched(version)
-    folder = _new_folder(runs)
+    folder = dated_folder(runs, "demo")
+    folder.mkdir()
     board = Board([arm.name for arm in experiment.arms], silent=json)
     if not json:
         _introduce(experiment, folder, quick=quick, engine=engine)
@@ -208,18 +209,6 @@ def demo_resources(
     return items
 
 
-def _new_folder(runs: Path) -> Path:
-    check_folder("--runs", runs)
-    base = (runs / time.strftime("demo-%Y%m%d-%H%M%S")).absolute()
-    folder = base
-    for number in range(2, 1000):
-        if not folder.exists():
-            break
-        folder = base.with_name(f"{base.name}-{number}")
-    folder.mkdir(parents=True)
-    return folder
-
-
 def _introduce(experiment: ChaosExperiment, folder: Path, *, quick: bool, engine: str) -> None:
     lasts = "about 25 seconds, all timers at a tenth" if quick else LASTS[engine]
     names = ", ".join(arm.name for arm in experiment.arms)
@@ -314,7 +303,8 @@ def _say_next(rows: Sequence[dict[str, Any]], runs: Path) -> None:
     report = Path(worst_row["report"])
     say("next:")
     for row in rows:
-        say(f"  open {row['html'] or row['report']}")
+        page = row["html"] or row["report"]
+        say(f"  {'open' if sys.platform == 'darwin' else 'xdg-open'} {page}")
     say("  " + typed("failback", "dashboard", "--runs", runs))
     if place := _worst_queue(report):
         say("  " + typed("failback", "explain-offset", *place, "--run", report.parent.parent))

@@ -151,7 +151,8 @@ def load(name: str, time_scale: float | None = None, seed: int | None = None) ->
     if not path.exists():
         if name not in known and path.suffix in (".yaml", ".yml"):
             raise ConfigError(name, "no such file")
-        near = did_you_mean(name, known) or "; see: failback experiment list"
+        # "did you mean none?" would read as if no name were near.
+        near = did_you_mean(name, known.keys() - {"none"}) or "; see: failback experiment list"
         raise ConfigError("EXPERIMENT", f'"{name}" is no file and no bundled experiment{near}')
     plan = load_experiment(path, metric_problem=metric_problem)
     if seed is not None:

@@ -50,15 +50,15 @@ def list_(runs: RunsOption = RUNS, json: JsonOption = False) -> None:
         say(f"no run in {runs}; make one with: failback demo --quick")
         return
     print_table(
-        ("RUN", "STARTED", "EXPERIMENT", "ARM", "STATE", "DUPLICATES", "SHARE", "EVIDENCE"),
+        ("RUN", "STARTED", "EXPERIMENT", "ARM", "STATE", "RE-CONSUMED", "SHARE", "EVIDENCE"),
         [
             (
                 each.folder,
                 _started(each),
                 each.experiment,
-                f"{each.arm}-{each.repetition}",
+                f"{each.arm}-{each.repetition}" if each.arm else "",
                 each.state,
-                numbers.count(each.dup),
+                each.dup_span or numbers.count(each.dup),
                 numbers.percent(each.dup_ratio),
                 each.evidence,
             )
@@ -79,7 +79,8 @@ def show(
     if json:
         print_json(each.document())
         return
-    say(f"{each.path}: {each.experiment}, arm {each.arm}, repetition {each.repetition}")
+    arm = f", arm {each.arm}, repetition {each.repetition}" if each.arm else ""
+    say(f"{each.path}: {each.experiment or each.source or each.run}{arm}")
     say(f"started {_started(each)}, engine {each.engine or '-'}, rules {each.rules or '-'}")
     say(f"state: {each.state}")
     if each.verdict is not None:

@@ -115,14 +115,15 @@ def explain_offset(
             _source(run, lake), f"{lake}: {run}" if lake else run, group, topic, queue, broker, at
         )
     )
+    silent = found.get("silent") or []
+    is_nowhere = live and not silent and not _has_offset(found)
     if json:
         print_json(found)
-    else:
+    elif not is_nowhere:
         _show(found)
-    silent = found.get("silent") or []
     for line in silent:
         fail(visible(line))
-    if live and not silent and not _has_offset(found):
+    if is_nowhere:
         where = f"{topic}, queue {queue}, on {found['broker']}"
         near = found["near"] or ": is its name right?"
         raise NotThere(f'group "{group}" has no offset of {where}{near}')

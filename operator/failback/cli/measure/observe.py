@@ -14,11 +14,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from failback.cli.shared.closed_terminal import outlive_terminal
 from failback.cli.shared.clusters import NO_CLUSTER, ClusterOptions, cluster_options
 from failback.cli.shared.commands import add
 from failback.cli.shared.errors import INCONCLUSIVE, fail, guarded
-from failback.cli.shared.folders import check_folder, run_id
-from failback.cli.shared.options import JsonOption, TraceTopicOption, check_groups, check_topics
+from failback.cli.shared.folders import check_folder, dated_folder, run_id
+from failback.cli.shared.options import (
+    RUNS,
+    JsonOption,
+    TraceTopicOption,
+    check_groups,
+    check_topics,
+)
 from failback.cli.shared.output import console, note, print_json, say
 from failback.cli.shared.verdicts import row_of, say_answers
 from failback.client.remoting.guarded.cluster import options_of
@@ -41,7 +48,7 @@ def register(app: typer.Typer) -> None:
         observe,
         "observe",
         examples=(
-            "failback observe -n 10.0.0.1:9876 --out upgrade-7             until Ctrl-C",
+            "failback observe -n 10.0.0.1:9876                             until Ctrl-C",
             "failback observe -n 10.0.0.1:9876 --out upgrade-7 --for 30m   goes on with it",
         ),
     )
@@ -52,11 +59,12 @@ _LINES = 10
 """Groups in danger that are shown at once."""
 
 _OutOption = Annotated[
-    Path,
+    Path | None,
     typer.Option(
         "--out",
         metavar="FOLDER",
-        help="Run folder to write; one begun before is continued. %F in it is today (UTC).",
+        help="Run folder to write; one begun before is continued. %F in it is today (UTC)."
+        " (default: runs/observe-DATE-TIME).",
     ),
 ]
 _GroupOption = Annotated[
@@ -128,7 +136,7 @@ _KeepCanaryOption = Annotated[
 @cluster_options()
 @guarded
 def observe(
-    out: _OutOption,
+    out: _OutOption = None,
     cluster: ClusterOptions = NO_CLUSTER,
     group: _GroupOption = None,
     topic: _TopicOption = None,
@@ -143,15 +151,21 @@ def observe(
     keep_canary: _KeepCanaryOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Watch a cluster, read-only: what did each group consume again when a master came back?"""
+    """Watch a cluster, read-only: what did each group consume again when a master came back?
+
+    It goes on when its terminal closes; SIGTERM ends it with a report.
+    """
     from failback.analytics.observe.folder import Wanted
     from failback.analytics.observe.observing import observe as run
     from failback.analytics.trace.records import TRACE_TOPIC
 
-    out = Path(str(out).replace("%F", time.strftime("%F", time.gmtime())))
-    check_folder("--out", out)
     period = _duration("--every", every)
     asked = cluster.found()
+    if out is None:
+        out = dated_folder(RUNS, "observe").relative_to(Path.cwd())
+    else:
+        out = Path(str(out).replace("%F", time.strftime("%F", time.gmtime())))
+        check_folder("--out", out)
     wanted = Wanted(
         run=run_id("--out", out.resolve().name),
         name_servers=asked.name_servers,
@@ -167,6 +181,7 @@ def observe(
         keep_canary=keep_canary,
     )
     seconds = _duration("--for", for_) if for_ else None
+    outlive_terminal()
     logging.getLogger("failback.client").setLevel(logging.ERROR)  # a canary's log has the rest
     with ExitStack() as stack:
         listener = _quiet if json else _shown(stack)
@@ -303,7 +318,7 @@ def _view(look: Look, observation: Observation) -> Table:
     title = f"{of_day(now)} {zone(now)}, {look.ended:,.0f} s observed"
     table = Table(title=title, caption="Ctrl-C ends it", expand=False)
     for header in ("BROKER", "ROLE", "ADDRESS", "STATE", "UP SINCE"):
-        table.add_column(header)
+        table.add_column(header, overflow="fold")
     for each in sorted(look.brokers, key=lambda each: each.place):
         began = each.boot_ms or observation.finder.boot_of(each.place)
         since = "-" if not began else time.strftime("%F %T", time.localtime(began / 1000))

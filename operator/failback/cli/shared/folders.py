@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from failback.common.text import typed, why
 from failback.protocol.errors import ConfigError
+
+LATEST: Final = "latest"
 
 
 def check_folder(option: str, path: Path) -> None:
@@ -27,6 +32,27 @@ def check_folder(option: str, path: Path) -> None:
         if not os.access(each, os.W_OK | os.X_OK) or _is_of_kernel(each):
             raise ConfigError(option, f"cannot write to {path}: no right to write in {each}")
         return
+
+
+def dated_folder(runs: Path, kind: str) -> Path:
+    """Return a folder below ``runs`` that is not there yet: ``KIND-DATE-TIME``, of local time.
+
+    ``runs/latest`` becomes a link to it; a folder of that name stays.
+
+    Raises:
+        ConfigError: Nothing can be written there.
+    """
+    check_folder("--runs", runs)
+    base = (runs / time.strftime(f"{kind}-%Y%m%d-%H%M%S")).absolute()
+    further = (base.with_name(f"{base.name}-{number}") for number in range(2, 1000))
+    folder = next(each for each in (base, *further) if not each.exists())
+    runs.mkdir(parents=True, exist_ok=True)
+    link, made = runs / LATEST, runs / f".{LATEST}-{os.getpid()}"
+    if link.is_symlink() or not link.exists():
+        with contextlib.suppress(OSError):  # a file system without links
+            made.symlink_to(folder.name)
+            made.replace(link)
+    return folder
 
 
 def _is_of_kernel(path: Path) -> bool:

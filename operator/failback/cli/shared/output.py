@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Console
 from rich.live import Live
@@ -17,6 +17,8 @@ from rich.text import Text
 
 from failback.common.text import visible
 
+FRAME: Final = 3
+"""What a drawn table adds to each column."""
 console = Console(highlight=False, soft_wrap=True)
 
 
@@ -38,10 +40,21 @@ def print_json(value: Any) -> None:
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[object]], title: str = "") -> None:
     """Print rows: a drawn table on a terminal, aligned columns elsewhere.
 
+    Where a terminal is too narrow for the table each row is a card: no name is cut.
     An empty cell is a dash, so that columns are the same for programs such as awk. A name that a
     peer brought ends no line and moves no cursor.
     """
     cells = [["-" if cell in (None, "") else visible(str(cell)) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(headers, *cells, strict=True)]
+    if console.is_terminal and sum(widths) + FRAME * len(widths) >= console.width:
+        for line in filter(None, [title]):
+            say(line)
+        name_width = max(map(len, headers[1:]), default=0)
+        for first, *rest in cells:
+            say(first)
+            for header, cell in zip(headers[1:], rest, strict=True):
+                say(f"  {header:{name_width}}  {cell}")
+        return
     if console.is_terminal:
         table = Table(title=title or None)
         for header in headers:
@@ -52,7 +65,6 @@ def print_table(headers: Sequence[str], rows: Sequence[Sequence[object]], title:
         return
     if title:
         print(title)
-    widths = [max(map(len, column)) for column in zip(headers, *cells, strict=True)]
     for line_cells in (list(headers), *cells):
         line = "  ".join(cell.ljust(width) for cell, width in zip(line_cells, widths, strict=True))
         print(line.rstrip(), flush=True)

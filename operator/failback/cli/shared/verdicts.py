@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from failback.cli.shared.output import console, print_table, say
+from failback.cli.shared.output import FRAME, console, print_table, say
 from failback.common import numbers
 from failback.common.files import read_object
 
@@ -25,8 +25,6 @@ HEADERS: Final = (
     "EVIDENCE",
     "OUTCOME",
 )
-_FRAME: Final = 3
-"""What a drawn table adds to each column."""
 
 
 def row_of(report_file: Path) -> dict[str, Any]:
@@ -77,7 +75,7 @@ def print_verdicts(rows: Sequence[dict[str, Any]], title: str = "") -> None:
     """Print the table: a line for each arm, or a column where a terminal has no room for lines."""
     cells = [_cells(row) for row in rows]
     widths = [max(map(len, column)) for column in zip(HEADERS, *cells, strict=True)]
-    if not console.is_terminal or sum(widths) + _FRAME * len(widths) < console.width:
+    if not console.is_terminal or sum(widths) + FRAME * len(widths) < console.width:
         print_table(HEADERS, cells, title)
         return
     head, *lines = zip(HEADERS, *cells, strict=True)

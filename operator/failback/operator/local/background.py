@@ -21,7 +21,7 @@ from failback.operator.schema.decoding import decode
 from failback.protocol.errors import FailbackError
 
 _POLL_SECONDS: Final = 0.1
-_STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 READY_SECONDS: Final = 1500.0
 """More than the startup probes of name servers, masters and slaves take one after another."""
 
@@ -35,7 +35,7 @@ class StartFailed(FailbackError):
 
 
 async def serve(runtime: LocalRuntime, *, on_ready: Callable[[], None] = lambda: None) -> None:
-    """Run a prepared runtime until SIGINT, SIGTERM, SIGHUP (its terminal went) or ``down``."""
+    """Run a prepared runtime until SIGINT, SIGTERM or ``down``."""
     loop = asyncio.get_running_loop()
     for signum in _STOP_SIGNALS:
         loop.add_signal_handler(signum, runtime.stop)

@@ -74,7 +74,7 @@ def age(seconds: float | None) -> str:
     if seconds is None:
         return "–"
     if seconds < 120:
-        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+        return f"{seconds:z.1f} s" if seconds < 10 else f"{seconds:.0f} s"
     minutes = seconds / 60
     if minutes < 120:
         return f"{minutes:.0f} min"

@@ -17,7 +17,7 @@ from failback.analytics.lake.segment_ids import RUN_CHARS, RUN_PATTERN
 from failback.analytics.lake.store import readable
 from failback.analytics.observe.folder import is_observed
 from failback.analytics.report.measures.point_rows import Point, points_of
-from failback.analytics.report.outcome import NO_LIMIT, evidence_badge
+from failback.analytics.report.outcome import NO_LIMIT, evidence_badge, outcome_badge
 from failback.analytics.run.documents import OBSERVED, checked_run
 from failback.analytics.run.run_lock import is_held
 from failback.common.files import open_file, read_object
@@ -61,6 +61,8 @@ class RunEntry:
     sentence: str = ""
     delivered: int | None = None
     dup: int | None = None
+    dup_span: str = ""
+    """Of an observation, instead of ``dup``: ``212 to 291``, or ``not known yet``."""
     dup_ratio: float | None = None
     lost: int | None = None
     produce_rto_ms: float | None = None
@@ -234,11 +236,18 @@ def read_entry(folder: Path, runs: Path) -> RunEntry:
         sentence=report["verdict"]["sentence"] if report else "",
         delivered=totals.get("delivered"),
         dup=totals.get("dup"),
+        dup_span=_observed_span(report) if report and "observation" in report else "",
         dup_ratio=totals.get("dup_ratio"),
         lost=totals.get("lost"),
         produce_rto_ms=max(produce, default=None),
         consume_rto_ms=max((each for each in consume if each is not None), default=None),
     )
+
+
+def _observed_span(report: Json) -> str:
+    """``212 to 291``, or what the report says where that is not known."""
+    span, _, state = outcome_badge(report).text.removeprefix("Re-consumed").partition(": ")
+    return span.strip().removesuffix("s").removesuffix(" message") or state
 
 
 def unreadable(folder: Path, runs: Path, error: Exception) -> RunEntry | None:
