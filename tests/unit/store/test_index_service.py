@@ -439,20 +439,6 @@ def test_other_names_in_the_folder_are_left_alone() -> None:
     assert ".creating-1-1" not in names
 
 
-def test_an_empty_log_has_no_index() -> None:
-    files = CrashingFiles()
-    store = open_store(ROOT, files)
-    put_keyed(store, 1)
-    store.close()
-    for path in [path for path in files.content if path.parent.name == "commitlog"]:
-        files.delete(path)
-    again = open_store(ROOT, files)
-    assert bodies(again, "u1") == []
-    assert index_files(files) == {}
-    put_keyed(again, 2)
-    assert_complete(again, [2])
-
-
 async def test_the_last_file_stays_though_the_log_has_nothing_of_it() -> None:
     files, clock = CrashingFiles(), Clock()
     store = open_store(ROOT, files, clock, **SMALL, file_reserved_ms=5000)

@@ -117,7 +117,7 @@ def test_another_process_can_t_open_a_store_in_use(tmp_path: Path) -> None:
 
 def test_a_store_whose_start_failed_gives_the_lock_back(tmp_path: Path) -> None:
     (tmp_path / "commitlog").mkdir()
-    stray = tmp_path / "commitlog" / "stray"
+    stray = tmp_path / "commitlog" / f"{0:020d}"
     stray.touch()
     with pytest.raises(StoreError):
         open_store(tmp_path)

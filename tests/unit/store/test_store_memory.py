@@ -260,7 +260,8 @@ def test_the_log_may_lie_on_another_disk(tmp_path: Path) -> None:
             assert_queues_agree_with_log(store)
             store.close()
             # Nothing of it under the root, nothing else beside it: Java would not start.
-            assert sorted(p.name for p in root.iterdir()) == ["checkpoint", "consumequeue", "lock"]
+            names = ["checkpoint", "consumequeue", "failback.folders", "lock"]
+            assert sorted(p.name for p in root.iterdir()) == names
             assert [path.name for path in log.parent.iterdir()] == ["log"]
             assert len(list(log.iterdir())) == 5
             shutil.rmtree(root)

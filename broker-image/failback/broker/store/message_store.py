@@ -42,6 +42,7 @@ from failback.broker.store.reading.store_reader import StoreReader
 from failback.broker.store.upkeep.disk_room import DISK_FULL, DiskRoom
 from failback.broker.store.upkeep.expiry import Expiry
 from failback.broker.store.upkeep.flush import FlushService
+from failback.broker.store.upkeep.folders import StoreFolders
 from failback.broker.store.upkeep.opening import StoreOpening
 from failback.broker.store.upkeep.recovery import RecoveryReport
 from failback.broker.store.upkeep.reserve import Reserve
@@ -139,6 +140,7 @@ class MessageStore(StoreReader):
         self._append_listeners: list[Callable[[], None]] = []
         self._unlock: Callable[[], None] | None = None
         self._failed = False
+        self._folders = StoreFolders(files, config)
         self._room = DiskRoom(
             reserve=Reserve(files, config.root / "reserve"),
             expiry=self._expiry,
@@ -194,6 +196,7 @@ class MessageStore(StoreReader):
             self._checkpoint,
             self._flush,
             self._index,
+            self._folders,
         )
         report = opening.recover()
         self._appender.store_timestamp = self._dispatcher.store_timestamp
@@ -235,6 +238,7 @@ class MessageStore(StoreReader):
                 self._flush.flush_log()
                 self._flush.flush_queues()
                 if not self._writer.is_waiting:
+                    self._folders.remember()
                     self._room.end()
                     self._files.delete(self.config.root / "abort")
         finally:
@@ -258,6 +262,7 @@ class MessageStore(StoreReader):
         if self._unlock is None or self._failed:
             return
         self._write_entries()
+        self._folders.remember()
         stuck = self._dispatcher.stuck_at is not None
         await self._expiry.run_round(self._log.tail if stuck else self._dispatcher.position)
         self._set_refusal()

@@ -8,6 +8,8 @@ again when colder than the others; only the descriptor and the mapping go, never
 from __future__ import annotations
 
 import errno
+import logging
+import re
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -17,6 +19,9 @@ from failback.broker.store.log.files import TEMPORARY_PREFIX, FileHandle, Files
 from failback.broker.store.log.syncing import ToSync
 from failback.protocol.errors import CorruptStore, StoreError
 
+logger = logging.getLogger(__name__)
+
+_NAME: Final = re.compile("[0-9]{20}")
 _PIECE_BYTES: Final = 1 << 20  # larger copies would hold the interpreter for too long
 _ZEROS: Final = bytes(_PIECE_BYTES)
 
@@ -105,7 +110,7 @@ class MappedFileQueue:
         """Find the files on disk.
 
         Raises:
-            StoreError: A file has another size than configured, or is none of ours.
+            StoreError: A file has another size than configured, or is no regular file.
             CorruptStore: A file between two others is missing.
         """
         for name in self._files.names(self.directory):
@@ -113,9 +118,12 @@ class MappedFileQueue:
             if name.startswith(TEMPORARY_PREFIX):
                 self._files.delete(path)
                 continue
+            if not _NAME.fullmatch(name):
+                logger.warning("%s is no file of the store: it is passed over", path)
+                continue
             size = self._files.size(path)
-            if not name.isdecimal() or size < 0:
-                raise StoreError(f"{path} does not belong into a directory of mapped files")
+            if size < 0:
+                raise StoreError(f"{path} is no regular file")
             if size != self.file_bytes:
                 raise StoreError(f"{path} has {size} bytes, configured are {self.file_bytes}")
             start = int(name)

@@ -20,6 +20,7 @@ from failback.broker.store.log.commit_log import CommitLog
 from failback.broker.store.log.files import TEMPORARY_PREFIX, Files
 from failback.broker.store.queues.queue_table import QueueTable
 from failback.broker.store.upkeep.flush import FlushService
+from failback.broker.store.upkeep.folders import StoreFolders
 from failback.broker.store.upkeep.recovery import Judge, LogScan, RecoveryReport, choose_first_file
 from failback.broker.store.writing.dispatch import Dispatcher
 from failback.protocol.errors import CorruptStore
@@ -37,6 +38,7 @@ class StoreOpening:
     checkpoint: StoreCheckpoint
     flush: FlushService
     index: IndexService
+    folders: StoreFolders
 
     def recover(self) -> RecoveryReport:
         """Find the ends of log, queues and index; mark the store as running.
@@ -55,8 +57,12 @@ class StoreOpening:
         self.checkpoint.load()
         cache_survived = mark is None or (mark == boot and bool(boot))
         if self.log.files.files:
+            self.folders.check_others()
             self._recover_log(report, Judge(cache_survived, self.checkpoint.physic_msg_timestamp))
         else:
+            had = self.checkpoint.physic_msg_timestamp > 0
+            had = had or any(queue.max_offset > 0 for queue in self.queues)
+            self.folders.check_log(had_records=had)
             self.queues.destroy_all()
         self._dispatch_the_rest(report)
         self.queues.correct_min_offsets(max(self.log.min_offset, 0))
