@@ -2,8 +2,8 @@
 
 The last comment of a Chinese page names its English page and has a line for each section of that:
 the digest of the text that was translated, or ``-`` for a section that is left out, and the
-heading. Breaks of lines do not count. After translating what is printed, ``--write`` records the
-digests of today.
+heading. Breaks of lines do not count. After translating what is printed, ``--write PAGE``
+records the digests of today.
 """
 
 from __future__ import annotations
@@ -84,14 +84,15 @@ def with_digests(page: Path) -> str:
 
 def main(words: Iterable[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
-    parser.add_argument("--write", action="store_true", help="record that all is translated")
+    parser.add_argument(
+        "--write", nargs="+", type=Path, metavar="PAGE", help="record that these are translated"
+    )
     options = parser.parse_args(None if words is None else list(words))
+    for page in options.write or ():
+        page.write_text(with_digests(page), encoding="utf-8")
     found = [said for page in chinese_pages() for said in out_of_date(page)]
     print("\n".join(found) or "Every Chinese section is as new as its English one.")
-    if options.write:
-        for page in chinese_pages():
-            page.write_text(with_digests(page), encoding="utf-8")
-    return 1 if found and not options.write else 0
+    return 1 if found else 0
 
 
 if __name__ == "__main__":

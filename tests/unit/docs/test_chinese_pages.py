@@ -18,7 +18,7 @@ NAMES = [str(page.relative_to(ROOT)) for page in chinese_pages()]
 @pytest.mark.parametrize("name", NAMES)
 def test_no_english_section_is_newer_than_its_chinese_one(name: str) -> None:
     found = list(out_of_date(ROOT / name))
-    assert found == [], "after translating: python tools/translations.py --write"
+    assert found == [], "after translating: python tools/translations.py --write PAGE"
 
 
 @pytest.mark.parametrize("name", NAMES)

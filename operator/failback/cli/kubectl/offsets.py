@@ -1,4 +1,4 @@
-"""``kubectl failback offsets``: save consumer offsets, show them, and restore them."""
+"""``kubectl failback offsets``: take consumer offsets, show them, and restore them."""
 
 from __future__ import annotations
 
@@ -48,24 +48,22 @@ def register(app: typer.Typer) -> None:
     group = new_group(
         "Keep consumer offsets as objects, look at them, and give them back.",
         examples=(
-            "kubectl failback offsets save orders",
+            "kubectl failback offsets take orders",
             "kubectl failback offsets restore orders-k2x9q                    only a preview",
             "kubectl failback offsets restore orders-k2x9q --confirm 3f9c01ab22d7",
         ),
     )
     add(group, list_all, "list", examples=("kubectl failback offsets list -n shop",))
     add(group, show, "show", examples=("kubectl failback offsets show nightly",))
-    for name in ("save", "take"):
-        add(
-            group,
-            save,
-            name,
-            hidden=name == "take",
-            examples=(
-                f"kubectl failback offsets {name} orders",
-                f"kubectl failback offsets {name} orders --group billing",
-            ),
-        )
+    add(
+        group,
+        take,
+        "take",
+        examples=(
+            "kubectl failback offsets take orders",
+            "kubectl failback offsets take orders --group billing",
+        ),
+    )
     add(
         group,
         restore,
@@ -123,7 +121,7 @@ def show(
 
 
 @guarded
-def save(
+def take(
     cluster: ClusterArgument,
     groups: GroupsOption = None,
     namespace: NamespaceOption = "",

@@ -34,7 +34,12 @@ NAVIGATION: Final = (
     ("/predict", "Predict"),
 )
 SPARK_HEIGHT: Final = 24
-STATIC: Final = {"app.js": "text/javascript", "app.css": "text/css"}
+STATIC: Final = {
+    **dict.fromkeys(("app.js", "chinese.js"), "text/javascript"),
+    "app.css": "text/css",
+}
+_SHARED: Final = {"chinese.js": ("failback.analytics.report.page", "templates")}
+"""Package and folder of files that a report has too."""
 
 
 @cache
@@ -187,7 +192,8 @@ def plotly_name() -> str:
 
 @cache
 def static_file(name: str) -> bytes:
-    return resources.files("failback.analytics.dashboard").joinpath("static", name).read_bytes()
+    package, folder = _SHARED.get(name, ("failback.analytics.dashboard", "static"))
+    return resources.files(package).joinpath(folder, name).read_bytes()
 
 
 @cache

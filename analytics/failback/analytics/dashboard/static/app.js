@@ -119,9 +119,9 @@ document.addEventListener("click", async (event) => {
     said("Select and copy it yourself");
     return;
   }
-  button.textContent = "Copied";
+  button.textContent = inWords("Copied");
   said("Copied");
-  setTimeout(() => { button.textContent = "Copy"; }, 2000);
+  setTimeout(() => { button.textContent = inWords("Copy"); }, 2000);
 });
 
 // --- tables ---
@@ -189,6 +189,7 @@ async function refresh() {
     const answer = await fetch(location.href, {headers: {Accept: "text/html"}});
     if (answer.ok) {
       const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+      inChinese(fresh);
       if (document.title !== fresh.title && document.body.dataset.run) { location.reload(); return; }
       for (const part of document.querySelectorAll("[data-part]")) {
         const other = fresh.getElementById(part.id);
@@ -249,6 +250,7 @@ if (form) {
     const answer = await fetch("/predict?" + query, {headers: {Accept: "text/html"}});
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     if (number !== asked) return;
+    inChinese(fresh);
     const other = fresh.getElementById("part-prediction");
     if (answer.ok && other) {
       patch(document.getElementById("part-prediction"), other);

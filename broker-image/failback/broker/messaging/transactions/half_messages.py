@@ -28,7 +28,6 @@ from failback.broker.metadata.topics import (
     TRANS_OP_HALF_TOPIC,
     TopicConfigManager,
 )
-from failback.broker.metadata.versioned_table import now
 from failback.broker.store.log.results import Appended
 from failback.broker.store.message_store import MessageStore
 from failback.protocol.codes import (
@@ -136,7 +135,7 @@ class HalfMessages:
         Raises:
             StoreError: It was not appended.
         """
-        now(lambda: self._topic(TRANS_OP_HALF_TOPIC))
+        self._topic(TRANS_OP_HALF_TOPIC)
         self.store.append(
             topic=TRANS_OP_HALF_TOPIC.encode(),
             queue_id=half.queue_id,
@@ -175,7 +174,7 @@ class HalfMessages:
         Raises:
             StoreError: It was not appended.
         """
-        now(lambda: self._topic(TRANS_CHECK_MAX_TIME_TOPIC))
+        self._topic(TRANS_CHECK_MAX_TIME_TOPIC)
         self.delivery.deliver(half, TRANS_CHECK_MAX_TIME_TOPIC, 0, half.properties)
         self.on_append()
 

@@ -1,0 +1,90 @@
+"use strict";
+// What a page says in Chinese where the browser prefers it. A key is a label, or a clause of an English sentence without its
+// mark: # is a number or a range, @ a name, {} is anything, and a plural's s may be missing; {1} is the first of them.
+const CHINESE = {
+  "dark / light": "深色 / 浅色", "What happened": "结论", "Why": "原因", "What came again": "重复消费",
+  "What to change": "怎么办", "What was seen": "观察到的事件", "Offsets of every queue": "各队列的位点", "Groups": "消费组",
+  "Compare": "对比", "Evidence": "证据", "Words": "术语", "Run card": "运行参数", "@ was down for # s": "{1} 停机 {2} 秒",
+  "@ is still down": "{1} 仍在停机", "How much comes again is not known yet": "重复多少尚不清楚",
+  "# more come again if a member starts": "如果启动消费者，还会重复 {1} 条", "# re-consumed": "重复消费 {1} 条消息",
+  "# re-consumed ({})": "重复消费 {1} 条消息（{2}）", "Group {}": "消费组 {1}", "# groups": "{1} 个消费组",
+  "# other groups": "其余 {1} 个消费组", "none": "没有重复消费", "No master went and came back": "没有 Master 停机后恢复",
+  "slave-only progress": "进度仅在 Slave 上", "progress lost at the master's restart": "Master 重启丢失了进度",
+  "a later commit of a smaller offset": "之后提交了更小的位点", "no stored offset": "没有已保存的位点",
+  "a slave that was behind": "Slave 落后", "two owners at once": "同一队列有两个消费者", "unattributed": "原因未判定",
+  "members and offsets": "消费者与位点", "offsets only": "仅位点", "complete": "完整", "incomplete": "不完整",
+  "with # gaps": "有 {1} 段未观察到", "# checks made": "做了 {1} 项检查", "# of # checks passed": "{2} 项检查中 {1} 项通过",
+  "Re-consumed # messages": "重复消费 {1} 条消息", "Re-consumed # %": "重复率 {1}%", "Re-consumed": "重复消费",
+  "no limit set": "未设上限", "limit met": "未超上限", "limit missed": "超出上限", "limit not judged": "无法判定是否超限",
+  "Nobody injected a fault": "没有注入故障", "this is what was seen from outside": "以下是从外部观察到的",
+  "A count is an interval, as wide as what was not seen": "数量以区间给出，没有观察到的部分决定区间的宽度",
+  "Each group at each return of a master": "每次 Master 恢复时各消费组的情况", "broker": "Broker", "away (s)": "停机（秒）",
+  "group": "消费组", "consumed again, at least": "重复消费，至少", "at most": "至多", "because": "原因",
+  "new member": "有新消费者", "seen by": "依据", "routes": "路由", "offset tables": "位点表", "members": "消费者",
+  "message trace": "消息轨迹", "{}, these queues stood below a {}": "{1}，以下队列的位点低于{2}",
+  "When the observer looked last": "最后一次采样时", "safe offset": "安全位点",
+  "A consumer that takes one then repeats what lies between": "此时接管这些队列的消费者会重复消费两者之间的消息",
+  "{} says where they stand now, and the command that sets them": "{1} 给出它们现在的位点和设置命令",
+  "Queues below a safe offset": "低于安全位点的队列",
+  "Start no consumer before the offsets of a returned master have caught up": "Master 恢复后，在它的位点追上之前不要启动任何消费者",
+  "There is nothing to advise": "没有建议", "no group is known to have consumed anything again": "没有消费组确定重复消费过",
+  "Settings, the one that saves most first": "配置项，按效果从大到小", "Events, each between two looks": "事件，每个发生在两次采样之间",
+  "The observer saw all the time": "全程都观察到了",
+  "Killing master of @ for # s re-delivered {}": "强杀 {1} 的 Master {2} 秒，重复投递 {3}", "Copy": "复制",
+  "Copied": "已复制",
+  "Below, each setting changed alone is {} for the group that may have consumed most again, at the rate and with the backlog that were seen and its broker's settings": "以下是单独调整每个配置项的{1}结果，针对可能重复最多的消费组，采用观察到的速率、积压和 Broker 配置",
+  "the defaults of clients are assumed": "客户端按默认配置", "{} takes yours": "用 {1} 可以填入你的配置", "predicted": "预测",
+  "setting": "配置项", "now": "当前", "change to": "改为", "fewer duplicates, mean": "平均减少的重复",
+  "fewer at worst": "最坏情况减少", "how": "如何修改", "costs": "代价", "not before (s)": "不早于（秒）", "seen (s)": "观察到（秒）",
+  "what": "事件", "member": "消费者", "detail": "详情", "All checks": "全部检查",
+  "Checks, those that did not pass first": "检查项，未通过的在前", "start offsets and the log": "起始位点与日志",
+  "Files and rows": "文件与行数", "No clock was compared": "没有对比时钟",
+  "# messages of {} are at stake on @": "{3} 上消费组 {2} 的 {1} 条消息可能重复消费", "@ s left": "还剩 {1} 秒",
+  "Queue by queue": "逐个队列查看", "The master is away": "Master 停机",
+  "What its file knows is older than what the slave knows": "它文件中的位点比 Slave 上的旧",
+  "When it returns, members that are started anew repeat this much": "它恢复后，新启动的消费者会重复这么多消息",
+  "Keep the members that run": "让正在运行的消费者继续运行", "Before it starts, type this on its host": "在它启动之前，在它的主机上执行",
+  "The master is back with an old table, and the slave will copy it": "Master 已恢复，但位点是旧的，Slave 即将复制这些旧位点",
+  "For groups without running members store the slave's offsets before that": "对没有在线消费者的消费组，请在此之前写入 Slave 上的位点",
+  "The slave's table is ahead of the master's": "Slave 上的位点比 Master 上的新",
+  "If it stays so, the slave does not copy its master": "如果一直如此，说明 Slave 没有复制 Master",
+  "Store the better offsets": "请写入较新的位点", "Timeline": "时间线", "Causes": "重复原因",
+  "Which messages came again": "哪些消息重复了", "Recovery time": "恢复时间", "Bound and prediction": "上限与预测",
+  "What the repeats cost": "重复的代价", "Losses and order": "丢失与顺序", "{} so far": "目前{1}", "not known yet": "尚不清楚",
+  "# more are at risk": "另有 {1} 条可能重复", "no master was down": "没有 Master 停机",
+  "nothing was measured": "没有测量到数据", "trace, complete": "消息轨迹，完整", "trace, in part": "消息轨迹，部分"
+};
+const KINDS = {"#": "((?:[\\d,.]+ to )?[\\d,.]*\\d)", "@": "(\\S+)", "{}": "(.+?)"};
+const MARKS = {".": "。", ":": "：", ";": "；"};
+const patterns = !navigator.language.startsWith("zh") ? [] : Object.entries(CHINESE).map(([english, chinese]) =>
+  [new RegExp("^" + english.replace(/[.*+?^$()[\]|\\]/g, "\\$&").replace(/s\b/g, "s?").replace(/#|@|\{\}/g, (kind) => KINDS[kind]) + "$"), chinese]);
+function inWords(text) {
+  const parts = text.split(/([.:;])(?: |$)/); // clauses and their marks, by turns
+  if (parts.length > 1) {
+    const said = parts.map((part, place) => place % 2 ? part : inWords(part));
+    return said.map((part, place) => place % 2 === 0 ? part : said[place - 1] === parts[place - 1] ? part + " " : MARKS[part]).join("").trim();
+  }
+  for (const [pattern, chinese] of patterns) {
+    const found = text.match(pattern);
+    if (found) return chinese.replace(/\{(\d)\}/g, (_, place) => inWords(found[place].replace(" to ", " 至 ")));
+  }
+  const [, head, last] = text.match(/^(.+) ([\ue000-\uf8ff])$/) || []; // an element that stands behind the clause
+  if (head) return inWords(head) + " " + last;
+  const listed = text.split(/, | or /).map((each) => CHINESE[each]); // causes, kinds of evidence
+  return listed.every(Boolean) ? listed.join(text.includes(" or ") ? "，或" : "、") : text;
+}
+function inChinese(page) {
+  for (const element of patterns.length ? page.querySelectorAll("body *") : []) {
+    for (const name of ["aria-label", "title", "data-label"])
+      if (element.hasAttribute(name)) element.setAttribute(name, inWords(element.getAttribute(name)));
+    if (element.closest("script, style, code:not(.stakes code), svg, .figure")) continue;
+    const inside = Array.from(element.children), nodes = Array.from(element.childNodes);
+    const text = nodes.map((each) => each.nodeType === 1 ? String.fromCharCode(0xe000 + inside.indexOf(each)) : each.data).join("").replace(/\s+/g, " ").trim();
+    if (!/[a-z]/i.test(text) || (element.closest("bdi") && !text.includes(" "))) continue; // a name stays
+    const said = inWords(text);
+    if (said === text) continue;
+    element.lang = "zh-CN";
+    element.replaceChildren(...said.split(/([\ue000-\uf8ff])/).map((part) => inside[part.charCodeAt(0) - 0xe000] || part));
+  }
+}
+inChinese(document);
