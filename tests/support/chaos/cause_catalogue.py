@@ -349,6 +349,7 @@ RUNS: Final = (
 )
 
 NOT_PROVOKED: Final = {
+    "ROLLBACK_UNTOLD": "only an observed run names it: a run's own consumers are no Go clients",
     "CLIENT_BUG": "must never occur; none did in any run",
     "TAIL_RESET": "cannot come about: a client that ends by a reset hands nothing out any more, so"
     " what is redelivered was delivered before the reset, which is OFFSET_RESET, unless a later"

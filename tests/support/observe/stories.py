@@ -44,6 +44,9 @@ class Story:
     looks: list[Look] = field(default_factory=list)
     name_servers: int = 1
     tells_members: bool = True
+    listed_by_master: dict[str, set[str]] | None = None
+    """What the master lists of members, where it is not what the slave lists."""
+    languages: dict[str, str] | None = None
     told: tuple[ClientLook, ...] = ()
     late: float = 0.0
     """For so long brokers' answers of the next looks have been waited for."""
@@ -124,7 +127,15 @@ class Story:
             config=told.config,
             offsets={key: dict(queues) for key, queues in told.offsets.items()},
             spans={"orders": {queue: (0, end) for queue, end in self.ends.items()}},
-            members={group: dict.fromkeys(them, "") for group, them in self.members.items()}
+            members={
+                group: dict.fromkeys(them, "")
+                for group, them in (
+                    self.members
+                    if number != MASTER or self.listed_by_master is None
+                    else self.listed_by_master
+                ).items()
+            }
             if self.tells_members
             else None,
+            languages=self.languages,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from failback.analytics.observe.observation import hidden, in_danger, sentences
+from failback.analytics.observe.observation import dangers, hidden, in_danger, sentences
 from tests.support.observe.outages import at_work, come_back, cost, serve, take_over
 from tests.support.observe.stories import KEY, MASTER, SLAVE, Story
 
@@ -34,6 +34,90 @@ def test_members_that_stay_consume_nothing_again() -> None:
     assert found["queues"][0] == {
         "qid": 0, "had": 900, "reached": 1500, "now": 1500, "lo": 0, "hi": 0,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(("listed", "most"), [({"a"}, 1200), (set(), 0), ({"a", "b"}, 0)])
+def test_none_is_said_of_two_members_once_the_returned_master_lists_both(
+    listed: set[str], most: int
+) -> None:
+    story = at_work()
+    serve(story, 1500)
+    story.start(900)
+    story.listed_by_master = {"billing": listed}
+    story.wait(2)
+    story.listed_by_master = None
+    story.wait(2)
+    story.commit(1500)
+    story.wait(2)
+    found = cost(story)
+    assert (found["lo"], found["hi"]) == (0, most)
+
+
+def test_members_that_the_returned_master_never_listed_are_not_said_to_repeat_none() -> None:
+    story = at_work()
+    serve(story, 1500)
+    story.start(900)
+    story.listed_by_master = {"billing": set()}
+    story.wait(2)
+    assert cost(story)["hi"] == 1200
+
+
+@pytest.mark.parametrize(
+    ("language", "moves", "most"),
+    [("GO", False, 1200), ("GO", True, 0), ("CPP", False, 0)],
+)
+def test_a_successor_that_asks_no_slave_begins_where_the_returned_master_stands(
+    language: str, moves: bool, most: int
+) -> None:
+    story = at_work()
+    story.languages = {"c": language}
+    story.kill()
+    story.wait(2)
+    story.commit(1500, at=(SLAVE,))
+    story.store(1500)
+    story.members["billing"] = set()
+    story.wait(2)
+    story.members["billing"] = {"c"}
+    story.wait(2)
+    if moves:
+        story.store(1600)
+        story.commit(1600, at=(SLAVE,))
+        most = 200  # it may begin at 1500, where it joined
+    story.wait(4)
+    story.start(900)
+    story.wait(2)
+    story.commit(1600 if moves else 1500)
+    story.wait(2)
+    found = cost(story)
+    assert (found["lo"], found["hi"]) == (0, most)
+    assert found["languages"] == [language]
+
+
+def test_members_that_told_no_broker_may_have_finished_more() -> None:
+    story = at_work()
+    story.languages = {"a": "GO", "b": "GO"}
+    story.kill()
+    story.wait(5)
+    story.store(1800)
+    come_back(story, 900)
+    (danger,) = dangers(story.observation.returns)
+    assert danger.tells_nobody
+    take_over(story, 1900)
+    found = cost(story)
+    assert (found["lo"], found["hi"]) == (200, 1800)
+    assert "ROLLBACK_UNTOLD" in found["causes"]
+
+
+def test_members_that_go_on_telling_the_slave_are_to_be_restarted() -> None:
+    story = at_work()
+    story.languages = {"a": "DOTNET"}
+    serve(story, 1500)
+    story.start(900)
+    story.wait(2)
+    story.commit(1500)
+    story.wait(2)
+    (said,) = sentences(story.observation.document())
+    assert "restart its DOTNET members" in said
 
 
 def test_without_members_told_nothing_is_sure() -> None:
@@ -304,11 +388,20 @@ def test_groups_that_consumed_nothing_again_are_counted_where_they_are_many(
 ) -> None:
     cause = "ROLLBACK_SLAVE_ONLY_PROGRESS"
     rows = [
-        {"group": f"g{number}", "lo": 0, "hi": 0, "causes": [], "queues": []}
+        {"group": f"g{number}", "lo": 0, "hi": 0, "causes": [], "queues": [], "languages": []}
         for number in range(spared)
     ]
     rows += (
-        [{"group": "billing", "lo": cost, "hi": cost, "causes": [cause], "queues": []}]
+        [
+            {
+                "group": "billing",
+                "lo": cost,
+                "hi": cost,
+                "causes": [cause],
+                "queues": [],
+                "languages": [],
+            }
+        ]
         if cost
         else []
     )

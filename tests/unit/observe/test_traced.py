@@ -59,6 +59,22 @@ def traced_cost(story: Story, *queues: Traced) -> dict[str, Any]:
     return cost(story, counts=deliveries.counts)
 
 
+def test_what_a_trace_that_lacks_much_saw_twice_is_a_lower_end() -> None:
+    story = handed_over()
+    some = Traced([row for row in whole().rows if row[0] % 10 == 0])
+    deliveries = Deliveries({Queue("billing", "broker-a", "orders", 0): some.handled()})
+    returns = story.observation.returns
+    (group,) = returns[0].groups
+    assert deliveries.counts(returns[0], group) == {}
+    assert deliveries.doubles(returns[0], group, returns)[0] == 6  # 90, 100, ... 140
+    found = story.observation.document(deliveries.counts, lambda back, group: {0: 1000, 1: 0})[
+        "returns"
+    ][0]["groups"][0]
+    assert found["queues"][0]["lo"] == found["queues"][0]["hi"] == 1000
+    assert not found["exact"]
+    assert "E4" in found["basis"]
+
+
 def test_a_whole_trace_makes_the_count_exact() -> None:
     found = traced_cost(handed_over(), whole(), whole())
     assert (found["lo"], found["hi"], found["exact"]) == (120, 120, True)

@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterable, Sequence, Set
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence, Set
 from typing import Any, Final
 
 from failback.analytics.live.facts import BROADCASTING
 from failback.analytics.observe.asking_clients import ClientAsker
 from failback.analytics.observe.folder import seconds
 from failback.analytics.observe.looks import ANSWERED, REFUSED, SILENT, BrokerLook, Look, Place
+from failback.analytics.observe.members import JAVA, TELLS_NOBODY
 from failback.analytics.observe.returns import is_about
 from failback.analytics.predict.keys import KEYS, RULES
 from failback.client.admin.admin import AdminClient
@@ -142,7 +143,10 @@ class Asker:
         self._asked: dict[Place, _Asked] = {}
         self._versions: dict[tuple[str, str], int] = {}
         """As `ClientAsker.take` wants it; of groups that broadcast there is none."""
-        self._clients = ClientAsker(self._prompt, zero) if asks_clients else None
+        self._languages: dict[str, str] = {}
+        """Client id to language, of members that are not Java's."""
+        self._asks_all = asks_clients
+        self._clients = ClientAsker(self._prompt, zero)
         self._notes: list[str] = []
 
     def take_notes(self) -> list[str]:
@@ -153,8 +157,7 @@ class Asker:
     async def close(self) -> None:
         """Cancel the questions under way."""
         await asyncio.gather(*(asked.question.close() for asked in self._asked.values()))
-        if self._clients is not None:
-            await self._clients.close()
+        await self._clients.close()
 
     def _now(self) -> float:
         return seconds() - self._zero
@@ -222,7 +225,13 @@ class Asker:
         brokers = await asyncio.gather(
             *(self._in_time(asked, closely=closely) for asked in self._asked.values())
         )
-        clients = self._clients.take(brokers, self._versions) if self._clients else ()
+        # Members that tell no broker how far they are can only be asked themselves.
+        asked = {
+            each: version
+            for each, version in self._versions.items()
+            if self._asks_all or self._languages.get(each[1]) == TELLS_NOBODY
+        }
+        clients = self._clients.take(brokers, asked)
         return Look(began, self._now(), self.every, listings, tuple(brokers), clients)
 
     async def _meet(self, look: Look) -> None:
@@ -316,6 +325,7 @@ class Asker:
             offsets={key: dict(queues) for key, queues in offsets.items()},
             spans=spans,
             members=members,
+            languages=None if members is None else self._languages_of(members),
             config=asked.take_new_config(),
         )
 
@@ -324,11 +334,17 @@ class Asker:
             split_offset_key(key) for key in offsets if is_about(key, self._groups, self._topics)
         ]
 
+    def _languages_of(self, members: Mapping[str, Iterable[str]]) -> dict[str, str]:
+        clients = {client for them in members.values() for client in them}
+        return {each: self._languages[each] for each in clients & self._languages.keys()}
+
     async def _members(self, asked: _Asked, groups: Sequence[str]) -> dict[str, dict[str, str]]:
         found: dict[str, dict[str, str]] = {}
         for group, connection in (await asked.survey.connections(groups)).items():
             clients = connection.connection_set if connection is not None else []
             if connection is not None and connection.message_model != BROADCASTING:
                 self._versions |= {(group, each.client_id): each.version for each in clients}
+            others = {each.client_id: each.language for each in clients if each.language != JAVA}
+            self._languages |= others
             found[group] = {each.client_id: each.client_addr for each in clients}
         return found

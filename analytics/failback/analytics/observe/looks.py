@@ -68,6 +68,8 @@ class BrokerLook(msgspec.Struct, frozen=True, omit_defaults=True):
     problem: str | None = None
     is_unreachable: bool = False
     """Whether it is silent because no connection could be made: no client reached it either."""
+    languages: dict[str, str] | None = None
+    """Client id to the language of its client, of members that are not Java's."""
     config: dict[str, str] | None = None
     """Settings by name: in the first look that has them, and where they changed."""
 

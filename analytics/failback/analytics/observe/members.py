@@ -17,6 +17,13 @@ from typing import Final, NamedTuple
 from failback.analytics.observe.looks import HeldQueue, Look, Place
 
 _FASTER: Final = 2.0
+JAVA: Final = "JAVA"
+TELLS_NOBODY: Final = "GO"
+"""Apache's client for Go commits to no broker while only a slave is there: its offset store asks
+for broker id 0 alone (rocketmq-client-go, consumer/offset_store.go)."""
+TELLS_THE_SLAVE: Final = "DOTNET"
+"""A client that goes on committing to the slave after the return of the master, until its
+connection breaks (NewLife.RocketMQ, ClusterClient.cs)."""
 
 
 class MemberChange(NamedTuple):
@@ -40,12 +47,14 @@ class MemberWatch:
         known: Group to its members.
         asked: Group to when a broker listed them last.
         empty_since: Group to the end of the look that showed its last member gone.
+        languages: Client id to language, of members that are not Java's.
     """
 
     def __init__(self) -> None:
         self.known: dict[str, frozenset[str]] = {}
         self.asked: dict[str, float] = {}
         self.empty_since: dict[str, float] = {}
+        self.languages: dict[str, str] = {}
         self._by_broker: dict[Place, tuple[int | None, Mapping[str, frozenset[str]]]] = {}
 
     def look(self, look: Look) -> Iterator[MemberChange]:
@@ -54,6 +63,7 @@ class MemberWatch:
         listed: dict[str, set[str]] = {}
         left: dict[str, set[str]] = {}
         for broker in asked:
+            self.languages |= broker.languages or {}
             now = {group: frozenset(them) for group, them in (broker.members or {}).items()}
             boot_ms, before = self._by_broker.get(broker.place, (None, {}))
             if broker.boot_ms != boot_ms:  # members have yet to connect to a new process
@@ -77,6 +87,11 @@ class MemberWatch:
                 yield MemberChange(client, group, since, look.ended)
             for client in sorted(gone):
                 yield MemberChange(client, group, since, look.ended, has_joined=False)
+
+    def languages_of(self, group: str) -> frozenset[str]:
+        """Return the languages of a group's members beside Java."""
+        members = self.known.get(group, frozenset())
+        return frozenset(self.languages[each] for each in members & self.languages.keys())
 
 
 class HandledOffset(NamedTuple):

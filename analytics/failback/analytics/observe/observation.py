@@ -10,6 +10,7 @@ from failback.analytics.live.facts import is_canary
 from failback.analytics.observe.events import Finder, Outage
 from failback.analytics.observe.kept_tables import KeptTables
 from failback.analytics.observe.looks import Look, Place
+from failback.analytics.observe.members import TELLS_NOBODY, TELLS_THE_SLAVE
 from failback.analytics.observe.redelivery import GroupReturn, Return
 from failback.analytics.observe.returns import Returns
 from failback.common.text import typed
@@ -120,7 +121,7 @@ class Observation:
         away = any(outage.back is None for outage in self.finder.outages.values())
         return away or any(True for _ in in_danger(self.returns))
 
-    def document(self, counts: Counts = _no_counts) -> Row:
+    def document(self, counts: Counts = _no_counts, doubles: Counts = _no_counts) -> Row:
         """Return ``observation`` of ``report.json``. Times are seconds after run zero, or UTC."""
         zero = self.zero
         return {
@@ -155,7 +156,7 @@ class Observation:
                 for each in self.outages
                 if each.back is None
             ],
-            "returns": [_return_row(each, counts, zero) for each in self.returns],
+            "returns": [_return_row(each, counts, doubles, zero) for each in self.returns],
         }
 
 
@@ -175,6 +176,8 @@ class Danger(NamedTuple):
     topic: str
     behind: int
     """Messages."""
+    tells_nobody: bool
+    """Whether members may have finished more: then ``behind`` and ``safe`` are at least so much."""
     safe: Mapping[int, int]
     """By queue id."""
 
@@ -191,7 +194,9 @@ def dangers(returns: Iterable[Return]) -> list[Danger]:
     for returned, group in in_danger(returns):
         safe = group.offsets_to_set
         behind = sum(group.queues[queue].messages_behind for queue in safe)
-        found.append(Danger(returned.broker, group.group, group.topic, behind, safe))
+        found.append(
+            Danger(returned.broker, group.group, group.topic, behind, group.tells_nobody, safe)
+        )
     return sorted(found, key=lambda each: -each.behind)
 
 
@@ -253,7 +258,10 @@ def _of_group(group: str, rows: list[Row]) -> str:
     instance = instance_of(group)
     group = without_instance(group) + (f" in {instance}" if instance else "")
     left = sum(map(at_risk, rows))
-    risk = f" {left:,} more come again if a member starts." if left else ""
+    if any(TELLS_THE_SLAVE in row["languages"] for row in rows):
+        group += f" (restart its {TELLS_THE_SLAVE} members: they go on committing to the slave)"
+    least = "at least " if any(TELLS_NOBODY in row["languages"] for row in rows) else ""
+    risk = f" {least.capitalize()}{left:,} more come again if a member starts." if left else ""
     if not hi:
         return f"Group {group}: none{' so far' if left else ''}.{risk}"
     causes = sorted({cause for row in rows for cause in row["causes"]})
@@ -274,7 +282,7 @@ def _span(least: float, most: float) -> str:
     return f"{high:.0f} s" if round(low) == round(high) else f"{low:.0f} to {high:.0f} s"
 
 
-def _return_row(each: Return, counts: Counts, zero: float) -> Row:
+def _return_row(each: Return, counts: Counts, doubles: Counts, zero: float) -> Row:
     back = each.outage.back or each.outage.gone
     return {
         "broker": each.broker,
@@ -286,13 +294,19 @@ def _return_row(each: Return, counts: Counts, zero: float) -> Row:
         "back_at": utc(zero + back[1]),
         "read": each.is_read and each.gap is None,
         "recovery": None,
-        "groups": [_group_row(group, counts(each, group)) for group in each.groups],
+        "groups": [
+            _group_row(group, counts(each, group), doubles(each, group)) for group in each.groups
+        ],
     }
 
 
-def _group_row(group: GroupReturn, counts: Mapping[int, int]) -> Row:
-    """``counts``: of queues whose count is exact."""
+def _group_row(group: GroupReturn, counts: Mapping[int, int], doubles: Mapping[int, int]) -> Row:
+    """``counts``: of queues whose count is exact; ``doubles``: messages that were surely again."""
     spans = {queue: group.of_queue(queue) for queue in group.queues}
+    spans |= {
+        queue: (max(lo, doubles.get(queue, 0)), max(hi, doubles.get(queue, 0)))
+        for queue, (lo, hi) in spans.items()
+    }
     spans |= {queue: (count, count) for queue, count in counts.items()}
     is_exact = bool(counts) and spans.keys() == counts.keys()
     lo, hi = (sum(span[end] for span in spans.values()) for end in (0, 1))
@@ -303,9 +317,10 @@ def _group_row(group: GroupReturn, counts: Mapping[int, int]) -> Row:
         "lo": lo,
         "hi": hi,
         "exact": is_exact,
-        "basis": basis + ([TRACE] if is_exact else []),
+        "basis": basis + ([TRACE] if is_exact or any(doubles.values()) else []),
         "causes": group.causes if hi else [],
         "owner_changed": group.owner_changed,
+        "languages": sorted(group.languages),
         "consumed": group.consumed,
         "queues": [
             {

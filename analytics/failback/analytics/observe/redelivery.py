@@ -36,10 +36,12 @@ from typing import Final
 
 from failback.analytics.live.facts import is_canary
 from failback.analytics.observe.events import Outage
+from failback.analytics.observe.members import TELLS_NOBODY
 
 SLAVE_ONLY: Final = "ROLLBACK_SLAVE_ONLY_PROGRESS"
 RESTART: Final = "ROLLBACK_RESTART"
 STALE_SLAVE: Final = "ROLLBACK_STALE_SLAVE"
+UNTOLD: Final = "ROLLBACK_UNTOLD"
 TAILS: Final = ("TAIL_CRASH", "TAIL_REBALANCE", "TAIL_SHUTDOWN")
 
 
@@ -133,6 +135,13 @@ class GroupReturn:
     """By how much its offsets grew from the first look to the return."""
     waiting: Sequence[int] = ()
     """Messages beyond its offsets, in the last few samples before the outage that have both."""
+    languages: frozenset[str] = frozenset()
+    """Of members from the outage on, beside Java."""
+    is_listed: bool = False
+    """Whether the returned master has listed all members at once.
+
+    Before, one of several members may see itself alone and take the queues of the others.
+    """
     was_lost: bool = False
     """Whether clients may have forgotten the queues: no route had any broker of the pair."""
 
@@ -154,7 +163,10 @@ class GroupReturn:
     def _at_most(self, queue: QueueReturn) -> int:
         # No change of the holder was seen. That is proof only where brokers listed the members
         # all the time, and the table was read before a member can have moved it.
-        is_proof = self.has_members and queue.min_returned_offset == queue.returned_offset
+        are_listed = self.members <= 1 or self.is_listed
+        is_proof = (
+            self.has_members and are_listed and queue.min_returned_offset == queue.returned_offset
+        )
         if queue.at_most or is_proof or queue.set_offset is not None:
             return queue.at_most
         return max(0, queue.max_handled_offset - queue.min_returned_offset)
@@ -187,7 +199,16 @@ class GroupReturn:
             for each in queues
         ):
             found.append(STALE_SLAVE)
+        if self.tells_nobody and any(
+            each.max_handled_offset > each.committed_offset for each in queues
+        ):
+            found.append(UNTOLD)
         return found or list(TAILS)
+
+    @property
+    def tells_nobody(self) -> bool:
+        """Whether members may have handled more than any broker was told in the outage."""
+        return TELLS_NOBODY in self.languages
 
     @property
     def safe_offsets(self) -> dict[int, int]:

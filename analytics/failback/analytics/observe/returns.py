@@ -18,7 +18,7 @@ from typing import Final
 from failback.analytics.live.facts import is_system
 from failback.analytics.observe.events import Finder
 from failback.analytics.observe.looks import ANSWERED, BrokerLook, Look, Offsets, Place
-from failback.analytics.observe.members import ProgressWatch
+from failback.analytics.observe.members import TELLS_NOBODY, ProgressWatch
 from failback.analytics.observe.redelivery import GroupReturn, QueueReturn, Return
 from failback.protocol.message import DLQ_PREFIX, RETRY_PREFIX
 from failback.protocol.names import is_meant
@@ -79,6 +79,14 @@ class Returns:
         """By pair groups whose members changed while its master was listed and not read yet."""
         self._slave_offsets: dict[str, dict[str, dict[int, int]]] = {}
         """By pair and key the offsets at slaves, of queues that changed hands in an outage."""
+        self._unmoved: dict[str, set[tuple[str, int]]] = {}
+        """By pair queues of which a new holder may wait for the master, by key and queue id.
+
+        It tells no slave, and begins where the returned master stands. One that a slave's offset
+        has moved for did not wait.
+        """
+        self._languages: dict[str, dict[str, frozenset[str]]] = {}
+        """By pair the languages of members that each group had in the outage, beside Java."""
         self._away: set[str] = set()
         """Pairs whose master was away at the last look."""
         self._waiting: dict[str, dict[str, deque[int]]] = {}
@@ -144,6 +152,10 @@ class Returns:
             before = self._members.get(group, now)
             if now - before or (before - now and now):
                 changed.add(group)
+        for pair in self._away:
+            languages = self._languages.setdefault(pair, {})
+            for group in members:
+                languages[group] = languages.get(group, frozenset()) | self._spoken(group)
         for pair in self._away if changed else ():
             tables = [
                 table
@@ -153,11 +165,19 @@ class Returns:
             for key, committed in self._committed.get(pair, {}).items():
                 if split_offset_key(key)[1] in changed:
                     found = self._slave_offsets.setdefault(pair, {}).setdefault(key, {})
+                    group = split_offset_key(key)[1]
+                    if TELLS_NOBODY in self._spoken(group):
+                        self._unmoved.setdefault(pair, set()).update(
+                            (key, queue) for queue in committed
+                        )
                     for queue, offset in committed.items():
                         held = [max(0, table.get(key, {}).get(queue, 0)) for table in tables]
                         # Without a slave's table it may have begun at the first message.
                         lowest = min(offset, *held) if held else 0
                         found[queue] = min(found.get(queue, offset), lowest)
+
+    def _spoken(self, group: str) -> frozenset[str]:
+        return self._finder.members.languages_of(group)
 
     def _note_ends(self, broker: BrokerLook) -> None:
         for topic, queues in (broker.spans or {}).items():
@@ -189,6 +209,8 @@ class Returns:
                 first.setdefault(queue, max(0, offset))
                 was = old.get(queue, -1)
                 if offset > was:
+                    if broker.broker_id != 0 and broker.pair in self._away:
+                        self._unmoved.get(broker.pair, set()).discard((key, queue))
                     mine[queue] = max(offset, mine.get(queue, -1))
                 elif 0 <= offset < was and same_life:
                     mine[queue] = offset
@@ -253,6 +275,8 @@ class Returns:
         lowest_table = oldest_table if returned.gap else table
         early = self._early.pop(broker.pair, set())
         slave_offsets = self._slave_offsets.pop(broker.pair, {})
+        unmoved = self._unmoved.pop(broker.pair, set())
+        languages = self._languages.pop(broker.pair, {})
         lost = self._unlisted_seconds.pop(broker.pair, 0.0) > ROUTE_FORGOTTEN_SECONDS
         for key, committed in sorted(self._committed.get(broker.pair, {}).items()):
             topic, group = split_offset_key(key)
@@ -272,9 +296,13 @@ class Returns:
             }
             for number, offset in slave_offsets.get(key, {}).items():
                 if number in queues:
-                    queues[number].slave_offset = offset
-                    queues[number].at_most = max(0, queues[number].max_handled_offset - offset)
+                    queue = queues[number]
+                    queue.slave_offset = lowest_at = offset
+                    if (key, number) in unmoved:
+                        lowest_at = min(offset, queue.min_returned_offset)
+                    queue.at_most = max(0, queue.max_handled_offset - lowest_at)
             found = GroupReturn(group, topic, queues, was_lost=lost)
+            found.languages = languages.get(group, frozenset()) | self._spoken(group)
             found.waiting = tuple(self._waiting.get(broker.pair, {}).get(key, ()))
             first = self.first.get(broker.pair, {}).get(key, {})
             found.consumed = sum(
@@ -342,6 +370,16 @@ class Returns:
             if has_changed and is_first_read and may_be_asked:
                 for number, queue in group.queues.items():
                     queue.began_unseen(oldest.get(key, {}).get(number, 0))
+            listed = None if master is None else (master.members or {}).get(group.group)
+            known = now or frozenset()
+            group.is_listed |= listed is not None and known <= listed.keys()
+            # A member that the master lists before the others sees itself alone.
+            is_alone = (
+                len(known) > 1
+                and not group.is_listed
+                and listed is not None
+                and bool(listed or TELLS_NOBODY in group.languages)
+            )
             is_set = (Place(pair, 0), key) in self._finder.offsets_set and not is_first_read
             for number, queue in group.queues.items():
                 earlier = max(0, last.get(key, {}).get(number, queue.returned_offset))
@@ -352,8 +390,8 @@ class Returns:
                     queue.holder_changed(
                         lowest, highest, is_certain=is_certain and not is_first_read
                     )
-                # Clients that forgot the queues take them anew, and their members stay the same.
-                if group.was_lost and queue.is_behind:
+                # Clients that forgot the queues take them again, and their members stay the same.
+                if queue.is_behind and (group.was_lost or is_alone):
                     queue.holder_changed(lowest, highest, is_certain=False)
                 # No member has moved it, so the next holder begins where it was set to.
                 if is_set and offset > earlier:

@@ -93,6 +93,27 @@ class Deliveries:
                 found[number] = count
         return found
 
+    def doubles(
+        self, returned: Return, group: GroupReturn, returns: Sequence[Return]
+    ) -> dict[int, int]:
+        """Return by queue id how many messages were traced before a return and after it.
+
+        However much a trace lacks, these were received again. ``returns``: all, because what comes
+        after the next outage is not of this one.
+        """
+        found, until = {}, _until(returned, returns)
+        for number in group.queues:
+            handled = self.queues.get(
+                Queue(group.group, returned.broker, group.topic, number), _NOTHING
+            )
+            if handled.is_timed and returned.outage.back is not None:
+                was = handled.begin < _back(returned)
+                after = handled.begin >= round(returned.outage.back[1] * _NS)
+                after &= handled.begin < until
+                again = np.intersect1d(handled.offset[was], handled.offset[after])
+                found[number] = int(np.setdiff1d(again, handled.doubtful).size)
+        return found
+
     def causes(self, returns: Sequence[Return]) -> Iterator[dict[str, Any]]:
         """Yield the causes of traced messages that the returns prove, ``attribution.PROVED``.
 

@@ -123,7 +123,15 @@ def _seen(source: RunSource, asked: Observed) -> Seen:
         return {} if is_canary(group.group) else deliveries.counts(returned, group)
 
     observation.zero = source.folder.zero_wall_ns / 1e9
-    found = observation.document(counts)
+
+    def doubles(returned: Return, group: GroupReturn) -> dict[int, int]:
+        return (
+            {}
+            if is_canary(group.group)
+            else deliveries.doubles(returned, group, observation.returns)
+        )
+
+    found = observation.document(counts, doubles)
     if asked.trace and all(map(is_canary, deliveries.groups)):
         ended, topics = round(observation.ended or 0.0, 3), ", ".join(asked.trace)
         what = f"no delivery was traced in {topics}: switch message trace on in the clients"

@@ -301,9 +301,10 @@ def _danger(observation: Observation) -> list[str]:
         safe = list(each.safe.items())
         offsets = " ".join(f"{queue}:{offset}" for queue, offset in safe[:_QUEUES])
         more = f" and {len(safe) - _QUEUES} more" if len(safe) > _QUEUES else ""
+        least = "at least " if each.tells_nobody else ""
         lines.append(
-            f"  at risk: {each.group} on {each.topic} of {each.broker} is {each.behind:,} behind;"
-            f" safe offsets {offsets}{more}\n           {each.command}"
+            f"  at risk: {each.group} on {each.topic} of {each.broker} is {least}{each.behind:,}"
+            f" behind; safe offsets {offsets}{more}\n           {each.command}"
         )
     return lines + ([f"  and {len(found) - _LINES} more groups"] if len(found) > _LINES else [])
 

@@ -37,6 +37,7 @@ CAUSES: Final[dict[str, str]] = {
     "SEND_TIMEOUT_DUP": "producer",
     "NOT_STORE_OK_RESEND": "producer",
     "BROKER_COPY": "other",
+    "ROLLBACK_UNTOLD": "rollback",
 }
 
 
@@ -49,6 +50,7 @@ CAUSE_WORDS: Final[dict[str, str]] = {
     "ROLLBACK_OVERWRITTEN": "a later commit of a smaller offset",
     "ROLLBACK_NO_ENTRY": "no stored offset",
     "ROLLBACK_STALE_SLAVE": "a slave that was behind",
+    "ROLLBACK_UNTOLD": "progress that members told no broker",
     "OVERLAP": "two owners at once",
 }
 

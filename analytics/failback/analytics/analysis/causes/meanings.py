@@ -52,6 +52,13 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "cannot change.",
         (5,),
     ),
+    "ROLLBACK_UNTOLD": Meaning(
+        "Apache's client for Go commits to no broker while only a slave is there. What its members"
+        " handled in the outage is known to them alone. Only an observed run names this cause.",
+        "Run `failback carry --keep` beside each slave: it tells the slave what the members have"
+        " finished. Without it stop no Go member while the master is away.",
+        (6,),
+    ),
     "ROLLBACK_OVERWRITTEN": Meaning(
         "A smaller offset was stored over a larger one: by a late commit of an old owner, or by the"
         " slave's copy of a returned master's older table.",

@@ -70,6 +70,9 @@ class ReturnGroup(Block, kw_only=True):
     ]
     causes: Annotated[list[str], text("What may have caused it; the evidence tells no more.")]
     owner_changed: Annotated[bool, text("Whether a client came that had not been a member.")]
+    languages: Annotated[
+        list[str], text("Languages of its members from the outage on, beside Java.")
+    ]
     consumed: Annotated[
         Count, text("Messages consumed from the first look to the return, by offsets.")
     ]
