@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BENCH_VENV ?= .venv-bench
+DOCS_VENV ?= .venv-docs
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 SRC := operator broker-image chaos analytics tests tools examples
@@ -44,7 +45,7 @@ setup-bench:
 	@$(PYTHON) tools/setup.py bench --venv $(BENCH_VENV)
 
 setup-docs:
-	@$(PYTHON) tools/setup.py docs --venv $(VENV)
+	@$(PYTHON) tools/setup.py docs --venv $(DOCS_VENV)
 
 # Spark is fetched by the demo itself, when its table is out and a comparison is wanted.
 demo: setup
@@ -82,7 +83,7 @@ dist: setup
 	@$(BIN)/python tools/dist.py
 
 docs: setup-docs
-	@$(BIN)/python tools/build_docs.py
+	@$(DOCS_VENV)/bin/python tools/build_docs.py
 
 docs-pictures: setup-test
 	@$(BIN)/python tools/docs_pictures.py $(ARGS)
@@ -107,5 +108,5 @@ size: setup-test
 	@$(BIN)/python tools/size.py $(ARGS)
 
 clean:
-	rm -rf $(VENV) $(BENCH_VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(BENCH_VENV) $(DOCS_VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

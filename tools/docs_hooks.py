@@ -1,7 +1,7 @@
 """What MkDocs asks for each page; named by ``hooks`` of mkdocs.yml.
 
 Cells of tables get the heading of their column: on a narrow screen docs/site.css shows a row as a
-card. A link to a file that is not in the site becomes plain text.
+card. A link to a file that is not in the site becomes plain text, ``bash run`` a ``bash`` block.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import re
 from typing import Any
 
 _LINK = re.compile(r"\[([^\]]*)\]\((?!https?:|#)([^)#\s]+)(?:#[^)]*)?\)")
+_MARKED_FENCE = re.compile(r"^([ >]*```\w+) run$", re.MULTILINE)
+"""Of a block that tests run; Markdown's fences take one word."""
 _TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
 _HEADING = re.compile(r"<th(?:\s[^>]*)?>(.*?)</th>", re.DOTALL)
 _ROW = re.compile(r"<tr>.*?</tr>", re.DOTALL)
@@ -21,8 +23,9 @@ _LEFT_OUT = ("../", "decisions/", "design/")
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Return the page without links to what is not in the site."""
-    return without_outside_links(markdown, page.file.src_uri)
+    """Return the page without links to what is not in the site; fences have one word."""
+    plain = _MARKED_FENCE.sub(r"\1", markdown)
+    return without_outside_links(plain, page.file.src_uri)
 
 
 def without_outside_links(markdown: str, page: str) -> str:

@@ -14,7 +14,7 @@ from tests.support.docs.pages import blocks
 from tests.support.processes.child_process import ROOT
 
 PAGE = ROOT / "docs" / "howto" / "query-the-lake.md"
-FOLDER = "runs/demo/handover"
+FOLDER = "runs/latest/handover"
 
 
 def totals_of_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:

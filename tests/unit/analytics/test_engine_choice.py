@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from types import SimpleNamespace
+
 import pytest
 
 from failback.analytics.analysis.engines.spark.session import is_given
@@ -20,3 +23,11 @@ def test_auto_takes_the_spark_that_is_there(
     assert is_given() is (port is not None)
     assert _choose("auto", [], None, None) == engine
     assert _choose("local", [], None, None) == "local"
+
+
+def test_auto_stays_local_beside_an_active_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    session = SimpleNamespace(getActiveSession=lambda: object())
+    monkeypatch.setitem(sys.modules, "pyspark.sql", SimpleNamespace(SparkSession=session))
+    assert _choose("auto", [], None, None) == "local"
+    assert _choose("spark", [], None, None) == "spark"

@@ -22,7 +22,7 @@ BLOCKS = [block for block in blocks(PAGE) if block.language == "python"]
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the run and the lake that the page names."""
     made = tmp_path_factory.mktemp("reader")
-    generate(Plan(rows=2_000, groups=2, seed=9), made / "runs" / "demo" / "handover")
+    generate(Plan(rows=2_000, groups=2, seed=9), made / "runs" / "latest" / "handover")
     lake_of_runs(made)
     return made
 

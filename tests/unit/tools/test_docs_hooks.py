@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from tools.docs_hooks import labelled, without_outside_links
+from types import SimpleNamespace
+
+import pytest
+from tools.docs_hooks import labelled, on_page_markdown, without_outside_links
 
 
 def test_each_cell_names_its_column() -> None:
@@ -19,3 +22,10 @@ def test_a_link_that_leaves_the_site_becomes_text() -> None:
     text = "[one](../../CHANGELOG.md) [two](../decisions/001.md#x) [three](trace.md#a) [four](#b)"
     wanted = "one two [three](trace.md#a) [four](#b)"
     assert without_outside_links(text, "howto/page.md") == wanted
+
+
+@pytest.mark.parametrize("indent", ["", "    "])
+def test_a_fence_that_tests_run_is_a_fence_of_one_word(indent: str) -> None:
+    text = f"{indent}```bash run\n{indent}failback predict\n{indent}```\n"
+    page = SimpleNamespace(file=SimpleNamespace(src_uri="howto/page.md"))
+    assert on_page_markdown(text, page) == text.replace("bash run", "bash")

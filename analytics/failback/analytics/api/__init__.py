@@ -4,7 +4,7 @@ A run is opened by its folder or out of a lake, analysed, compared with others, 
 
     from failback.analytics.api import analyse, compare, open_lake, open_run, predict
 
-    run = open_run("runs/demo/handover")
+    run = open_run("runs/latest/handover")
     result = analyse(run)
     result["totals.dup"], result["groups.billing.dup_ratio"]
     result.frame("causes")

@@ -90,8 +90,9 @@ def report(run_dir: Path | str, engine: str = "auto", out: Path | str | None = N
 
     Args:
         run_dir: The run folder; a folder without ``closed.json`` can only be Inconclusive.
-        engine: ``local``, ``spark``, or ``auto``: local up to 200 M rows or 8 GB, unless there is
-            a Spark already.
+        engine: ``local``, ``spark``, or ``auto``: local up to 200 M rows or 8 GB, unless
+            ``spark-submit`` started the process. An active session changes nothing: ask for
+            ``spark``, which uses it.
         out: Where to write; ``<run_dir>/report`` by default.
 
     Raises:

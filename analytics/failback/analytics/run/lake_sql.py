@@ -23,10 +23,18 @@ from failback.analytics.errors import ReportInputError
 from failback.analytics.lake.lake import open_lake
 from failback.analytics.lake.layout import Partition, check_lake, partitions
 from failback.analytics.lake.store import LakeStore, open_store, readable
-from failback.analytics.run.documents import NOT_CLOSED, Closed, Run, read_closed, read_run
+from failback.analytics.run.documents import (
+    NOT_CLOSED,
+    OBSERVED,
+    Closed,
+    Run,
+    read_closed,
+    read_run,
+)
 from failback.analytics.run.run_folder import Evidence, RunFolder
 from failback.analytics.run.run_source import stored_closed, stored_run
 from failback.client.consumelog.schema import TABLES, lake_schema
+from failback.common.files import read_object
 
 if TYPE_CHECKING:
     import duckdb
@@ -81,6 +89,12 @@ class LakeTables:
     def runs(self) -> list[str]:
         found = {each.run for folders in self.folders.values() for each in folders}
         return sorted(found if self.run is None else found & {self.run})
+
+    @property
+    def is_observed(self) -> bool:
+        """Whether it is the lake of a run folder of ``failback observe``."""
+        file = self.documents and self.documents / "run.json"
+        return file is not None and file.exists() and read_object(file).get("source") == OBSERVED
 
     @property
     def unseen(self) -> list[str]:

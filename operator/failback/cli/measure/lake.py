@@ -17,9 +17,10 @@ import json
 import sys
 import time
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -78,7 +79,7 @@ def _add_paths(lake: CommandParser) -> None:
     command = lake.add_command(
         "paths",
         "Print the files of a run, table by table, for queries with DuckDB, pandas or Spark.",
-        "failback lake paths runs/demo/handover --table deliver",
+        "failback lake paths runs/latest/handover --table deliver",
         "failback lake paths s3://bucket/lake --run kill-0 --json",
     )
     add = command.add_argument
@@ -242,7 +243,11 @@ def _query(options: argparse.Namespace) -> int:
     tables = lake_tables(options.lake, options.run)
     _warn_of_unseen(tables)
     with asked(tables, options.sql) as answer:
-        _print(answer, options.format)
+        first = list(islice(answer.rows, 1))
+        _print(replace(answer, rows=chain(first, answer.rows)), options.format)
+    if not first and tables.is_observed:
+        where = "its report has them, in observation.returns of report/report.json"
+        print(f"no row: an observation counts by return; {where}", file=sys.stderr)
     return _said_left_out(tables)
 
 

@@ -61,11 +61,8 @@ def is_cluster(master: str | None = None) -> bool:
 
 
 def is_given() -> bool:
-    """Whether there is a Spark already: that of ``spark-submit``, or an active session."""
-    if _SUBMITTED in os.environ:
-        return True
-    sql = sys.modules.get("pyspark.sql")
-    return sql is not None and sql.SparkSession.getActiveSession() is not None
+    """Whether ``spark-submit`` started this process; an active session alone is no wish."""
+    return _SUBMITTED in os.environ
 
 
 def check_reach(master: str | None, stores: Sequence[LakeStore]) -> None:
