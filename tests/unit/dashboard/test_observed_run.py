@@ -179,3 +179,16 @@ def test_lists_of_runs_show_the_interval_of_an_observation(
     shown = Dashboard(tmp_path)
     shown.look()
     assert f'<td data-label="re-consumed" class="n">{entry.dup_span}</td>' in shown.page("/runs")
+
+
+def test_a_query_without_a_row_says_where_an_observation_has_its_figures(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = opened(tmp_path / RUN)
+    add(folder, gone_and_behind())
+    folder.close()
+    report(folder.path)
+    assert main(["lake", "query", str(folder.path), "SELECT * FROM totals"]) == 0
+    assert "no row: an observation counts by return" in capsys.readouterr().err
+    assert main(["lake", "query", str(folder.path), "SELECT 1"]) == 0
+    assert capsys.readouterr().err == ""
