@@ -1,4 +1,4 @@
-"""Gives a master that runs already what its slaves know better, for groups without members.
+"""Gives a master that runs already what its slaves know better, or what was saved.
 
 A slave's table is overwritten 40 s after its master's start (5.x: 93 s), so it is asked at once,
 before the master is, and again when the master answers: members commit to it until then. A group
@@ -8,20 +8,31 @@ that has members is left alone: their own commits follow, and what they hold in 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from failback.carry.asking import ANSWER_SECONDS, ask_slaves
 from failback.carry.merge import Row, Table, merge, summary
+from failback.carry.restoring import (
+    OnMaster,
+    Order,
+    QueueRange,
+    groups_of,
+    restore_of,
+    topics_of,
+)
 from failback.client.admin.admin import AdminClient
 from failback.client.remoting.connection import RemotingSettings
 from failback.protocol.codes import RequestCode, ResponseCode
-from failback.protocol.errors import BrokerError, FailbackError
+from failback.protocol.errors import BrokerError, FailbackError, RemotingConnectError
 from failback.protocol.headers import GetConsumerListByGroupRequestHeader
 from failback.protocol.route import split_offset_key
 
 _PAUSE_SECONDS = 0.25
 _AT_ONCE = 16
+Tell = Callable[[int, str, Awaitable[Any]], Awaitable[Any]]
+"""Sends a request: its code, the broker's address, and what awaits the answer."""
 
 
 @dataclass(slots=True)
@@ -93,16 +104,32 @@ async def _top_up(
 ) -> None:
     ahead = merge(own, None, theirs, lambda _t, _q, wanted: wanted, accept_lower=accept_lower)
     found.warnings += [f"{each}: passed over" for each in dict.fromkeys(ahead.odd)]
-    by_group: dict[str, list[Row]] = {}
+    known = {(row.key, row.queue): row for row in ahead.raised}
+    better: dict[str, dict[int, int]] = {}
     for row in ahead.raised:
-        by_group.setdefault(split_offset_key(row.key)[1], []).append(row)
-    turn = asyncio.Semaphore(_AT_ONCE)
-    for group, rows in by_group.items():
-        if await _has_members(admin, master, group, found):
-            found.with_members.add(group)
-            continue
-        await asyncio.gather(*(_raise(admin, master, row, found, turn) for row in rows))
-    found.raised.sort()
+        better.setdefault(row.key, {})[row.queue] = row.theirs
+    seen = await look_at(admin, master, better)
+    found.warnings += seen.problems
+    done = restore_of({master: seen.kept}, {master: seen.master}, cut=True)
+    assert done is not None, "the master has said all"
+    found.with_members = {row.group for row in done.rows} & done.online
+    rows = [
+        row
+        for row in done.rows
+        if row.group not in done.online
+        and row.span.end
+        and (row.is_raise or (row.group in accept_lower and row.new == row.kept))
+    ]
+    failed = set()
+    if not found.is_dry:
+        wanted = [Order(*row.place, row.old, row.new) for row in rows]
+        for stored in await store(admin, master, wanted):
+            if stored.problem:
+                failed.add(stored.order[:2])
+                found.warnings.append(stored.problem)
+    found.raised = sorted(
+        known[each.place]._replace(wanted=each.new) for each in rows if each.place not in failed
+    )
 
 
 async def _table_of(admin: AdminClient, master: str, wait_seconds: float) -> Table:
@@ -117,39 +144,143 @@ async def _table_of(admin: AdminClient, master: str, wait_seconds: float) -> Tab
         await asyncio.sleep(_PAUSE_SECONDS)
 
 
-async def _has_members(admin: AdminClient, master: str, group: str, found: TopUp) -> bool:
+# --- what a restore asks and tells ----------------------------------------------------------------
+
+
+class Seen(NamedTuple):
+    """What a master and its slaves say of the groups and topics of a restore."""
+
+    master: OnMaster
+    kept: Table
+    """Of the topics whose queues the master told."""
+    unknown: frozenset[str]
+    """Groups that may have members: a broker did not say. They count as online."""
+    problems: list[str]
+
+
+async def look_at(
+    admin: AdminClient, address: str, kept: Table, beside: Sequence[str] = ()
+) -> Seen:
+    """Ask a master what giving it ``kept`` needs to know; ask for members at slaves, too.
+
+    Raises:
+        FailbackError: The master does not tell its offsets.
+    """
+    problems: list[str] = []
+    ranges: dict[tuple[str, int], QueueRange] = {}
+    silent, online, unknown = set[str](), set[str](), set[str]()
+    turn = asyncio.Semaphore(_AT_ONCE)
+
+    async def queues(topic: str) -> None:
+        try:
+            async with turn:
+                ranges.update(await ranges_of(admin, address, topic))
+        except (FailbackError, OSError) as error:
+            silent.add(topic)
+            problems.append(f"topic {topic} is left alone: {error}")
+
+    async def members(broker: str, group: str) -> None:
+        try:
+            async with turn:
+                if await has_members(admin, broker, group):
+                    online.add(group)
+        except (FailbackError, OSError) as error:
+            if broker == address or not isinstance(error, RemotingConnectError):
+                unknown.add(group)
+                problems.append(f"members of {group} are not known: {error}")
+
+    offsets = await admin.all_offsets(address)
+    brokers = [address, *beside]
+    about = {"": kept}
+    await asyncio.gather(
+        *map(queues, topics_of(about, "")),
+        *(members(each, group) for group in groups_of(about, "") for each in brokers),
+    )
+    left = {key: table for key, table in kept.items() if split_offset_key(key)[0] not in silent}
+    found = OnMaster(address, offsets, 0.0, ranges, frozenset(online | unknown))
+    return Seen(found, left, frozenset(unknown - online), sorted(problems))
+
+
+async def ranges_of(
+    admin: AdminClient, address: str, topic: str
+) -> dict[tuple[str, int], QueueRange]:
+    """Return topic and queue → range; nothing of a topic that the broker lacks."""
+    try:
+        stats = await admin.topic_stats(address, topic)
+    except BrokerError as error:
+        if error.code == ResponseCode.TOPIC_NOT_EXIST:
+            return {}
+        raise
+    return {
+        (topic, queue.queue_id): QueueRange(each.min_offset, each.max_offset)
+        for queue, each in stats.offset_table.items()
+    }
+
+
+async def has_members(admin: AdminClient, address: str, group: str) -> bool:
     """Whether a group has members there, or may have: a guarded master withholds its list."""
     header = GetConsumerListByGroupRequestHeader(group)
     try:
-        await admin.ask(master, RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
+        await admin.ask(address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
     except BrokerError as error:
-        return error.code != ResponseCode.SYSTEM_ERROR
-    except (FailbackError, OSError) as error:
-        found.warnings.append(f"group {group}: {error}")
+        if error.code != ResponseCode.SYSTEM_ERROR:
+            raise
+        return False
     return True
 
 
-async def _raise(
-    admin: AdminClient, master: str, row: Row, found: TopUp, turn: asyncio.Semaphore
-) -> None:
-    """Move one offset as far as the master has messages, and read it back."""
-    topic, group = split_offset_key(row.key)
-    place = group, topic, row.queue
-    async with turn:
-        try:
-            end = await admin.max_offset(master, *place[1:])
-            row = row._replace(wanted=min(row.theirs, end))
-            if not end or row.own >= row.wanted < row.theirs:
-                return
-            if not found.is_dry:
-                await admin.update_offset(master, *place, row.wanted)
-                if await admin.query_offset(master, *place) != row.wanted:
-                    found.warnings.append(
-                        f"{row.key} queue {row.queue}: {master} took {row.wanted} and has another "
-                        "offset: a reset is pending there, or a member has started"
-                    )
-                    return
-        except (FailbackError, OSError) as error:
-            found.warnings.append(f"{row.key} queue {row.queue}: {error}")
-            return
-    found.raised.append(row)
+class Stored(NamedTuple):
+    """What became of one order."""
+
+    order: Order
+    now: int | None
+    """What the master has after it; ``None`` for none."""
+    problem: str = ""
+    """Why that is another offset."""
+
+
+async def store(
+    admin: AdminClient, address: str, wanted: Sequence[Order], tell: Tell | None = None
+) -> list[Stored]:
+    """Store offsets where the master still has the old ones, and read them back.
+
+    Args:
+        tell: Sends each request (default: as it is).
+
+    Raises:
+        FailbackError: The master does not tell its offsets.
+    """
+    turn = asyncio.Semaphore(_AT_ONCE)
+    refused: dict[Order, str] = {}
+
+    async def send(code: int, request: Awaitable[Any]) -> Any:
+        return await (request if tell is None else tell(code, address, request))
+
+    async def put(order: Order) -> None:
+        topic, group = split_offset_key(order.key)
+        async with turn:
+            update = admin.update_offset(address, group, topic, order.queue, order.new)
+            try:
+                await send(RequestCode.UPDATE_CONSUMER_OFFSET, update)
+            except (FailbackError, OSError) as error:
+                refused[order] = str(error)
+
+    async def table() -> Table:
+        found: Table = await send(RequestCode.GET_ALL_CONSUMER_OFFSET, admin.all_offsets(address))
+        return found
+
+    have = await table()
+    todo = [each for each in wanted if have.get(each.key, {}).get(each.queue) == each.old]
+    await asyncio.gather(*map(put, todo))
+    have = await table()
+    found = []
+    for each in wanted:
+        now = have.get(each.key, {}).get(each.queue)
+        why = refused.get(each, "")
+        if not why and each not in todo:
+            why = f"it had another offset than {each.old} already"
+        elif not why:
+            why = "a reset is pending there, or a member has started"
+        where = f"{each.key} queue {each.queue}: {address} has {now} and not {each.new}: {why}"
+        found.append(Stored(each, now, "" if now == each.new else where))
+    return found

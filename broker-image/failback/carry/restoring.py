@@ -1,15 +1,16 @@
 """What a restore of offsets does: a row for each queue, its preview, and what is written. Pure.
 
-An offset never goes beyond its queue's end: a queue that ends before the kept offset has lost what
-the group had consumed, or is another log, and is left alone. Nor does it go below the begin.
+An offset never goes beyond its queue's end. A queue that ends before the kept offset has lost what
+the group had consumed, or is another log: it is left alone, or goes to its end where the caller
+says so. Nor does an offset go below the begin.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
 
 from failback.carry.merge import Table
 from failback.client.admin.queue_offsets import Span
@@ -71,6 +72,17 @@ class Row:
     old: int | None
     new: int
     span: Span
+    kept: int
+    """The kept offset, from which ``new`` differs outside of the queue."""
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """``topic@group`` and queue."""
+        return f"{self.topic}@{self.group}", self.queue
+
+    @property
+    def is_raise(self) -> bool:
+        return self.old is None or self.new > self.old
 
     @property
     def redelivered(self) -> int:
@@ -96,6 +108,10 @@ class Restore:
     why_alone: tuple[str, ...] = ()
     """Why the first few of those queues are left alone."""
 
+    def only(self, is_wanted: Callable[[Row], bool]) -> Restore:
+        """Return the restore of some of its rows."""
+        return replace(self, rows=tuple(filter(is_wanted, self.rows)))
+
     def id_for(self, snapshot: str) -> str:
         """Return what names this preview: equal for equal orders to equal offsets.
 
@@ -114,10 +130,13 @@ def silent_of(kept: Pairs, masters: Masters) -> list[str]:
     return sorted(pair for pair in kept if pair in masters and not masters[pair].is_known)
 
 
-def restore_of(kept: Pairs, masters: Masters) -> Restore | None:
+def restore_of(kept: Pairs, masters: Masters, *, cut: bool = False) -> Restore | None:
     """Return what giving ``kept`` back means now; ``None`` while a master's answer is missing.
 
     Pairs that the cluster has no more are left alone, as are pairs that the snapshot lacks.
+
+    Args:
+        cut: Whether a queue that ends before the kept offset goes to its end, unless it is empty.
     """
     rows: list[Row] = []
     alone: dict[str, int] = {}
@@ -136,7 +155,7 @@ def restore_of(kept: Pairs, masters: Masters) -> Restore | None:
         online |= master.online
         for key in sorted(kept[pair]):
             for queue, offset in sorted(kept[pair][key].items()):
-                row = _row(pair, key, queue, offset, master)
+                row = _row(pair, key, queue, offset, master, cut)
                 if row is None:
                     group = split_offset_key(key)[1]
                     alone[group] = alone.get(group, 0) + 1
@@ -156,16 +175,16 @@ def _why_alone(
     return f"{where} ends before {offset}, the kept offset of {group}"
 
 
-def _row(pair: str, key: str, queue: int, offset: int, master: OnMaster) -> Row | None:
+def _row(pair: str, key: str, queue: int, offset: int, master: OnMaster, cut: bool) -> Row | None:
     """Return what a queue gets; ``None`` for one that is left alone."""
     topic, group = split_offset_key(key)
     assert master.ranges is not None
     assert master.offsets is not None
     found = master.ranges.get((topic, queue))
-    if found is None or offset > found.end:
+    if found is None or (offset > found.end and not (cut and found.end)):
         return None
     old = master.offsets.get(key, {}).get(queue)
-    return Row(pair, topic, group, queue, old, found.span.nearest(offset), found.span)
+    return Row(pair, topic, group, queue, old, found.span.nearest(offset), found.span, offset)
 
 
 def preview(restore: Restore, snapshot: str) -> dict[str, Any]:
@@ -235,14 +254,23 @@ def _queue(row: Row) -> dict[str, Any]:
     return found if row.old is None else {**found, "fromOffset": row.old}
 
 
-def orders(
-    rows: Iterable[Row], masters: Masters
-) -> Sequence[tuple[str, tuple[tuple[str, int, int | None, int], ...]]]:
-    """Return, by master's address, ``(topic@group, queue, old, new)`` of what is written."""
-    found: dict[str, list[tuple[str, int, int | None, int]]] = {}
+class Order(NamedTuple):
+    """One offset that a master is told."""
+
+    key: str
+    """``topic@group``."""
+    queue: int
+    old: int | None
+    """What it has now; ``None`` for none."""
+    new: int
+
+
+def orders(rows: Iterable[Row], masters: Masters) -> Sequence[tuple[str, tuple[Order, ...]]]:
+    """Return what is written, by master's address."""
+    found: dict[str, list[Order]] = {}
     for row in rows:
-        place = (f"{row.topic}@{row.group}", row.queue, row.old, row.new)
-        found.setdefault(masters[row.pair].address, []).append(place)
+        order = Order(*row.place, row.old, row.new)
+        found.setdefault(masters[row.pair].address, []).append(order)
     return [(address, tuple(found[address])) for address in sorted(found)]
 
 

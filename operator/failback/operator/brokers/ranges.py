@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from failback.carry.online import has_members, ranges_of
 from failback.carry.restoring import QueueRange
 from failback.client.admin.admin import AdminClient
-from failback.client.admin.survey import connection_of
 from failback.operator.brokers.questions import Questions
-from failback.protocol.codes import RequestCode, ResponseCode
-from failback.protocol.errors import BrokerError
+from failback.protocol.codes import RequestCode
 
 
 class Ranges:
@@ -33,36 +32,22 @@ class Ranges:
         """
         found: dict[tuple[str, int], QueueRange] = {}
         for topic in topics:
-            one = await self._ask(RequestCode.GET_TOPIC_STATS_INFO, self._of_topic(address, topic))
+            one = await self._ask(
+                RequestCode.GET_TOPIC_STATS_INFO, ranges_of(self._admin, address, topic)
+            )
             if one is None:
                 return None
             found |= one
         return found
 
-    async def _of_topic(self, address: str, topic: str) -> dict[tuple[str, int], QueueRange]:
-        try:
-            stats = await self._admin.topic_stats(address, topic)
-        except BrokerError as error:
-            if error.code == ResponseCode.TOPIC_NOT_EXIST:
-                return {}
-            raise
-        return {
-            (topic, queue.queue_id): QueueRange(each.min_offset, each.max_offset)
-            for queue, each in stats.offset_table.items()
-        }
-
     async def online(self, address: str, groups: Sequence[str]) -> frozenset[str] | None:
         """Return those groups that have members at a master; ``None`` while it does not answer."""
         found = set()
         for group in groups:
-            one = await self._ask(
-                RequestCode.GET_CONSUMER_CONNECTION_LIST, self._has_members(address, group)
-            )
+            code = RequestCode.GET_CONSUMER_LIST_BY_GROUP
+            one = await self._ask(code, has_members(self._admin, address, group))
             if one is None:
                 return None
             if one:
                 found.add(group)
         return frozenset(found)
-
-    async def _has_members(self, address: str, group: str) -> bool:
-        return bool((await connection_of(self._admin, address, group)).connection_set)

@@ -11,6 +11,8 @@ from typing import Final
 
 import msgspec
 
+from failback.carry.online import store
+from failback.carry.restoring import Order
 from failback.operator.brokers.peers import Peers
 from failback.operator.controller.outcome import NotReadBack, Outcome
 from failback.operator.engines.catalogue import same_value
@@ -135,21 +137,11 @@ class BrokerCalls:
 
     async def restore_offsets(self, action: RestoreOffsets) -> None:
         """Store offsets where the broker still has the old ones, then read them back."""
-        admin, address = self._peers.admin, action.address
-        code = RequestCode.GET_ALL_CONSUMER_OFFSET
-        have = await self._peers.tell(code, address, admin.all_offsets(address))
-        stored = []
-        for key, queue, old, new in action.offsets:
-            if have.get(key, {}).get(queue) != old:
-                continue
-            topic, group = split_offset_key(key)
-            order = admin.update_offset(address, group, topic, queue, new)
-            await self._peers.tell(RequestCode.UPDATE_CONSUMER_OFFSET, address, order)
-            stored.append((key, queue, old))
-        have = await self._peers.tell(code, address, admin.all_offsets(address))
-        lost = [key for key, queue, old in stored if have.get(key, {}).get(queue) == old]
+        wanted = [Order(*each) for each in action.offsets]
+        done = await store(self._peers.admin, action.address, wanted, self._peers.tell)
+        lost = [each.problem for each in done if each.problem and each.now == each.order.old]
         if lost:
-            raise NotReadBack(f"{address} does not show the offsets of {names(sorted(set(lost)))}")
+            raise NotReadBack(names(lost))
 
 
 def _note_refusal(outcome: Outcome, address: str, error: BrokerError) -> None:
