@@ -31,6 +31,7 @@ LIGHT: Final = {
     ("workload",): Light(__name__, "run_workload", "workload_parser"),
     ("ship",): Light("failback.client.consumelog.upload.__main__", parser="parser"),
     ("carry",): Light("failback.carry.command", parser="parser"),
+    ("offsets",): Light("failback.cli.administer.offsets", parser="parser"),
     ("lake",): Light("failback.cli.measure.lake", parser="parser"),
     ("tools", "install-conf"): Light("failback.cli.container.install_conf"),
     ("tools", "verify-prefix"): Light("failback.cli.container.verify_prefix"),

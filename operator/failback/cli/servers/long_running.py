@@ -1,4 +1,4 @@
-"""``broker``, ``namesrv``, ``workload``, ``ship``, ``carry`` and ``lake`` in the list of commands.
+"""The commands of parsers of their own, such as ``broker``, in the list of commands.
 
 They start before typer is imported (:mod:`failback.cli.light_commands`). This module shows them in
 ``failback --help``, completes their words and runs them for callers of the app.
@@ -26,6 +26,7 @@ def register(app: typer.Typer) -> None:
         ("namesrv", "Run one name server."),
         ("ship", "Put finished consume logs into a lake, or send them to a collector."),
         ("carry", "Give a master what its slaves know, before it starts."),
+        ("offsets", "Save consumer offsets of all queues, and give them back."),
         ("lake", "Look after a lake: fsck, compact, convert, normalise."),
         ("workload", "Produce and consume with the consume log on, against any RocketMQ."),
     ):
