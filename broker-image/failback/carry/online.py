@@ -18,9 +18,7 @@ from failback.carry.restoring import (
     OnMaster,
     Order,
     QueueRange,
-    groups_of,
     restore_of,
-    topics_of,
 )
 from failback.client.admin.admin import AdminClient
 from failback.client.remoting.connection import RemotingSettings
@@ -159,9 +157,16 @@ class Seen(NamedTuple):
 
 
 async def look_at(
-    admin: AdminClient, address: str, kept: Table, beside: Sequence[str] = ()
+    admin: AdminClient,
+    address: str,
+    kept: Table,
+    beside: Sequence[str] = (),
+    tell: Tell | None = None,
 ) -> Seen:
     """Ask a master what giving it ``kept`` needs to know; ask for members at slaves, too.
+
+    Args:
+        tell: Sends each request (default: as it is).
 
     Raises:
         FailbackError: The master does not tell its offsets.
@@ -172,61 +177,47 @@ async def look_at(
     turn = asyncio.Semaphore(_AT_ONCE)
 
     async def queues(topic: str) -> None:
+        code = RequestCode.GET_TOPIC_STATS_INFO
         try:
             async with turn:
-                ranges.update(await ranges_of(admin, address, topic))
+                stats = await _sent(tell, code, address, admin.topic_stats(address, topic))
         except (FailbackError, OSError) as error:
-            silent.add(topic)
-            problems.append(f"topic {topic} is left alone: {error}")
+            if getattr(error, "code", None) != ResponseCode.TOPIC_NOT_EXIST:
+                silent.add(topic)
+                problems.append(f"topic {topic} is left alone: {error}")
+            return
+        for queue, each in stats.offset_table.items():
+            ranges[topic, queue.queue_id] = QueueRange(each.min_offset, each.max_offset)
 
     async def members(broker: str, group: str) -> None:
+        """A guarded master withholds its list, and other brokers have none without members."""
+        code = RequestCode.GET_CONSUMER_LIST_BY_GROUP
+        header = GetConsumerListByGroupRequestHeader(group)
         try:
             async with turn:
-                if await has_members(admin, broker, group):
-                    online.add(group)
+                await _sent(tell, code, broker, admin.ask(broker, code, header))
+            online.add(group)
         except (FailbackError, OSError) as error:
-            if broker == address or not isinstance(error, RemotingConnectError):
+            is_none = isinstance(error, BrokerError) and error.code == ResponseCode.SYSTEM_ERROR
+            is_gone = broker != address and isinstance(error, RemotingConnectError)
+            if not is_none and not is_gone:
                 unknown.add(group)
                 problems.append(f"members of {group} are not known: {error}")
 
-    offsets = await admin.all_offsets(address)
-    brokers = [address, *beside]
-    about = {"": kept}
+    code = RequestCode.GET_ALL_CONSUMER_OFFSET
+    offsets = await _sent(tell, code, address, admin.all_offsets(address))
+    topics, groups = ({split_offset_key(key)[at] for key in kept} for at in (0, 1))
     await asyncio.gather(
-        *map(queues, topics_of(about, "")),
-        *(members(each, group) for group in groups_of(about, "") for each in brokers),
+        *map(queues, topics),
+        *(members(each, group) for group in groups for each in (address, *beside)),
     )
     left = {key: table for key, table in kept.items() if split_offset_key(key)[0] not in silent}
     found = OnMaster(address, offsets, 0.0, ranges, frozenset(online | unknown))
     return Seen(found, left, frozenset(unknown - online), sorted(problems))
 
 
-async def ranges_of(
-    admin: AdminClient, address: str, topic: str
-) -> dict[tuple[str, int], QueueRange]:
-    """Return topic and queue → range; nothing of a topic that the broker lacks."""
-    try:
-        stats = await admin.topic_stats(address, topic)
-    except BrokerError as error:
-        if error.code == ResponseCode.TOPIC_NOT_EXIST:
-            return {}
-        raise
-    return {
-        (topic, queue.queue_id): QueueRange(each.min_offset, each.max_offset)
-        for queue, each in stats.offset_table.items()
-    }
-
-
-async def has_members(admin: AdminClient, address: str, group: str) -> bool:
-    """Whether a group has members there, or may have: a guarded master withholds its list."""
-    header = GetConsumerListByGroupRequestHeader(group)
-    try:
-        await admin.ask(address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
-    except BrokerError as error:
-        if error.code != ResponseCode.SYSTEM_ERROR:
-            raise
-        return False
-    return True
+async def _sent(tell: Tell | None, code: int, address: str, request: Awaitable[Any]) -> Any:
+    return await (request if tell is None else tell(code, address, request))
 
 
 class Stored(NamedTuple):
@@ -253,20 +244,18 @@ async def store(
     turn = asyncio.Semaphore(_AT_ONCE)
     refused: dict[Order, str] = {}
 
-    async def send(code: int, request: Awaitable[Any]) -> Any:
-        return await (request if tell is None else tell(code, address, request))
-
     async def put(order: Order) -> None:
         topic, group = split_offset_key(order.key)
         async with turn:
             update = admin.update_offset(address, group, topic, order.queue, order.new)
             try:
-                await send(RequestCode.UPDATE_CONSUMER_OFFSET, update)
+                await _sent(tell, RequestCode.UPDATE_CONSUMER_OFFSET, address, update)
             except (FailbackError, OSError) as error:
                 refused[order] = str(error)
 
     async def table() -> Table:
-        found: Table = await send(RequestCode.GET_ALL_CONSUMER_OFFSET, admin.all_offsets(address))
+        code = RequestCode.GET_ALL_CONSUMER_OFFSET
+        found: Table = await _sent(tell, code, address, admin.all_offsets(address))
         return found
 
     have = await table()

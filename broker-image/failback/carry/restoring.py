@@ -274,16 +274,6 @@ def orders(rows: Iterable[Row], masters: Masters) -> Sequence[tuple[str, tuple[O
     return [(address, tuple(found[address])) for address in sorted(found)]
 
 
-def topics_of(kept: Pairs, pair: str) -> list[str]:
-    """Return the topics of a pair that a restore is about."""
-    return sorted({split_offset_key(key)[0] for key in kept.get(pair, {})})
-
-
-def groups_of(kept: Pairs, pair: str) -> list[str]:
-    """Return the groups of a pair that a restore is about."""
-    return sorted({split_offset_key(key)[1] for key in kept.get(pair, {})})
-
-
 def is_kept(key: str, groups: Sequence[str]) -> bool:
     """Tell whether an entry is of one of the groups, and of no group of RocketMQ itself."""
     group = split_offset_key(key)[1]

@@ -1,6 +1,6 @@
 """``failback offsets``: keep consumer offsets of a cluster in files, and give them back.
 
-    save [FOLDER]      keep what master and slaves of each pair say now, a file for each broker
+    save [FOLDER]      keep what masters and slaves say now, a file for each broker
     show [SOURCE]      the offsets of each group, as files have them or as brokers say them now
     restore [SOURCE]   preview what giving them to the masters means; --confirm or --yes does it
 
@@ -12,8 +12,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import re
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -71,24 +72,8 @@ def parser() -> CommandParser:
     """Return what reads the command line."""
     made = CommandParser(
         "failback offsets",
-        "Keep consumer offsets in files, and give them back: all queues of a group, or of all "
-        "groups, at once.",
-        examples=(
-            "failback offsets save",
-            "failback offsets restore incident-7 --group billing",
-            "failback offsets restore --broker broker-a --yes",
-        ),
-    )
-    save = made.add_command(
-        "save",
-        "Keep the offsets that masters and slaves hold now, in a file for each broker.",
-        "failback offsets save before-the-move",
-        "failback offsets save --broker broker-a --group billing",
-    )
-    show = made.add_command(
-        "show",
-        "Show the offsets of each group, as kept, or as brokers say them now.",
-        "failback offsets show incident-7 --group billing --verbose",
+        "Keep consumer offsets in files, and give them back: all queues of all groups at once.",
+        examples=("failback offsets save", "failback offsets restore --broker broker-a --yes"),
     )
     restore = made.add_command(
         "restore",
@@ -98,23 +83,28 @@ def parser() -> CommandParser:
         "failback offsets restore incident-7 --group billing --confirm 3f9c01ab22d7",
         "failback offsets restore --broker broker-a --yes",
     )
-    what = "Saved file or folder, or the folder of an observed run (default: "
-    save.add_argument(
-        "folder", nargs="?", type=Path, metavar="FOLDER", help="New folder (default: offsets-TIME)."
+    show = made.add_command(
+        "show",
+        "Show the offsets of each group, as kept, or as brokers say them now.",
+        "failback offsets show incident-7 --group billing --verbose",
     )
-    show.add_argument(
-        "source", nargs="?", type=Path, metavar="SOURCE", help=f"{what}brokers are asked)."
+    save = made.add_command(
+        "save",
+        "Keep the offsets that masters and slaves have now, in a file for each broker.",
+        "failback offsets save before-the-move --group billing",
     )
-    restore.add_argument(
-        "source", nargs="?", type=Path, metavar="SOURCE", help=f"{what}slaves are asked and saved)."
-    )
-    for each, call in ((save, _save), (show, _show), (restore, _restore)):
+    kept = "Saved file or folder, or the folder of an observed run (default: "
+    for each, call, name, text in (
+        (restore, _restore, "SOURCE", f"{kept}slaves are asked, and saved)."),
+        (show, _show, "SOURCE", f"{kept}brokers are asked)."),
+        (save, _save, "FOLDER", "New folder (default: offsets-TIME)."),
+    ):
         add = each.add_argument
+        add("source", nargs="?", type=Path, metavar=name, help=text)
         add("--broker", default="", metavar="NAME", help="Only this pair (default: all).")
         add("-g", "--group", action="append", default=[], metavar="GROUP", help="Only this group.")
         add("--json", action="store_true", help="Print JSON, for machines.")
-        if each is not save:
-            add("-v", "--verbose", action="store_true", help="Print every queue.")
+        add("-v", "--verbose", action="store_true", help="Print every queue.")
         add_cluster_options(each, end=", else the local cluster's).")
         each.set_defaults(call=call)
     add = restore.add_argument
@@ -138,47 +128,39 @@ def _cluster(options: argparse.Namespace) -> Cluster:
 
 
 def _save(options: argparse.Namespace) -> int:
-    told, silent = ask(_cluster(options), lambda admin: _tables_of_brokers(admin, options))
+    told, silent = _asked(options)
     told = _of_groups(told, options.group)
-    folder = _keep(told, options.folder)
-    if options.json:
-        print_json({"folder": str(folder), "offsets": _document(told), "silent": silent})
-    else:
-        for each in told:
-            groups = {split_offset_key(key)[1] for key in each.table}
-            offsets = sum(map(len, each.table.values()))
-            what = f"{counted(offsets, 'offset')} of {counted(len(groups), 'group')}"
-            say(f"{_file(folder, each)}: {what}")
-    return _said(silent)
+    folder = _keep(told, options.source)
+    return _print_told(told, silent, options, f"Kept in {folder}.")
 
 
 def _show(options: argparse.Namespace) -> int:
-    silent: list[str] = []
-    if options.source:
-        told = _read(options.source)
-        told = [each for each in told if options.broker in ("", each.broker)]
-    else:
-        told, silent = ask(_cluster(options), lambda admin: _tables_of_brokers(admin, options))
-    told = _of_groups(told, options.group)
-    if options.json:
-        print_json({"offsets": _document(told), "silent": silent})
-        return _said(silent)
-    if options.verbose:
-        queues = [
-            (each.broker, each.source, *reversed(split_offset_key(key)), queue, offset)
-            for each in told
-            for key, table in each.table.items()
-            for queue, offset in sorted(table.items())
-        ]
-        print_table(("BROKER", "SAID BY", "GROUP", "TOPIC", "QUEUE", "OFFSET"), queues)
-        return _said(silent)
-    rows = []
+    told, silent = (_read(options.source), []) if options.source else _asked(options)
+    told = [each for each in told if not options.broker or options.broker == each.broker]
+    return _print_told(_of_groups(told, options.group), silent, options)
+
+
+def _print_told(
+    told: Sequence[Told], silent: Sequence[str], options: argparse.Namespace, end: str = ""
+) -> int:
+    rows: list[tuple[object, ...]] = []
     for each in told:
-        queues_of: dict[str, int] = defaultdict(int)
+        queues = Counter[str]()
         for key, table in each.table.items():
-            queues_of[split_offset_key(key)[1]] += len(table)
-        rows += [(each.broker, each.source, each.at, *of) for of in sorted(queues_of.items())]
-    print_table(("BROKER", "SAID BY", "AT", "GROUP", "QUEUES"), rows)
+            topic, group = split_offset_key(key)
+            queues[group] += len(table)
+            if options.verbose:
+                rows += [(*each[:2], group, topic, *place) for place in sorted(table.items())]
+        if not options.verbose:
+            rows += [(*each[:3], *of) for of in sorted(queues.items())]
+    if options.json:
+        print_json({"offsets": [each._asdict() for each in told], "silent": silent})
+    elif options.verbose:
+        print_table(("BROKER", "SAID BY", "GROUP", "TOPIC", "QUEUE", "OFFSET"), rows)
+    else:
+        print_table(("BROKER", "SAID BY", "AT", "GROUP", "QUEUES"), rows)
+    if end:
+        note(end)
     return _said(silent)
 
 
@@ -188,32 +170,28 @@ def _said(silent: Sequence[str]) -> int:
     return Unreachable.exit_code if silent else 0
 
 
-def _document(told: Sequence[Told]) -> list[dict[str, Any]]:
-    return [each._asdict() for each in told]
+def _asked(options: argparse.Namespace, least_id: int = 0) -> tuple[list[Told], list[str]]:
+    """Return what brokers with at least that id say, and why some did not."""
 
+    async def tables(admin: AdminClient) -> tuple[list[Told], list[str]]:
+        members = _of_pair((await admin.cluster_info()).members(), options.broker)
+        names = {each.addr: each.broker_name for each in members if each.broker_id >= least_id}
+        answers = await ask_slaves(admin, list(names))
+        at = shown(time.time_ns() // 1_000_000)
+        told = [Told(names[each.slave], each.slave, at, each.table) for each in answers]
+        silent = {each.slave: each.problem for each in answers if each.problem}
+        said = [each for each in told if each.source not in silent]
+        return said, [f"{slave}: {problem}" for slave, problem in silent.items()]
 
-async def _tables_of_brokers(
-    admin: AdminClient, options: argparse.Namespace, *, slaves_only: bool = False
-) -> tuple[list[Told], list[str]]:
-    """Return what brokers say, and why some did not."""
-    members = _of_pair((await admin.cluster_info()).members(), options.broker)
-    asked = {each.addr: each for each in members if each.broker_id or not slaves_only}
-    answers = await ask_slaves(admin, list(asked))
-    at = shown(time.time_ns() // 1_000_000)
-    told = [
-        Told(asked[each.slave].broker_name, each.slave, at, each.table)
-        for each in answers
-        if not each.problem
-    ]
-    return told, [f"{each.slave}: {each.problem}" for each in answers if each.problem]
+    return ask(_cluster(options), tables)
 
 
 def _of_pair(members: Sequence[RegisteredBroker], broker: str) -> list[RegisteredBroker]:
     found = [each for each in members if broker in ("", each.broker_name)]
+    if not members:
+        raise Unreachable("no name server lists a broker: does one run?")
     if not found:
         known = sorted({each.broker_name for each in members})
-        if not known:
-            raise Unreachable("no name server lists a broker: does one run?")
         near = near_or_all(nearest(broker, known), known)
         raise ConfigError("--broker", f'no name server lists "{broker}"{near}')
     return found
@@ -221,13 +199,11 @@ def _of_pair(members: Sequence[RegisteredBroker], broker: str) -> list[Registere
 
 def _of_groups(told: Sequence[Told], groups: Sequence[str]) -> list[Told]:
     """Return the tables with the entries of groups; of all but RocketMQ's own without any."""
-    found = [each._replace(table=chosen({"": each.table}, groups or ["*"])[""]) for each in told]
-    there = {split_offset_key(key)[1] for each in found for key in each.table}
+    known = {split_offset_key(key)[1] for each in told for key in each.table}
     for group in groups:
-        if group not in there:
-            known = {split_offset_key(key)[1] for each in told for key in each.table}
+        if group not in known:
             raise ConfigError("--group", f'no offset of "{group}"{did_you_mean(group, known)}')
-    return found
+    return [each._replace(table=chosen({"": each.table}, groups or ["*"])[""]) for each in told]
 
 
 # --- files ----------------------------------------------------------------------------------------
@@ -236,25 +212,16 @@ def _of_groups(told: Sequence[Told], groups: Sequence[str]) -> list[Told]:
 def _keep(told: Sequence[Told], folder: Path | None) -> Path:
     """Write a file for each broker into a new folder, in the form of ``carry --file``."""
     if not any(each.table for each in told):
-        raise Unreachable("no broker told an offset: nothing is saved")
+        raise Unreachable("no broker told an offset: nothing is kept")
     path = folder or Path(f"offsets-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}")
     path.mkdir(parents=True, exist_ok=True)
     if any(path.iterdir()):
         raise ConfigError("FOLDER", f"{path} is not empty: name a new one")
-    for each in told:
-        content = {
-            "brokerName": each.broker,
-            "address": each.source,
-            "savedAt": each.at,
-            "offsetTable": each.table,
-        }
-        replace_file(_file(path, each), json.dumps(content).encode())
+    for name, address, at, table in told:
+        content = {"brokerName": name, "address": address, "savedAt": at, "offsetTable": table}
+        file = re.sub(r"[^0-9A-Za-z._-]", "_", f"{name}_{address}"[-200:])
+        replace_file(path / f"{file}.json", json.dumps(content).encode())
     return path
-
-
-def _file(folder: Path, told: Told) -> Path:
-    name = f"{told.broker}_{told.source}.json"
-    return folder / "".join(each if each.isalnum() or each in "._-" else "_" for each in name)
 
 
 def _read(source: Path) -> list[Told]:
@@ -264,7 +231,7 @@ def _read(source: Path) -> list[Told]:
     is_run = (source / "run.json").exists()
     files = sorted((source / "carry" if is_run else source).glob("*.json"))
     if not files:
-        why_none = "no master went away while it was observed" if is_run else "no *.json in it"
+        why_none = "no master went down while it was observed" if is_run else "no *.json in it"
         raise ConfigError("SOURCE", f"{source} holds no kept offsets: {why_none}")
     return [_read_file(each) for each in files]
 
@@ -272,10 +239,10 @@ def _read(source: Path) -> list[Told]:
 def _read_file(path: Path) -> Told:
     try:
         found = read_document(read_file(path))
-        at = str(found.others.get("savedAt") or shown(int(path.stat().st_mtime * 1000)))
+        at = found.others.get("savedAt") or shown(int(path.stat().st_mtime * 1000))
     except (OSError, ProtocolError) as error:
         raise ConfigError("SOURCE", f"{path} is no table of offsets: {why(error)}") from None
-    return Told(str(found.others.get("brokerName", "")), str(path), at, found.table)
+    return Told(str(found.others.get("brokerName", "")), str(path), str(at), found.table)
 
 
 # --- restore --------------------------------------------------------------------------------------
@@ -290,55 +257,44 @@ class Plan(NamedTuple):
     """Of it what is asked for."""
     seen: Mapping[str, Seen]
     """By pair."""
-    options: argparse.Namespace
-
-    @property
-    def left_online(self) -> list[str]:
-        """Groups that are left to their members."""
-        if self.options.online:
-            return []
-        return sorted({row.group for row in self.whole.rows} & self.whole.online)
-
-    @property
-    def id(self) -> str:
-        return self.written.id_for("")
 
 
 def _restore(options: argparse.Namespace) -> int:
-    cluster = _cluster(options)
     if options.source is None and options.confirm:
         raise ConfigError("SOURCE", "is missing: --confirm needs that of its preview")
-    told = _read(options.source) if options.source else []
-    if not told:  # kept at once: what a slave says now it may not say when it is confirmed
-        told, silent = ask(
-            cluster, lambda admin: _tables_of_brokers(admin, options, slaves_only=True)
-        )
+    if options.source:
+        told = _read(options.source)
+    else:  # kept at once: what a slave says now it may not say when it is confirmed
+        told, silent = _asked(options, least_id=1)
         _said(silent)
-        if not told:
-            raise Unreachable("no slave answered: give a saved file, or the run of an observer")
         options.source = _keep(told, None)
         note(f"What slaves say is kept in {options.source}.")
     told = _of_groups(told, options.group)
-    return ask(cluster, lambda admin: _previewed(admin, told, options))
+    return ask(_cluster(options), lambda admin: _restored(admin, told, options))
 
 
-async def _previewed(admin: AdminClient, told: Sequence[Told], options: argparse.Namespace) -> int:
+async def _restored(admin: AdminClient, told: Sequence[Told], options: argparse.Namespace) -> int:
     plan = await _plan(admin, told, options)
-    is_asked = bool(options.yes or options.confirm)
-    is_same = options.yes or options.confirm == plan.id
-    document = _preview(plan)
+    rows, made = plan.written.rows, plan.written.id_for("")
+    is_meant = options.yes or options.confirm == made
     failed: list[str] = []
-    if is_same and plan.written.rows:
-        failed = await _write(admin, plan)
-        document["written"] = len(plan.written.rows) - len(failed)
+    if is_meant and rows:
+        wanted = orders(rows, {name: each.master for name, each in plan.seen.items()})
+        done = await asyncio.gather(*(store(admin, *each) for each in wanted))
+        failed = [each.problem for of_one in done for each in of_one if each.problem]
+    written = len(rows) - len(failed) if is_meant else 0
+    document = {"id": made if rows else None, "source": str(options.source), "written": written,
+                "groups": _groups(plan), "queues": _queues(rows)}  # fmt: skip
+    left = sorted({row.group for row in plan.whole.rows} & plan.whole.online)
+    left = [] if options.online else left
     if options.json:
         print_json(document)
     else:
-        _print(plan, document)
+        _print(plan, document, left, options)
     for each in failed:
         note(f"error: {each}")
-    is_refused = bool(plan.left_online) and (bool(options.group) or not plan.written.rows)
-    is_stale = is_asked and not is_same and bool(plan.written.rows)
+    is_refused = bool(left) and (bool(options.group) or not rows)
+    is_stale = bool(options.confirm and rows) and not is_meant
     return REFUSED if failed or is_stale or is_refused else 0
 
 
@@ -349,25 +305,24 @@ async def _plan(admin: AdminClient, told: Sequence[Told], options: argparse.Name
     tables: dict[str, list[tuple[str, Table]]] = defaultdict(list)
     for each in told:
         if not each.broker and len(pairs) > 1:
-            raise ConfigError("--broker", f"is missing: {each.source} says of no broker")
-        name = each.broker or pairs[0]
-        if options.broker in ("", name):
-            tables[name].append((each.source, each.table))
-    if away := sorted(name for name in tables if name in pairs and name not in masters):
-        text = f"the master of {', '.join(away)} is down: restore when it runs"
-        raise Unreachable(f"{text}, or before its start: failback carry --conf BROKER.CONF")
+            raise ConfigError("--broker", f"is missing: {each.source} does not say its broker")
+        tables[each.broker or pairs[0]].append((each.source, each.table))
+    tables = {name: tables[name] for name in tables if options.broker in ("", name)}
     if not tables:
-        raise ConfigError("--broker", f'nothing is kept of "{options.broker}"')
-    kept: dict[str, Table] = {name: _largest(each) for name, each in tables.items()}
-    beside = {
-        name: [each.addr for each in members if each.broker_name == name and each.broker_id]
-        for name in masters
-    }
-    about = [name for name in kept if name in masters]
-    looked = await asyncio.gather(
-        *(look_at(admin, masters[name], kept[name], beside[name]) for name in about)
-    )
-    seen = dict(zip(about, looked, strict=True))
+        raise ConfigError("--broker", f'{options.source} has nothing of "{options.broker}"')
+    if down := sorted(tables.keys() & set(pairs) - masters.keys()):
+        text = f"the master of {', '.join(down)} is down: restore when it runs"
+        raise Unreachable(f"{text}, or before its start: failback carry --conf BROKER.CONF")
+    merged = {name: merge({}, None, each, lambda _t, _q, at: at) for name, each in tables.items()}
+    for line in dict.fromkeys(line for each in merged.values() for line in each.odd):
+        note(f"passed over: {line}")
+    kept: dict[str, Table] = {name: each.applied({}) for name, each in merged.items()}
+
+    async def look(name: str) -> tuple[str, Seen]:
+        beside = [each.addr for each in members if each.broker_name == name and each.broker_id]
+        return name, await look_at(admin, masters[name], kept[name], beside)
+
+    seen = dict(await asyncio.gather(*map(look, kept.keys() & masters.keys())))
     kept |= {name: each.kept for name, each in seen.items()}
     whole = restore_of(kept, {name: each.master for name, each in seen.items()}, cut=True)
     assert whole is not None, "the masters have said all"
@@ -376,112 +331,86 @@ async def _plan(admin: AdminClient, told: Sequence[Told], options: argparse.Name
         is_free = options.online or row.group not in whole.online
         return is_free and (options.lower or row.is_raise)
 
-    return Plan(whole, whole.only(is_written), seen, options)
+    return Plan(whole, whole.only(is_written), seen)
 
 
-def _largest(told: Sequence[tuple[str, Table]]) -> dict[str, dict[int, int]]:
-    """Return the largest offset of each queue in tables of one pair."""
-    merged = merge({}, None, told, lambda _topic, _queue, offset: offset)
-    for each in merged.odd:
-        note(f"passed over: {each}")
-    return merged.applied({})
+def _groups(plan: Plan) -> list[dict[str, Any]]:
+    """Return the preview by group, for machines."""
+    found = []
+    for name in sorted({*(row.group for row in plan.whole.rows), *plan.whole.left_alone}):
+        rows = [row for row in plan.whole.rows if row.group == name]
+        written = [row for row in plan.written.rows if row.group == name]
+        raised = sum(row.is_raise for row in written)
+        is_unknown = any(name in each.unknown for each in plan.seen.values())
+        found.append(
+            {
+                "group": name,
+                "comesAgainWithout": sum(row.skipped for row in rows),
+                "comesAgainWith": sum(row.redelivered for row in written),
+                "skipped": sum(row.skipped for row in written),
+                "raised": raised,
+                "lowered": len(written) - raised,
+                "leftAlone": plan.whole.left_alone.get(name, 0) + len(rows) - len(written),
+                "online": None if is_unknown else name in plan.whole.online,
+            }
+        )
+    return found
 
 
-async def _write(admin: AdminClient, plan: Plan) -> list[str]:
-    masters = {name: each.master for name, each in plan.seen.items()}
-    wanted = orders(plan.written.rows, masters)
-    done = await asyncio.gather(*(store(admin, *each) for each in wanted))
-    return [each.problem for of_one in done for each in of_one if each.problem]
+def _queues(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    return [
+        {"group": row.group, "broker": row.pair, "topic": row.topic, "queue": row.queue,
+         "from": row.old, "to": row.new, "kept": row.kept}
+        for row in rows
+    ]  # fmt: skip
 
 
-def _preview(plan: Plan) -> dict[str, Any]:
-    """Return the preview, for machines."""
-    names = sorted({*(row.group for row in plan.whole.rows), *plan.whole.left_alone})
-    return {
-        "id": plan.id if plan.written.rows else None,
-        "source": str(plan.options.source),
-        "groups": [_of_group(plan, name) for name in names],
-        "queues": [
-            {"group": row.group, "broker": row.pair, "topic": row.topic, "queue": row.queue,
-             "from": row.old, "to": row.new, "kept": row.kept}
-            for row in plan.written.rows
-        ],
-        "written": 0,
-    }  # fmt: skip
-
-
-def _of_group(plan: Plan, name: str) -> dict[str, Any]:
-    rows = [row for row in plan.whole.rows if row.group == name]
-    written = [row for row in plan.written.rows if row.group == name]
-    is_unknown = any(name in each.unknown for each in plan.seen.values())
-    return {
-        "group": name,
-        "comesAgainWithout": sum(row.skipped for row in rows),
-        "comesAgainWith": sum(row.redelivered for row in written),
-        "skipped": sum(row.skipped for row in written),
-        "raised": sum(row.is_raise for row in written),
-        "lowered": sum(not row.is_raise for row in written),
-        "leftAlone": plan.whole.left_alone.get(name, 0) + len(rows) - len(written),
-        "online": None if is_unknown else name in plan.whole.online,
-    }
-
-
-def _print(plan: Plan, document: Mapping[str, Any]) -> None:
-    headers = ("GROUP", "AGAIN WITHOUT", "AGAIN WITH", "SKIPPED", "RAISED", "LOWERED",
-               "LEFT ALONE", "MEMBERS")  # fmt: skip
-    if document["groups"]:
-        words = {None: "not known", True: "yes", False: "no"}
-        rows = [
-            (name, *map(count, figures), words[online])
-            for name, *figures, online in map(dict.values, document["groups"])
-        ]
-        print_table(headers, rows)
-    if plan.options.verbose:
+def _print(
+    plan: Plan, document: dict[str, Any], left: Sequence[str], options: argparse.Namespace
+) -> None:
+    words = {None: "not known", True: "yes", False: "no"}
+    rows = [
+        (name, *map(count, figures), words[online])
+        for name, *figures, online in map(dict.values, document["groups"])
+    ]
+    headers = ("AGAIN WITHOUT", "AGAIN WITH", "SKIPPED", "RAISED", "LOWERED", "LEFT ALONE")
+    if rows:
+        print_table(("GROUP", *headers, "MEMBERS"), rows)
+    if options.verbose:
         queues = [tuple(each.values()) for each in document["queues"]]
         print_table(("GROUP", "BROKER", "TOPIC", "QUEUE", "FROM", "TO", "KEPT"), queues)
-    for line in _remarks(plan):
+    for line in _remarks(plan, left, options):
         say(line)
-    written, rows_ = document["written"], plan.written.rows
-    if written:
-        say(f"Restored {counted(written, 'offset')}, and read back.")
-    elif not rows_:
+    wanted = counted(len(plan.written.rows), "offset")
+    if document["written"]:
+        say(f"Restored {counted(document['written'], 'offset')}, and read back.")
+    elif not plan.written.rows:
         say("Nothing to restore: no kept offset that may be written is above the master's.")
-    elif not plan.options.yes:
-        if plan.options.confirm:
-            say(f"{plan.options.confirm} is no longer what would come: nothing was written.")
-        say(f"To write {counted(len(rows_), 'offset')}: {_confirming(plan)}")
+    elif not options.yes:
+        if options.confirm:
+            say(f"{options.confirm} is no longer what would come: nothing was written.")
+        flags = [f"--{name}" for name in ("lower", "online") if getattr(options, name)]
+        typed = [*flags, "--confirm", document["id"], *options_of(given_of(options))]
+        named = {"groups": options.group, "broker": options.broker, "options": typed}
+        say(f"To write {wanted}: {restore_command(options.source, yes=False, **named)}")
 
 
-def _remarks(plan: Plan) -> list[str]:
+def _remarks(plan: Plan, left: Sequence[str], options: argparse.Namespace) -> list[str]:
     """Return what is left and why, a line for each reason."""
     lines = [f"Not known: {line}." for each in plan.seen.values() for line in each.problems]
     if plan.whole.why_alone:
         lines.append(f"Left alone: {', '.join(plan.whole.why_alone)}.")
-    if plan.left_online:
-        names = ", ".join(plan.left_online)
-        lines.append(f"Left to running members: {names}. Stop them, or add --online.")
-    lower = [row for row in plan.whole.rows if not row.is_raise]
-    if lower and not plan.options.lower:
-        text = f"{counted(len(lower), 'kept offset')} below the master's stay out"
-        lines.append(f"{text}: --lower takes them, and their messages come again.")
+    if left:
+        lines.append(f"Left to members: {', '.join(left)}. Stop them, or add --online.")
+    lower = sum(not row.is_raise for row in plan.whole.rows)
+    if lower and not options.lower:
+        text = f"{counted(lower, 'kept offset')} below the master's: left out"
+        lines.append(f"{text}; --lower takes them, and their messages come again.")
     cut = [row for row in plan.written.rows if row.kept > row.span.end]
     if cut:
         some = ", ".join(f"{row.topic} queue {row.queue} at {row.span.end}" for row in cut[:_NAMED])
-        lines.append(f"{counted(len(cut), 'queue')} end before the kept offset: {some}.")
-    empty = sum(row.old is None for row in plan.written.rows)
-    if empty:
-        text = f"of {counted(empty, 'queue')} the master has no offset"
+        lines.append(f"Cut at the end of the queue: {counted(len(cut), 'offset')}, {some}.")
+    if empty := sum(row.old is None for row in plan.written.rows):
+        text = f"the master has no offset of {counted(empty, 'queue')}"
         lines.append(f"What comes again is a lower bound: {text}.")
     return lines
-
-
-def _confirming(plan: Plan) -> str:
-    options = plan.options
-    flags = [f"--{name}" for name in ("lower", "online") if getattr(options, name)]
-    return restore_command(
-        options.source,
-        groups=options.group,
-        broker=options.broker,
-        yes=False,
-        options=[*flags, "--confirm", plan.id, *options_of(given_of(options))],
-    )

@@ -1,4 +1,4 @@
-"""``kubectl failback offsets``: take consumer offsets, show them, and restore them."""
+"""``kubectl failback offsets``: save consumer offsets, show them, and restore them."""
 
 from __future__ import annotations
 
@@ -48,22 +48,24 @@ def register(app: typer.Typer) -> None:
     group = new_group(
         "Keep consumer offsets as objects, look at them, and give them back.",
         examples=(
-            "kubectl failback offsets take orders",
+            "kubectl failback offsets save orders",
             "kubectl failback offsets restore orders-k2x9q                    only a preview",
             "kubectl failback offsets restore orders-k2x9q --confirm 3f9c01ab22d7",
         ),
     )
     add(group, list_all, "list", examples=("kubectl failback offsets list -n shop",))
     add(group, show, "show", examples=("kubectl failback offsets show nightly",))
-    add(
-        group,
-        take,
-        "take",
-        examples=(
-            "kubectl failback offsets take orders",
-            "kubectl failback offsets take orders --group billing",
-        ),
-    )
+    for name in ("save", "take"):
+        add(
+            group,
+            save,
+            name,
+            hidden=name == "take",
+            examples=(
+                f"kubectl failback offsets {name} orders",
+                f"kubectl failback offsets {name} orders --group billing",
+            ),
+        )
     add(
         group,
         restore,
@@ -121,7 +123,7 @@ def show(
 
 
 @guarded
-def take(
+def save(
     cluster: ClusterArgument,
     groups: GroupsOption = None,
     namespace: NamespaceOption = "",
@@ -129,7 +131,7 @@ def take(
     kubeconfig: KubeconfigOption = "",
     json: JsonOption = False,
 ) -> None:
-    """Keep the offsets of a cluster as they are now, in a new OffsetSnapshot."""
+    """Keep the offsets of a cluster as they are now, in a new OffsetSnapshot; `take` is the same."""
     with access(namespace, context, kubeconfig) as api:
         api.need("BrokerCluster", cluster)
         spec: dict[str, Any] = {"clusterRef": {"name": cluster}}

@@ -22,13 +22,14 @@ from typing import Any, Final, TypeVar
 import aiohttp
 import msgspec
 
+from failback.carry.merge import Table
+from failback.carry.online import Seen, look_at
 from failback.client.admin.admin import AdminClient
 from failback.client.remoting.connection import RemotingClient
 from failback.common.numbers import signed
 from failback.operator.brokers.backlogs import Backlogs
 from failback.operator.brokers.http_answers import read_bounded
 from failback.operator.brokers.questions import Questions
-from failback.operator.brokers.ranges import Ranges
 from failback.operator.metrics import Metrics
 from failback.operator.planning.observed.observed import Broker, Carried, Route
 from failback.protocol.calls import parse_properties
@@ -119,7 +120,6 @@ class Peers:
         self._questions = Questions(metrics, timeout_seconds)
         self._ask = self._questions.ask
         self.backlogs = Backlogs(self._questions, self._admin)
-        self.ranges = Ranges(self._questions, self._admin)
         self._brokers: dict[str, _Known] = {}
         self._routes: dict[str, Route] = {}
         self._route_due: dict[str, float] = {}
@@ -149,6 +149,13 @@ class Peers:
             known = self._brokers.get(address)
             if known is not None:
                 known.due.clear()
+
+    async def look_at(self, address: str, kept: Table) -> Seen:
+        """Ask a master what giving it ``kept`` needs to know."""
+        order = self._questions.order
+        return await look_at(
+            self._admin, address, kept, tell=lambda code, _, asked: order(code, asked)
+        )
 
     # --- name servers -------------------------------------------------------------------------
 

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from failback.carry import restoring
 from failback.carry.restoring import Masters, OnMaster, Pairs, chosen
 from failback.kube.asynchronous import Kube
 from failback.operator.brokers.peers import Peers
@@ -31,6 +30,7 @@ from failback.operator.planning.offsets.snapshot_object import (
 from failback.operator.planning.operations.switching.request import TYPE as SWITCH
 from failback.operator.planning.plan.types import Plan, RestoreOffsets
 from failback.operator.planning.state.cluster_state import ClusterState
+from failback.protocol.errors import FailbackError
 
 _FIRST_ANSWERS_SECONDS: Final = 60.0
 """An operator that has just started lets a resource be for so long, until brokers were asked."""
@@ -105,13 +105,11 @@ class OffsetSnapshotKind:
         """Ask a master for what a restore needs to know."""
         if not master.address or pair not in kept:
             return master
-        ranges = self._peers.ranges
-        offsets, found, online = await asyncio.gather(
-            ranges.offsets(master.address),
-            ranges.of_topics(master.address, restoring.topics_of(kept, pair)),
-            ranges.online(master.address, restoring.groups_of(kept, pair)),
-        )
-        return replace(master, offsets=offsets, ranges=found, online=online)
+        try:
+            seen = await self._peers.look_at(master.address, kept[pair])
+        except (FailbackError, TimeoutError):
+            return replace(master, offsets=None)
+        return master if seen.problems else seen.master
 
     async def _kept(self, model: OffsetSnapshot, status: Mapping[str, Any]) -> Pairs | None:
         entry = wanted(model, status)
