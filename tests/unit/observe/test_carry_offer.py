@@ -14,6 +14,7 @@ from failback.analytics.observe.carry_offer import CarryOffer
 from failback.analytics.observe.looks import HeldQueue
 from failback.carry.command import parser
 from failback.carry.offline import table_of_file
+from failback.cli.administer import offsets
 from tests.support.observe.stories import KEY, SLAVE, Story
 
 OPTIONS = ("--namesrv", "10.0.0.9:9876;10.0.0.8:9876", "--access-key-file", "key.yaml")
@@ -54,8 +55,12 @@ class Offered:
 
     def commands(self) -> list[Any]:
         """What each printed command says to its own parser."""
-        said = [line.rpartition("failback carry ")[2] for line in self.lines if "failback" in line]
-        return [parser().parse_args(shlex.split(each)) for each in said]
+        found = []
+        for line in self.lines:
+            for name, made in (("carry", parser), ("offsets", offsets.parser)):
+                _, is_there, words = line.rpartition(f"failback {name} ")
+                found += [made().parse_args(shlex.split(words))] if is_there else []
+        return found
 
 
 @pytest.fixture
@@ -119,8 +124,10 @@ def test_the_return_has_the_online_command_and_what_it_spares(offered: Offered) 
     offered.story.commit(90, at=(SLAVE,))  # the slave has copied its master already
     offered.wait()
     command = offered.commands()[-1]
-    assert (command.online, command.master) == (True, "10.0.0.1:0")
-    assert (command.slave, command.file) == ([ADDRESS], [offered.file])
+    assert (command.source, command.broker, command.yes) == (offered.folder, "broker-a", True)
+    assert (command.namesrv, str(command.access_key_file)) == ([OPTIONS[1]], "key.yaml")
+    (told,) = offsets._read(offered.folder)
+    assert (told.broker, told.table[KEY]) == ("broker-a", {0: 150, 1: 150})
     assert "billing 120 messages" in offered.lines[-1]
     assert offered.kept == {0: 150, 1: 150}
     said = len(offered.lines)

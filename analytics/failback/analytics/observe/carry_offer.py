@@ -18,6 +18,7 @@ from failback.analytics.live.queues import behind, carry_command, furthest
 from failback.analytics.observe.kept_tables import Kept, KeptTable
 from failback.analytics.observe.looks import BrokerLook, Look, Place
 from failback.analytics.observe.observation import Observation
+from failback.carry.restoring import restore_command
 from failback.common.replacing import replace_file
 from failback.common.text import typed, where_and_why
 from failback.protocol.route import split_offset_key
@@ -46,15 +47,16 @@ class CarryOffer:
         kept = observation.kept
         for pair in sorted({*kept.away, *kept.back}):
             tables = kept.of(pair)
-            lines = [line for table in tables for line in self._keep(*table)]
+            name = Place(pair, 0).broker
+            lines = [line for table in tables for line in self._keep(name, *table)]
             groups = sorted(
                 {split_offset_key(key)[1] for table, _ in tables for key, _ in table.fell}
             )
             if pair in kept.back:
                 master = look.at(Place(pair, 0))
                 spared = _spared(master, [each for _, each in tables], observation)
-                lines += self._online(master, tables, spared) if master and spared else ()
-                how = "--online lowers none, so reset the group again"
+                lines += self._online(name, spared) if master and spared else ()
+                how = "--lower and --group with its name take them"
             else:
                 lines += self._offline(pair, tables) if tables else ()
                 how = "--accept-lower with its name takes them as they are"
@@ -70,11 +72,12 @@ class CarryOffer:
         for pair in kept.back:
             self._said.pop(pair, None)
 
-    def _keep(self, table: KeptTable, offsets: Kept) -> Iterator[str]:
+    def _keep(self, broker: str, table: KeptTable, offsets: Kept) -> Iterator[str]:
         path, fell = self.file_of(table), dict[str, dict[int, int]]()
         for (key, queue), offset in table.fell.items():
             fell.setdefault(key, {})[queue] = offset
-        content = json.dumps({"offsetTable": offsets, "accept_lower": fell}).encode()
+        told = {"brokerName": broker, "offsetTable": offsets, "accept_lower": fell}
+        content = json.dumps(told).encode()
         if self._written.get(path) != content:
             try:
                 self._folder.mkdir(exist_ok=True)
@@ -102,19 +105,12 @@ class CarryOffer:
                 keep = typed("failback", "carry", "--keep", "--slave", slave, *self._options)
                 yield f"  carry: members have finished more than the slave was told: {keep}"
 
-    def _online(
-        self,
-        master: BrokerLook,
-        tables: Sequence[tuple[KeptTable, Kept]],
-        spared: Mapping[str, int],
-    ) -> Iterator[str]:
-        slaves = [table.address for table, _ in tables if table.answers]
-        files = [self.file_of(table) for table, _ in tables]
-        command = carry_command(master.addr, slaves, files=files, options=self._options)
+    def _online(self, broker: str, spared: Mapping[str, int]) -> Iterator[str]:
+        command = restore_command(self._folder.parent, broker=broker, options=self._options)
         told = ", ".join(f"{group} {count:,}" for group, count in [*spared.items()][:_NAMED])
         more = f" and {len(spared) - _NAMED} more groups" if len(spared) > _NAMED else ""
         yield (
-            f"  carry: at once; by the tables seen it spares, without running members, {told}{more}"
+            f"  restore now: by the tables seen it spares, without running members, {told}{more}"
             f" messages:\n           {command}"
         )
 

@@ -228,7 +228,7 @@ def _read(source: Path) -> list[Told]:
     """Return the tables of a file or folder."""
     if not source.is_dir():
         return [_read_file(source)]
-    is_run = (source / "run.json").exists()
+    is_run = (source / "carry").is_dir() or (source / "run.json").exists()
     files = sorted((source / "carry" if is_run else source).glob("*.json"))
     if not files:
         why_none = "no master went down while it was observed" if is_run else "no *.json in it"

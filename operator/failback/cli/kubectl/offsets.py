@@ -131,7 +131,7 @@ def save(
     kubeconfig: KubeconfigOption = "",
     json: JsonOption = False,
 ) -> None:
-    """Keep the offsets of a cluster as they are now, in a new OffsetSnapshot; `take` is the same."""
+    """Keep the offsets of a cluster as they are now, in a new OffsetSnapshot."""
     with access(namespace, context, kubeconfig) as api:
         api.need("BrokerCluster", cluster)
         spec: dict[str, Any] = {"clusterRef": {"name": cluster}}

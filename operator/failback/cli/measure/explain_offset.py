@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from failback.carry.restoring import restore_command
 from failback.cli.shared.asking import NotThere, ask
 from failback.cli.shared.clusters import NO_CLUSTER, ClusterOptions, cluster_options
 from failback.cli.shared.commands import add
@@ -306,6 +307,12 @@ def _show(found: dict[str, Any]) -> None:
         say(f"To give the master what its slaves know of all groups, {where}: {carry}")
     if found["command"]:
         say(f"Safe offset: {found['safe_offset']}. To set it: {found['command']}")
+        kept = "" if found["source"] == "live" else found["source"]
+        if not is_away and (not kept or Path(kept, "carry").is_dir()):
+            named = restore_command(
+                kept, groups=[found["group"]], broker=found["broker"], yes=False
+            )
+            say(f"To see that for all its queues, and set them: {named}")
 
 
 def _exposure_lines(exposure: dict[str, int | None], *, is_away: bool) -> list[str]:
