@@ -386,6 +386,7 @@ def _print(
         say(f"Restored {counted(document['written'], 'offset')}, and read back.")
     elif not plan.written.rows:
         say("Nothing to restore: no kept offset that may be written is above the master's.")
+        say("A slave that has copied its master since knows less: name what was saved or observed.")
     elif not options.yes:
         if options.confirm:
             say(f"{options.confirm} is no longer what would come: nothing was written.")
