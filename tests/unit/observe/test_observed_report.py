@@ -67,6 +67,34 @@ def test_a_page_embeds_the_figures_that_it_has_places_for(tmp_path: Path) -> Non
     assert set(found) == set(re.findall(r'id="figure-([^"]+)"', page))
 
 
+def test_the_page_begins_with_what_came_again_and_folds_the_rest(tmp_path: Path) -> None:
+    story = at_work()
+    audit = "%RETRY%audit@audit"
+    story.members["audit"] = {"x"}
+    story.commit(1000, key=audit)
+    story.wait(2)
+    serve(story, 1500)
+    come_back(story, 900)
+    story.commit(1000, key=audit, at=(MASTER,))
+    take_over(story, 1600)
+    run = written(story, tmp_path / "run")
+    report(run)
+    page = (run / "report" / "report.html").read_text()
+    body = page[page.index("<header>") : page.index("<script")]
+    first, folded = body.index(">billing<"), body.index("Groups that re-consumed nothing")
+    assert body.index('class="sentence"') < body.index("<nav") < first < folded
+    assert folded < body.index("%RETRY%audit")
+    assert re.search(r"Offsets of|figure-staircase-0", body)
+    links = re.findall(r'<a href="#([^"]+)"', body[body.index("<nav") : body.index("</nav>")])
+    assert links == ["why", "change", "seen", "staircase", "evidence"]
+    linked = set(re.findall(r'href="#([^"]+)"', body))
+    assert linked <= set(re.findall(r'id="([^"]+)"', body))
+    assert 'id="cause-ROLLBACK_RESTART"' in body
+    summary = (run / "report" / "summary.md").read_text()
+    assert "engine local" not in summary
+    assert "/ -" not in summary
+
+
 def test_what_may_still_come_again_stands_beside_the_answer(tmp_path: Path) -> None:
     run = written(handed_over(), tmp_path / "run")
     made = report(run)
@@ -91,8 +119,13 @@ def test_a_canary_is_in_no_headline(tmp_path: Path) -> None:
     story.start(1000)
     story.brokers[MASTER].offsets[f"failback-canary-x-1@{group}"] = {0: 900, 1: 900}
     story.wait(2)
+    story.members[group] = {"n"}
+    story.wait(2)
     run = written(story, tmp_path / "run")
     made = report(run)
+    page = (run / "report" / "report.html").read_text()
+    assert "canary, its member moves" in page
+    assert page.index(">The canary<") > page.index("No group re-consumed anything.")
     assert "canary" not in made.sentence
     assert outcome_badge(document(run)).text == "Re-consumed 0 messages: no limit set"
     assert document(run)["observation"]["returns"][0]["groups"][0]["group"] == group

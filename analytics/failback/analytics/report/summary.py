@@ -7,11 +7,20 @@ from typing import Final
 from failback.analytics.analysis.causes.labels import cause_words
 from failback.analytics.report.measures.numbers import Row
 from failback.analytics.report.outcome import Badge, evidence_badge, outcome_badge, rows_missing
-from failback.analytics.report.page.tables.observed import recovery, returns, seen, unseen
+from failback.analytics.report.page.tables.observed import (
+    came_again,
+    canaries,
+    others,
+    recovery,
+    seen,
+    unseen,
+    zero_of,
+)
 from failback.analytics.report.page.tables.redeliveries import group_figures
 from failback.analytics.report.page.tables.registry import markdown
 from failback.analytics.report.wording import number, percent, seconds
 from failback.analytics.run.definitions import words_of
+from failback.common.times import zone
 
 MAX_WINDOWS: Final = 5
 MAX_GROUPS: Final = 10
@@ -66,10 +75,10 @@ def _what_happened(report: Row) -> str:
 def render(report: Row) -> str:
     """``summary.md``, which has fewer than 80 lines for any run."""
     verdict = report["verdict"]
-    experiment, arm = report["experiment"] or report["run"], report["arm"] or "-"
+    experiment, arm = report["experiment"] or report["run"], report["arm"]
     badges = (evidence_badge(report), outcome_badge(report))
     lines = [
-        f"# {_name(experiment)} / {_name(arm)}",
+        f"# {_name(experiment)}" + (f" / {_name(arm)}" if arm else ""),
         "",
         *(f"* {badge.text}{_why(badge)}" for badge in badges),
         "",
@@ -82,10 +91,17 @@ def render(report: Row) -> str:
         ),
         *([""] if verdict["reasons"] else []),
         *(_observed_lines(report) if "observation" in report else _counted_lines(report)),
-        f"run `{_name(report['run'])}` · engine {report['engine']} · "
-        f"evidence `{(report['evidence']['run_sha256'] or 'none')[:16]}`",
+        _footer(report),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _footer(report: Row) -> str:
+    run = f"run `{_name(report['run'])}`"
+    if "observation" in report:
+        return f"{run} · times: {zone(zero_of(report))}"
+    evidence = (report["evidence"]["run_sha256"] or "none")[:16]
+    return f"{run} · engine {report['engine']} · evidence `{evidence}`"
 
 
 def _counted_lines(report: Row) -> list[str]:
@@ -101,7 +117,8 @@ def _counted_lines(report: Row) -> list[str]:
 
 def _observed_lines(report: Row) -> list[str]:
     """Of a cluster that Failback did not run: what returns cost, and what was seen."""
-    tables = [returns(report), recovery(report), seen(report), unseen(report)]
+    made = (came_again, canaries, others, recovery, seen, unseen)
+    tables = [table(report) for table in made]
     shown = [markdown(table, MAX_GROUPS * 2, _name) for table in tables if table.rows]
     return [line for lines in shown for line in [*lines, ""]]
 

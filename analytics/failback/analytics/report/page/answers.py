@@ -54,18 +54,46 @@ def banner(report: Report) -> str:
     )
 
 
-def answer_tiles(report: Report) -> list[tuple[str, str, str]]:
-    """Value, label, and the term that explains it; the ratio can be computed from what is left."""
+Tile = tuple[str, str, str]
+"""Value, label, and the term that explains it."""
+
+
+def answer_tiles(report: Report) -> list[Tile]:
+    """The three figures of the answer; of an observed run those that it measured."""
+    totals = report["totals"]
+    sends = [
+        row["produce_ms"] for row in report.get("rto", []) if row.get("produce_ms") is not None
+    ]
+    if "observation" in report:
+        canary = [back["recovery"] for back in report["observation"]["returns"] if back["recovery"]]
+        sends = [row["produce_s"] * 1000 for row in canary if row["produce_s"] is not None]
+        return [(seconds(max(sends) / 1000), "send outage (canary)", "rto")] if sends else []
+    return [
+        (f"{number(totals['dup'])} ({percent(totals['dup_ratio'])})", "re-consumed", "ratio"),
+        (number(totals["lost"]), "lost", "lost"),
+        (seconds(max(sends) / 1000) if sends else UNKNOWN, "send outage", "rto"),
+    ]
+
+
+def further_tiles(report: Report) -> list[Tile]:
+    """Figures that are folded."""
     totals = report["totals"]
     return [
         (number(totals["delivered"]), "deliveries", "delivered"),
         (number(totals["distinct"]), "distinct messages", "distinct"),
-        (number(totals["dup"]), "duplicates", "duplicates"),
-        (percent(totals["dup_ratio"]), "duplicates/distinct", "ratio"),
         (number(totals["dup_after_success"]), "repeats after a success", "after-success"),
-        (number(totals["lost"]), "lost", "lost"),
         (seconds(totals["wasted_seconds"]), "of work done twice", ""),
     ]
+
+
+def explained_causes(report: Report) -> list[CauseLine]:
+    """Every cause of the report with its meaning, in the order of their names."""
+    rows = [*report.get("groups", [])]
+    rows += [
+        g for back in (report.get("observation") or {}).get("returns", []) for g in back["groups"]
+    ]
+    names = {name for row in rows for name in row.get("causes", ())}
+    return [CauseLine("", name, *cause_meaning(name)) for name in sorted(names)]
 
 
 def cause_lines(report: Report) -> list[CauseLine]:
@@ -154,6 +182,8 @@ def _checks(report: Report) -> str:
 
 
 def _queues(report: Report) -> str:
+    if "observation" in report:
+        return ""
     queues = report.get("queues", [])
     hit = sum(1 for queue in queues if queue["dup"])
     behind = sum(1 for queue in queues if reset_hint(queue) is not None)

@@ -25,19 +25,29 @@ from failback.analytics.report.page.answers import (
     banner,
     carry_advice,
     cause_lines,
+    explained_causes,
     findings,
+    further_tiles,
     heading,
     worst_figure,
 )
 from failback.analytics.report.page.figures import bars, curves, over_time
 from failback.analytics.report.page.figures.theme import LIGHT, Theme, swaps
 from failback.analytics.report.page.series import MAX_POINTS_PER_TRACE
-from failback.analytics.report.page.tables import advice, costs, incidents, redeliveries, run_card
+from failback.analytics.report.page.tables import (
+    advice,
+    costs,
+    incidents,
+    observed,
+    redeliveries,
+    run_card,
+)
 from failback.analytics.report.page.tables.over_time import report_tables
 from failback.analytics.report.page.tables.registry import MAX_TABLE_ROWS, Table
 from failback.analytics.report.page.words import TERMS
 from failback.analytics.report.wording import number
 from failback.common.text import visible
+from failback.common.times import zone
 
 LONG_TABLE_ROWS: Final = 30
 """A longer table scrolls in a frame of its own."""
@@ -75,6 +85,8 @@ OBSERVED: Final = (
     ("run-card", "Run card"),
 )
 """The same of a cluster that Failback did not run."""
+FIRST_LINKS: Final = frozenset({"why", "change", "timeline", "seen", "staircase", "evidence"})
+"""The links that are not folded; a page has five of them."""
 
 
 def render_html(report: Report, points: Sequence[Point], theme: Theme = LIGHT) -> str:
@@ -107,6 +119,10 @@ def render_html(report: Report, points: Sequence[Point], theme: Theme = LIGHT) -
         banner=banner(report),
         badges=(evidence_badge(report), outcome_badge(report)),
         tiles=answer_tiles(report),
+        further=further_tiles(report),
+        explained=explained_causes(report),
+        first_links=FIRST_LINKS,
+        zone=zone(observed.zero_of(report)),
         causes=cause_lines(report),
         carry=carry_advice(report),
         worst=worst_figure(titles),
@@ -141,7 +157,8 @@ def _with_code(text: str) -> Markup:
 def page_tables(report: Report, points: Sequence[Point]) -> dict[str, Table]:
     """All tables of the page: those of the files, and those that only it has."""
     only = (redeliveries.resets, costs.harm, costs.fates, advice.arms,
-            run_card.card, run_card.switches, run_card.evidence, run_card.resumes)  # fmt: skip
+            run_card.card, run_card.switches, run_card.evidence, run_card.resumes,
+            observed.came_again, observed.others, observed.canaries)  # fmt: skip
     events = time_series.timeline_data(report, points).events
     made = {table.name: table for table in (each(report) for each in only)}
     return report_tables(report) | made | {"events": incidents.events(report, list(events))}

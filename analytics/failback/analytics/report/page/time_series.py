@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from failback.analytics.analysis.causes import labels
+from failback.analytics.live.facts import is_canary
 from failback.analytics.report.measures.point_rows import MAX_LINES, Point, QueueKey, Report
 from failback.analytics.report.page.series import (
     NS_PER_SECOND,
@@ -110,7 +111,8 @@ def _window(report: Report) -> tuple[int, int] | None:
 def staircases(report: Report, points: Sequence[Point]) -> list[StaircaseData]:
     """One staircase per queue, at most ``MAX_STAIRCASES``.
 
-    Those with most duplicates come first, of equal ones that whose offset fell furthest.
+    Those with most duplicates come first, of equal ones that whose offset fell furthest. Of an
+    observed run those of the group come first of which most may have come again; a canary's last.
     """
     curves: dict[QueueKey, dict[str, list[Point]]] = defaultdict(lambda: defaultdict(list))
     for point in points:
@@ -133,7 +135,14 @@ def staircases(report: Report, points: Sequence[Point]) -> list[StaircaseData]:
     for drop in report.get("offset_drops", []):
         key = QueueKey(drop["group"], drop.get("broker", ""), drop["topic"], drop["qid"])
         fell[key] = max(fell[key], drop["from"] - drop["to"])
-    ordered = sorted(curves, key=lambda key: (-duplicates.get(key, 0), -fell.get(key, 0), key))
+    most = _most_of_groups(report)
+
+    def rank(key: QueueKey) -> tuple[Any, ...]:
+        of_group = most.get((key.group, key.topic), 0)
+        counted = -duplicates.get(key, 0), -fell.get(key, 0)
+        return is_canary(key.group), -of_group, *counted, key
+
+    ordered = sorted(curves, key=rank)
     return [
         StaircaseData(
             group=key.group,
@@ -147,6 +156,15 @@ def staircases(report: Report, points: Sequence[Point]) -> list[StaircaseData]:
         for key in ordered
         if not key.topic.startswith(RETRY_PREFIX) or duplicates.get(key)
     ][:MAX_STAIRCASES]
+
+
+def _most_of_groups(report: Report) -> Counter[tuple[str, str]]:
+    """The upper ends of an observed run by group and topic."""
+    found: Counter[tuple[str, str]] = Counter()
+    for back in (report.get("observation") or {}).get("returns", []):
+        for group in back["groups"]:
+            found[group["group"], group["topic"]] += group["hi"]
+    return found
 
 
 def _texts(drops: Iterable[tuple[int, float, str]]) -> set[str]:
