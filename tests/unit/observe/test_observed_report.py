@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,13 @@ def test_a_page_embeds_the_figures_that_it_has_places_for(tmp_path: Path) -> Non
     found = json.loads(embedded[1])
     assert found
     assert set(found) == set(re.findall(r'id="figure-([^"]+)"', page))
+    axis = found["staircase-0"]["layout"]["xaxis"]
+    begin = datetime.fromtimestamp(zero(run)).replace(tzinfo=UTC).timestamp()
+    assert axis["type"] == "date"
+    assert axis["title"]["text"] == zone(zero(run))
+    first = min(x for trace in found["staircase-0"]["data"] for x in trace["x"])
+    assert axis["range"][0] == first
+    assert 0 <= first / 1000 - begin < 10
 
 
 def test_the_page_begins_with_what_came_again_and_folds_the_rest(tmp_path: Path) -> None:

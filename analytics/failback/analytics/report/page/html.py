@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
@@ -132,7 +133,9 @@ def render_html(report: Report, points: Sequence[Point], theme: Theme = LIGHT) -
         thinned=_thinned(report, points),
         most_points=MAX_POINTS_PER_TRACE,
         place=place,
-        figures_json=lambda: Markup(figures_json({name: drawn[name] for name in placed})),
+        figures_json=lambda: Markup(
+            figures_json({name: drawn[name] for name in placed}, observed.zero_of(report))
+        ),
         swaps_json=Markup(json.dumps(dict(swaps()))),
         plotly_js=Markup(plotly_bundle.script()),
         most_rows=MAX_TABLE_ROWS,
@@ -196,17 +199,46 @@ def _without_markup(value: Any) -> Any:
     return value
 
 
-def figures_json(drawn: Mapping[str, Any]) -> str:
+def figures_json(drawn: Mapping[str, Any], zero: float) -> str:
     """Return the figures as JSON that is safe inside a script element.
 
-    Titles are left out: the page has them as text, where they wrap.
+    Titles are left out: the page has them as text, where they wrap. ``zero``: run zero in seconds
+    since 1970.
     """
     plain = {name: plain_figure(figure.to_json()) for name, figure in drawn.items()}
     for figure in plain.values():
+        if figure["layout"]["xaxis"].get("title", {}).get("text") == over_time.SECONDS:
+            _put_on_clock(figure, zero)
         for name in ("template", "title"):
             figure["layout"].pop(name, None)
         figure["layout"]["margin"] = {**figure["layout"]["margin"], "t": 14}
     return json.dumps(plain, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _put_on_clock(figure: dict[str, Any], zero: float) -> None:
+    """Give a figure over seconds an axis in time of day, in this machine's zone.
+
+    Plotly shows dates, which are ms, in UTC: so they are moved by the zone's offset.
+    """
+    offset = datetime.fromtimestamp(zero).astimezone().utcoffset() or timedelta()
+    begin = zero + offset.total_seconds()
+
+    def at(second: float) -> float:
+        return round((begin + second) * 1000, 3)
+
+    for trace in figure["data"]:
+        if "base" in trace:  # its x is how long a bar is
+            trace["base"] = [at(each) for each in trace["base"]]
+            trace["x"] = [each * 1000 for each in trace["x"]]
+        else:
+            trace["x"] = [at(each) for each in trace.get("x", ())]
+    layout = figure["layout"]
+    for mark in [*layout.get("shapes", ()), *layout.get("annotations", ())]:
+        mark.update({name: at(mark[name]) for name in ("x", "x0", "x1") if name in mark})
+    axis = layout["xaxis"]
+    axis |= {"type": "date", "hoverformat": "%H:%M:%S.%L", "title": {"text": zone(zero)}}
+    if "range" in axis:
+        axis["range"] = [at(each) for each in axis["range"]]
 
 
 Draw = Callable[[Theme], go.Figure]
