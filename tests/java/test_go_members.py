@@ -11,6 +11,7 @@ import asyncio
 import subprocess
 import time
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 
@@ -32,6 +33,8 @@ HANDLER_MS = 200
 RATE = 20 * 1000 / HANDLER_MS
 """Messages a second of a group: the client has 20 handlers at once."""
 KILLED_AT_MOST = round(2 * RATE * SCALE)
+WATCHED_SECONDS = 40
+SILENT_AT_MOST = 2 * SCALE
 FROM_SLAVE = 1_000
 """Messages that a group handles in the outage at least, nearly all of them from the slave."""
 HANDED, SUCCESSOR, KILLED, STAYS = "handed", "successor", "killed", "stays"
@@ -51,6 +54,7 @@ class Outage:
         if engine == "failback":
             self.master.settings["failbackMembers"] = f"{self.master.address};{self.slave.address}"
         self.members: dict[str, list[TestProcess]] = {group: [] for group in groups}
+        self.returned_at = 0.0
 
     def begin(self) -> None:
         """Start all, and return when groups consume and the slave has copied their offsets."""
@@ -106,10 +110,23 @@ class Outage:
         if carries:
             self.carry()
         self.master.start()
+        self.returned_at = time.time()
         for group in self.members.keys() & {HANDED, KILLED}:
             self.join(group)
         for group in self.members:
             self.wait_beyond(group, 500)
+
+    def silence(self, group: str) -> float:
+        """The longest time in seconds without a delivery to a group that stays, since the return.
+
+        It is watched for longer than a guarded master withholds its lists.
+        """
+        self.wait_beyond(group, round(WATCHED_SECONDS * RATE))
+        (member,) = self.members[group]
+        words = [line.split() for line in member.lines()]
+        times = [int(word[-1]) / 1000 for word in words if word[0] == "got"]
+        after = [self.returned_at, *(at for at in times if at > self.returned_at)]
+        return max(later - at for at, later in pairwise(after))
 
     def carry(self) -> None:
         conf = self.master.folder / "broker.conf"
@@ -158,6 +175,7 @@ def test_go_groups_on_apache(lab: Lab, with_keeper: bool) -> None:
     else:
         assert [again[group] for group in (HANDED, SUCCESSOR, STAYS)] == [0, 0, 0], again
         assert again[KILLED] <= KILLED_AT_MOST
+        assert outage.silence(STAYS) <= SILENT_AT_MOST
 
 
 @pytest.mark.soak
@@ -173,3 +191,4 @@ def test_go_groups_on_our_guarded_pair(lab: Lab, asks: bool) -> None:
     else:
         assert [again[group] for group in (HANDED, SUCCESSOR, STAYS)] == [0, 0, 0], again
         assert again[KILLED] <= KILLED_AT_MOST
+        assert outage.silence(STAYS) <= SILENT_AT_MOST

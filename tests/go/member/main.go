@@ -87,8 +87,8 @@ func handle(milliseconds int) func(context.Context, ...*primitive.MessageExt) (c
 		unhandled.Add(1)
 		for _, message := range messages {
 			number := strings.TrimSpace(string(message.Body))
-			say("got %s %s %d %d %d %s", number, message.Queue.BrokerName, message.Queue.QueueId,
-				message.QueueOffset, message.ReconsumeTimes, message.MsgId)
+			say("got %s %s %d %d %d %s %d", number, message.Queue.BrokerName, message.Queue.QueueId,
+				message.QueueOffset, message.ReconsumeTimes, message.MsgId, time.Now().UnixMilli())
 		}
 		time.Sleep(time.Duration(milliseconds) * time.Millisecond)
 		lastAt.Store(time.Now().UnixMilli())

@@ -105,9 +105,10 @@ class Observed:
             self.observer.wait_for("observing")
         # The master's file is written 10 s after its start first, then every 5 s.
         wait_until(self._file_has_offsets, "offsets on the master's disk", 60)
-        if self.lab.version not in (SERVER_VERSION, COPIES_NONE):
+        if self.lab.version != SERVER_VERSION:
             # 5.x copies topics and offsets to its slave a minute after its start, then each minute.
-            wait_until(self._slave_has_offsets, "offsets on the slave's disk", 150)
+            # Without its topic the slave serves no message and takes no commit.
+            wait_until(self._slave_has_all, "topics and offsets on the slave's disk", 150)
         time.sleep(3)
         return producer
 
@@ -166,13 +167,18 @@ class Observed:
     def _file_has_offsets(self) -> bool:
         return self._has_offsets(self.master)
 
-    def _slave_has_offsets(self) -> bool:
-        return self._has_offsets(self.slave)
+    def _slave_has_all(self) -> bool:
+        copies_none = self.lab.version == COPIES_NONE
+        has_topic = self._has(self.slave, "topics.json", f'"{TOPIC}"')
+        return has_topic and (copies_none or self._has_offsets(self.slave))
+
+    def _has_offsets(self, broker: Broker) -> bool:
+        return self._has(broker, "consumerOffset.json", f"{TOPIC}@billing")
 
     @staticmethod
-    def _has_offsets(broker: Broker) -> bool:
-        path = broker.store / "config" / "consumerOffset.json"
-        return path.exists() and f"{TOPIC}@billing" in path.read_text()
+    def _has(broker: Broker, file: str, text: str) -> bool:
+        path = broker.store / "config" / file
+        return path.exists() and text in path.read_text()
 
     def _observer(self, options: tuple[str, ...]) -> TestProcess:
         trace = ["--trace"] if self.is_traced else []

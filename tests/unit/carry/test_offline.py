@@ -18,6 +18,7 @@ from failback.carry.command import main
 from failback.carry.master_store import MasterStore, read_conf
 from failback.carry.offset_file import OffsetFile
 from failback.protocol.command import RemotingCommand
+from tests.support.carry.killed import carry_until
 from tests.support.carry.stopped_master import (
     KEY,
     TOPIC,
@@ -430,37 +431,13 @@ def test_an_undo_after_a_start_needs_force(
 
 # --- killed at every step -------------------------------------------------------------------------
 
-_KILLED = """
-import os, sys
-at, count = int(sys.argv[1]), 0
-def dies(name):
-    real = getattr(os, name)
-    def step(*words, **named):
-        global count
-        count += 1
-        if count == at:
-            os._exit(9)
-        return real(*words, **named)
-    setattr(os, name, step)
-for name in ("fsync", "replace", "fchmod", "fchown", "open", "unlink"):
-    dies(name)
-from failback.carry.command import main
-from failback.carry.master_store import MasterStore, read_conf
-sys.exit(main(sys.argv[2:]))
-"""
-
 
 @pytest.mark.few(3)
 @pytest.mark.parametrize("step", range(1, 31))
 def test_a_kill_at_any_step_leaves_the_old_file_or_the_new_one(
     master: StoppedMaster, slave: AnsweringSlave, step: int
 ) -> None:
-    words = ["--conf", str(master.conf), "--slave", slave.address]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(
-        [sys.executable, "-c", _KILLED, str(step), *words], env=environment, check=False
-    )
-    assert done.returncode in (0, 9)
+    carry_until(step, "--conf", master.conf, "--slave", slave.address)
     assert master.loads in (at(10), at(50))
     assert master.carry("--slave", slave.address) == 0
     assert master.loads == at(50)
