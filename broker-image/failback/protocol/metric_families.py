@@ -190,7 +190,7 @@ REFUSED: Final = Family(
     "counter",
     (*MEMBER, "bound"),
     "What peers were refused because a bound was reached: connections, unread, unfinished, "
-    "heldPulls, tasks, clientCalls.",
+    "heldPulls, tasks, clientCalls, newNames.",
 )
 OPEN_CONNECTIONS: Final = Family(
     "failback_connections", "gauge", MEMBER, "Open connections on the ports for clients."

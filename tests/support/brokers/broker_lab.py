@@ -66,6 +66,15 @@ class FakeTransport(asyncio.Transport):
         self.on_abort()
 
 
+async def settled(controller: BrokerController) -> None:
+    """Wait until no table is written, and what waited for that is done."""
+    while not all(writes.is_idle for writes in controller.joined_writes):
+        for writes in controller.joined_writes:
+            await writes.settled()
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+
 class LabClient:
     """One imaginary connection."""
 
@@ -94,7 +103,10 @@ class LabClient:
         self.connection.data_received(data)
 
     async def turn(self) -> None:
-        """Let the run end, and decode what it wrote."""
+        """Let the run end, and what it waits for, and decode what it wrote."""
+        for _ in range(3):
+            await asyncio.sleep(0)
+        await settled(self.controller)
         for _ in range(3):
             await asyncio.sleep(0)
         for data in self.transport.writes[self._seen :]:
@@ -211,6 +223,9 @@ async def broker_lab(root: Path, **settings: object) -> AsyncIterator[BrokerLab]
     } | {key: str(value) for key, value in settings.items()}
     config = BrokerConfig.from_properties(properties, environment={})
     controller = BrokerController(config)
+    for writes in controller.joined_writes:
+        writes.pause_seconds = 0.0
+    controller.server.turn_seconds = float("inf")
     controller.store.load()
     lab = BrokerLab(controller)
     try:

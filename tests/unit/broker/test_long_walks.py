@@ -19,7 +19,7 @@ from failback.protocol.headers import (
     QueryConsumeQueueRequestHeader,
     QueryConsumeTimeSpanRequestHeader,
 )
-from failback.protocol.route import TopicConfig
+from failback.protocol.route import SubscriptionGroupConfig, TopicConfig
 from failback.protocol.stats import QueryConsumeQueueResponseBody
 from tests.support.brokers.broker_lab import BrokerLab, LabClient, broker_lab
 
@@ -42,7 +42,7 @@ WALKS: dict[str, tuple[int, Header]] = {
 def widen(lab: BrokerLab, queues: int) -> None:
     """A topic of that many queues, which a group consumes."""
     lab.controller.topics.update(TopicConfig("Wide", queues, queues))
-    lab.controller.groups.find("CG")
+    lab.controller.groups.update(SubscriptionGroupConfig("CG"))
     lab.controller.offsets.commit("CG", "Wide", 0, 0)
 
 

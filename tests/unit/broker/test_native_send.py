@@ -21,7 +21,7 @@ import pytest
 from failback.broker.native import kernels
 from failback.broker.remoting.answers import SendAnswers
 from failback.protocol.message import MAX_PROPERTIES_BYTES, BatchElement, encode_batch
-from tests.support.brokers.broker_lab import BrokerLab, LabClient, broker_lab
+from tests.support.brokers.broker_lab import BrokerLab, LabClient, broker_lab, settled
 
 pytestmark = [
     pytest.mark.skipif(kernels is None, reason="no compiled kernels here: tools/build_native.py"),
@@ -79,6 +79,7 @@ class Twins:
         server, appender = lab.controller.server, lab.controller.store.appender
         written = len(client.transport.writes)
         client.feed(data)
+        await settled(lab.controller)
         log = lab.controller.store._log
         seen: dict[str, Any] = {
             "records": [*log._full, (log._pieces_offset, b"".join(log.pieces))],

@@ -230,7 +230,7 @@ async def test_a_changed_topic_counts_at_once(tmp_path: Path) -> None:
         assert (await client.send(queue_id=3)).code == 0
         lab.controller.topics.update(TopicConfig("TopicTest", 1, 1))
         assert (await client.send(queue_id=3)).code == 1
-        lab.controller.topics.delete("TopicTest")
+        lab.controller.topics.take_back("TopicTest", None)
         assert (await client.send(default_topic="None")).code == 17
 
 

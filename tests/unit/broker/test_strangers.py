@@ -346,6 +346,7 @@ async def test_pulls_beyond_the_bound_are_answered_at_once(tmp_path: Path) -> No
 async def test_no_pull_is_held_for_longer_than_the_bound(lab: BrokerLab, suspend_ms: int) -> None:
     client = lab.connect()
     held(client, 1, suspend_ms)
+    await client.turn()
     hold = lab.controller.pull.hold
     now_ms = lab.controller.pull._clock() * 1000
     hold.sweep(now_ms + 110_000)

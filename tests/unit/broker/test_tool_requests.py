@@ -29,6 +29,7 @@ from failback.protocol.route import (
     ProducerData,
     ProducerTableInfo,
     SubscriptionData,
+    SubscriptionGroupConfig,
     TopicConfig,
 )
 from failback.protocol.stats import (
@@ -174,7 +175,7 @@ async def test_the_progress_of_all_groups(tmp_path: Path) -> None:
         for _ in range(3):
             await client.send()
         await client.send(topic="Ordered")
-        lab.controller.groups.find("CG")
+        lab.controller.groups.update(SubscriptionGroupConfig("CG"))
         offsets.commit("CG", "TopicTest", 0, 2)
         offsets.commit("CG", "Ordered", 0, 0)
         offsets.commit("CG", "Unknown", 0, 9)

@@ -60,8 +60,8 @@ def test_updating_and_deleting_bump_the_version(path: Path) -> None:
     groups = manager(path)
     groups.update(SubscriptionGroupConfig("g", retry_max_times=3))
     assert groups.table["g"].retry_max_times == 3
-    assert groups.delete("g")
-    assert not groups.delete("g")
+    groups.take_back("g", None)
+    assert "g" not in groups.table
     assert groups.data_version.counter == 2
 
 

@@ -154,12 +154,11 @@ def test_retry_and_dead_letter_topics_are_created_as_asked(path: Path) -> None:
     assert topics.data_version.counter == 2
 
 
-def test_deleting_bumps_the_version_only_when_there_was_a_topic(path: Path) -> None:
+def test_taking_a_topic_back_bumps_the_version(path: Path) -> None:
     topics = manager(path)
     topics.update(TopicConfig("T"))
-    assert topics.delete("T")
-    assert topics.data_version.counter == 2
-    assert not topics.delete("T")
+    topics.take_back("T", None)
+    assert "T" not in topics.table
     assert topics.data_version.counter == 2
 
 

@@ -69,13 +69,15 @@ class BrokerOuterApi:
     async def register_all(
         self,
         identity: BrokerIdentity,
-        topics: TopicConfigSerializeWrapper,
+        topics: TopicConfigSerializeWrapper | bytes,
         *,
         oneway: bool = False,
         compressed: bool = False,
         timeout_ms: float = 6_000,
     ) -> list[RegisterResult]:
         """Register with every name server at once; failures are logged and left out.
+
+        ``topics`` may be JSON already.
 
         The results are in the order of :attr:`name_servers`; one-way calls have none.
         """
@@ -92,7 +94,7 @@ class BrokerOuterApi:
         self,
         name_server: str,
         identity: BrokerIdentity,
-        topics: TopicConfigSerializeWrapper,
+        topics: TopicConfigSerializeWrapper | bytes,
         *,
         compressed: bool = False,
         timeout_ms: float = 6_000,
@@ -217,10 +219,13 @@ class BrokerOuterApi:
 
 
 def _registration(
-    identity: BrokerIdentity, topics: TopicConfigSerializeWrapper, compressed: bool
+    identity: BrokerIdentity, topics: TopicConfigSerializeWrapper | bytes, compressed: bool
 ) -> Call[RemotingCommand]:
-    listing = RegisterBrokerBody(topic_config_serialize_wrapper=topics)
-    body = listing.to_compressed() if compressed else listing.to_json()
+    if isinstance(topics, bytes):
+        body = b'{"filterServerList":[],"topicConfigSerializeWrapper":%b}' % topics
+    else:
+        listing = RegisterBrokerBody(topic_config_serialize_wrapper=topics)
+        body = listing.to_compressed() if compressed else listing.to_json()
     header = RegisterBrokerRequestHeader(
         broker_name=identity.broker_name,
         broker_addr=identity.address,

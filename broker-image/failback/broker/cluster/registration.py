@@ -50,20 +50,20 @@ class Registration:
 
     async def register_all(self, *, oneway: bool = False) -> None:
         """Register the whole topic table with every name server."""
-        await self._register(self.topics.to_wrapper(), oneway=oneway)
+        await self._register(self._all_topics(), oneway=oneway)
 
     async def register_topic(self, topic: TopicConfig) -> None:
         """Register one changed topic, under the version of the whole table."""
-        whole = self.topics.to_wrapper()
-        only = TopicConfigSerializeWrapper({topic.topic_name: topic}, whole.data_version)
-        await self._register(only)
+        version = self.topics.data_version
+        only = TopicConfigSerializeWrapper({topic.topic_name: topic}, version)
+        await self._register(self._with_broker_permission(only))
 
     async def _register(
-        self, wrapper: TopicConfigSerializeWrapper, *, oneway: bool = False
+        self, topics: TopicConfigSerializeWrapper | bytes, *, oneway: bool = False
     ) -> None:
         results = await self.outer.register_all(
             self.identity,
-            self._with_broker_permission(wrapper),
+            topics,
             oneway=oneway,
             compressed=self.config.compressed_register,
             timeout_ms=self.config.time_scale.ms(self.config.register_broker_timeout_mills),
@@ -109,11 +109,18 @@ class Registration:
         result = await self.outer.register_with(
             address,
             self.identity,
-            self._with_broker_permission(self.topics.to_wrapper()),
+            self._all_topics(),
             compressed=self.config.compressed_register,
             timeout_ms=self.config.time_scale.ms(self.config.register_broker_timeout_mills),
         )
         return result is not None
+
+    def _all_topics(self) -> TopicConfigSerializeWrapper | bytes:
+        """Return the whole table, as JSON where that need not be made for this."""
+        permission = self.config.broker_permission
+        if self.config.compressed_register or permission & _READ_WRITE != _READ_WRITE:
+            return self._with_broker_permission(self.topics.to_wrapper())
+        return self.topics.to_json()
 
     def _with_broker_permission(
         self, wrapper: TopicConfigSerializeWrapper

@@ -159,6 +159,7 @@ class SlaveSynchronize:
 
     async def _sync_topics(self, master: str) -> None:
         if self.topics.replace_all(await self._current(self.outer.get_all_topic_config(master))):
+            await self.topics.writes.settled()
             logger.info("copied topics from master %s", master)
 
     async def _current(self, asked: Awaitable[_Answer]) -> _Answer:
@@ -205,6 +206,7 @@ class SlaveSynchronize:
     async def _sync_groups(self, master: str) -> None:
         told = await self._current(self.outer.get_all_subscription_group(master))
         if self.groups.replace_all(told):
+            await self.groups.writes.settled()
             logger.info("copied consumer groups from master %s", master)
 
 

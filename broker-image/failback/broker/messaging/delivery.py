@@ -13,6 +13,7 @@ from failback.broker.messaging.delayed import append_copy
 from failback.broker.messaging.put_aside import PutAside
 from failback.broker.metadata.groups import SubscriptionGroupManager
 from failback.broker.metadata.topics import TopicConfigManager
+from failback.broker.metadata.versioned_table import now
 from failback.broker.store.log.results import MessageIllegal
 from failback.broker.store.message_store import MessageStore
 from failback.protocol.codes import SCHEDULE_TOPIC
@@ -80,6 +81,6 @@ class Delivery:
         if group is None or group.retry_queue_nums <= 0:
             return None
         try:
-            return self.topics.retry_topic(group)
+            return now(lambda: self.topics.retry_topic(group))
         except ProtocolError:  # it can have no such topic, or there is no room for one
             return None

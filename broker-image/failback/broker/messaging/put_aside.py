@@ -16,6 +16,7 @@ from typing import Final
 from failback.broker.messaging.delayed import append_copy
 from failback.broker.metadata.groups import SubscriptionGroupManager
 from failback.broker.metadata.topics import TopicConfigManager
+from failback.broker.metadata.versioned_table import now
 from failback.broker.store.log.results import MessageIllegal
 from failback.broker.store.message_store import MessageStore
 from failback.protocol.codes import PERM_READ, PERM_WRITE, PUT_ASIDE_TOPIC
@@ -104,7 +105,7 @@ class PutAside:
 
     def _topic(self, name: str) -> None:
         try:
-            self.topics.create_in_send_back(name, 1, PERM_READ | PERM_WRITE)
+            now(lambda: self.topics.create_in_send_back(name, 1, PERM_READ | PERM_WRITE))
         except (ProtocolError, OSError) as error:
             logger.error("messages are put aside in %s, which can't be a topic: %s", name, error)
 

@@ -7,7 +7,6 @@ administrator changes. A consumer pulls the queues that it has been given. Where
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,8 +27,6 @@ from failback.protocol.route import (
     SubscriptionGroupWrapper,
     TopicConfig,
 )
-
-logger = logging.getLogger(__name__)
 
 INTERNAL_PREFIX: Final = "CID_RMQ_SYS_"
 """Groups of the system itself: created even while auto-creation is off (MixAll 4.9.8)."""
@@ -57,6 +54,7 @@ class SubscriptionGroupManager(VersionedTable[SubscriptionGroupConfig, Subscript
         Raises:
             NameRefused: There is none, and nothing may be called so.
             TableFull: There is none, and no room for another.
+            NewNames: There is none so far.
         """
         existing = self.table.get(group)
         if existing is not None:
@@ -65,11 +63,7 @@ class SubscriptionGroupManager(VersionedTable[SubscriptionGroupConfig, Subscript
         if not allowed and not group.startswith(INTERNAL_PREFIX):
             return None
         self.check_new(group)
-        created = SubscriptionGroupConfig(group_name=group)
-        with self._whole():
-            self.table[group] = created
-        logger.info("created consumer group %s", group)
-        return created
+        return self.asked(SubscriptionGroupConfig(group_name=group))
 
     def check_new(self, name: str) -> None:
         if name not in self.table:
@@ -84,6 +78,9 @@ class SubscriptionGroupManager(VersionedTable[SubscriptionGroupConfig, Subscript
         return SubscriptionGroupWrapper(
             data_version=self.data_version, subscription_group_table=dict(self.table)
         )
+
+    def _wrapped(self, version: DataVersion) -> SubscriptionGroupWrapper:
+        return SubscriptionGroupWrapper(data_version=version)
 
     def _unwrapped(
         self, wrapper: SubscriptionGroupWrapper
@@ -131,7 +128,7 @@ class RetryQueues:
             group = None
         return replace(topic, read_queue_nums=reads), group
 
-    def store(self, topic: TopicConfig | None, group: SubscriptionGroupConfig | None) -> None:
+    async def store(self, topic: TopicConfig | None, group: SubscriptionGroupConfig | None) -> None:
         """Store both, or none of them.
 
         Raises:
@@ -141,13 +138,14 @@ class RetryQueues:
             self.groups.check_new(group.group_name)
         if topic is None:
             if group is not None:
-                self.groups.update(group)
+                await self.groups.order(group.group_name, group)
             return
-        before = self.topics.get(topic.topic_name)
-        self.topics.update(topic)
+        name, before = topic.topic_name, self.topics.get(topic.topic_name)
+        await self.topics.order(name, topic)
         if group is not None:
             try:
-                self.groups.update(group)
+                await self.groups.order(group.group_name, group)
             except NotStored:
-                self.topics.take_back(topic.topic_name, before)
+                if self.topics.get(name) is topic:
+                    self.topics.take_back(name, before)
                 raise

@@ -97,41 +97,45 @@ def temporary_of(path: Path) -> Path:
     return path.with_name(path.name + ".tmp")
 
 
-def persist_json_config(path: Path, text: str, files: ConfigFiles = _FILES) -> None:
+def persist_json_config(path: Path, text: str | bytes, files: ConfigFiles = _FILES) -> None:
     """Replace ``path`` by ``text``, step by step as 4.9.8 does.
 
     Raises:
         OSError: A step failed; the steps before it have happened.
     """
     new = temporary_of(path)
-    _write_new(new, text, files, sync=False)
+    content = text if isinstance(text, bytes) else text.encode()
+    _write_new(new, content, files, sync=False)
     previous = files.read(path)
     if previous is not None:  # an empty one too: that is how a .bak becomes empty
         files.write(backup_of(path), previous)
-    with _mounted_alone(path, previous, text, files):
+    with _mounted_alone(path, previous, content, files):
         files.delete(path)
         files.rename(new, path)
 
 
-def persist_json_config_atomically(path: Path, text: str, files: ConfigFiles = _FILES) -> None:
+def persist_json_config_atomically(
+    path: Path, text: str | bytes, files: ConfigFiles = _FILES
+) -> None:
     """Replace ``path`` by ``text`` in one step, on the disk when this returns.
 
     Raises:
         OSError: A step failed; ``path`` is what it was.
     """
     new = temporary_of(path)
-    _write_new(new, text, files, sync=True)
+    content = text if isinstance(text, bytes) else text.encode()
+    _write_new(new, content, files, sync=True)
     previous = files.read(path)
     if previous:
         files.write(backup_of(path), previous)
-    with _mounted_alone(path, previous, text, files):
+    with _mounted_alone(path, previous, content, files):
         files.rename(new, path)
     files.sync_folder(path.parent)
 
 
 @contextlib.contextmanager
 def _mounted_alone(
-    path: Path, previous: bytes | None, text: str, files: ConfigFiles
+    path: Path, previous: bytes | None, content: bytes, files: ConfigFiles
 ) -> Iterator[None]:
     """Write over ``path`` where it is a mount of its own, which nothing can take the place of.
 
@@ -143,7 +147,7 @@ def _mounted_alone(
         if error.errno != errno.EBUSY or previous is None:
             raise
         try:
-            files.write_over(path, previous, text.encode())
+            files.write_over(path, previous, content)
         except OSError as other:
             if other.errno == errno.EROFS:
                 raise error from other
@@ -152,10 +156,10 @@ def _mounted_alone(
             files.delete(temporary_of(path))
 
 
-def _write_new(new: Path, text: str, files: ConfigFiles, *, sync: bool) -> None:
+def _write_new(new: Path, content: bytes, files: ConfigFiles, *, sync: bool) -> None:
     """Write the whole of ``new``, or leave nothing of it: a full disk has other uses for it."""
     try:
-        files.write(new, text.encode(), sync=sync)
+        files.write(new, content, sync=sync)
     except OSError:
         with contextlib.suppress(OSError):
             files.delete(new)
@@ -285,9 +289,18 @@ class TableFile:
         is_waiting: Whether the disk refused the last text and :meth:`retry` has to write it.
     """
 
-    def __init__(self, path: Path, is_guarded: Callable[[], bool]) -> None:
-        """``is_guarded`` tells for each write whether it is made in one, synced step."""
+    def __init__(
+        self,
+        path: Path,
+        is_guarded: Callable[[], bool],
+        write_again: Callable[[], None] | None = None,
+    ) -> None:
+        """``is_guarded`` tells for each write whether it is made in one, synced step.
+
+        ``write_again`` has a text written again that the disk refused, where that is not done here.
+        """
         self.path = path
+        self._write_again = write_again
         self.is_guarded = is_guarded
         self._writing = threading.Lock()
         self._made = 0
@@ -311,7 +324,7 @@ class TableFile:
         self._made += 1
         return self._made
 
-    def write(self, text: str, generation: int | None = None) -> None:
+    def write(self, text: str | bytes, generation: int | None = None) -> None:
         """Write ``text``, unless a newer one is written already. From any thread.
 
         Raises:
@@ -346,6 +359,10 @@ class TableFile:
         """
         if is_fatal(error):
             raise error
+        self.wait(make_text, error)
+
+    def wait(self, make_text: Callable[[], str], error: OSError) -> None:
+        """As :meth:`write_later`, after a fatal error too."""
         if self._waiting is None:
             logger.error("%s is not written now, and will be: %s", self.path, why(error))
         self._waiting = make_text
@@ -353,6 +370,9 @@ class TableFile:
     def retry(self) -> None:
         """Write the refused text again; keep it for the next call if the disk still refuses."""
         if self._waiting is None:
+            return
+        if self._write_again is not None:
+            self._write_again()
             return
         try:
             self.write(self._waiting())

@@ -85,8 +85,8 @@ def _topic(name: str, queues: int, perm: int = _READ_WRITE) -> TopicConfig:
 class TopicConfigManager(VersionedTable[TopicConfig, TopicConfigSerializeWrapper]):
     """The topic table with its version. TopicConfigManager of apache/rocketmq 4.9.8.
 
-    A name server that sees the same version ignores a registration. ``on_change`` is called after a
-    topic was created by use, so that the controller registers the full table, one-way.
+    A name server that sees the same version ignores a registration. After a topic was created by
+    use the controller registers the full table, one-way.
     """
 
     kind = "topic"
@@ -98,10 +98,8 @@ class TopicConfigManager(VersionedTable[TopicConfig, TopicConfigSerializeWrapper
         config: BrokerConfig,
         *,
         clock_ms: Callable[[], int] = now_ms,
-        on_change: Callable[[], None] | None = None,
     ) -> None:
         super().__init__(path, config, system_topics(config), clock_ms=clock_ms)
-        self.on_change = on_change
 
     def name_of(self, entry: TopicConfig) -> str:
         return entry.topic_name
@@ -111,6 +109,9 @@ class TopicConfigManager(VersionedTable[TopicConfig, TopicConfigSerializeWrapper
         return TopicConfigSerializeWrapper(
             data_version=self.data_version, topic_config_table=dict(self.table)
         )
+
+    def _wrapped(self, version: DataVersion) -> TopicConfigSerializeWrapper:
+        return TopicConfigSerializeWrapper(data_version=version)
 
     def _unwrapped(
         self, wrapper: TopicConfigSerializeWrapper
@@ -137,8 +138,9 @@ class TopicConfigManager(VersionedTable[TopicConfig, TopicConfigSerializeWrapper
         that.
 
         Raises as :meth:`check_new`, and:
-            NotStored: The disk does not take it; there is no such topic then. A message in it would
-                be in no known topic after the next start.
+            NewNames: It is to be created. A message in it would be in no known topic after the next
+                start, if that came before the file has it.
+            NotStored: The disk does not take it; there is no such topic then.
         """
         existing = self.table.get(topic)
         if existing is not None:
@@ -155,7 +157,7 @@ class TopicConfigManager(VersionedTable[TopicConfig, TopicConfigSerializeWrapper
         if default_topic == AUTO_CREATE_TOPIC and not self._config.auto_create_topic_enable:
             template = replace(template, perm=_READ_WRITE)
             if not self._config.failback_guard_auto_create:
-                self.table[default_topic] = template
+                self._put_quietly(template)
         if not template.perm & PERM_INHERIT:
             logger.warning(
                 "topic %s not created: default topic %s has perm %d, client %s",
@@ -175,22 +177,21 @@ class TopicConfigManager(VersionedTable[TopicConfig, TopicConfigSerializeWrapper
             topic_sys_flag=topic_sys_flag,
         )
         self.check_new(topic)
-        logger.info("created topic %s after %s for client %s", topic, default_topic, client_addr)
-        return self._created(created, at_once=True)
+        return self.asked(created, at_once=True)
 
     def create_in_send_back(
         self, topic: str, queue_nums: int, perm: int = _READ_WRITE, topic_sys_flag: int = 0
     ) -> TopicConfig:
         """Return ``topic``, created as asked when missing: ``%RETRY%``, ``%DLQ%`` and the like.
 
-        Raises as :meth:`check_new`.
+        Raises as :meth:`check_new`, and:
+            NewNames: It is to be created.
         """
         existing = self.table.get(topic)
         if existing is not None:
             return existing
         self.check_new(topic)
-        logger.info("created topic %s with %d queues", topic, queue_nums)
-        return self._created(
+        return self.asked(
             TopicConfig(
                 topic_name=topic,
                 read_queue_nums=queue_nums,
@@ -213,8 +214,7 @@ class TopicConfigManager(VersionedTable[TopicConfig, TopicConfigSerializeWrapper
         reads, writes = max(topic.read_queue_nums, queues), max(topic.write_queue_nums, queues)
         if (reads, writes) == (topic.read_queue_nums, topic.write_queue_nums):
             return topic
-        logger.info("topic %s gets %d queues, as its group has", name, queues)
-        return self._created(replace(topic, read_queue_nums=reads, write_queue_nums=writes))
+        return self.asked(replace(topic, read_queue_nums=reads, write_queue_nums=writes))
 
     def update_order(self, order_topics: Collection[str]) -> None:
         """Mark exactly ``order_topics`` as ordered (the name server's ORDER_TOPIC_CONFIG)."""
@@ -224,12 +224,4 @@ class TopicConfigManager(VersionedTable[TopicConfig, TopicConfigSerializeWrapper
             if topic.order != (name in order_topics)
         }
         if changed:
-            with self._whole():
-                self.table.update(changed)
-
-    def _created(self, topic: TopicConfig, *, at_once: bool = False) -> TopicConfig:
-        with self._whole(at_once=at_once):
-            self.table[topic.topic_name] = topic
-        if self.on_change is not None:
-            self.on_change()
-        return topic
+            self._put(changed)

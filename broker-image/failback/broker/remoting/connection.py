@@ -51,12 +51,15 @@ class BrokerConnection(asyncio.Protocol):
 
     __slots__ = (
         "_chunks",
+        "_go_on_handle",
         "_have",
+        "_is_held",
         "_is_noted",
         "_need",
         "_out_bytes",
         "_read_paused",
         "_server",
+        "_waits_for",
         "address",
         "born_host",
         "closed",
@@ -65,6 +68,7 @@ class BrokerConnection(asyncio.Protocol):
         "is_counted",
         "is_fast_port",
         "last_active",
+        "new_names",
         "out",
         "tasks",
         "transport",
@@ -82,6 +86,13 @@ class BrokerConnection(asyncio.Protocol):
         self._is_noted = False
         """Whether the server counts the bytes of an incomplete request."""
         self._read_paused = False
+        self._is_held = False
+        """Whether whole requests may be among what is kept: nothing more is read meanwhile."""
+        self._waits_for = 0
+        """How many writes the next request waits for."""
+        self._go_on_handle: asyncio.Handle | None = None
+        self.new_names = 0.0, 0.0
+        """New names that still count, and since when, seconds: see PeerLimits."""
         self.address = ""
         """``ip:port`` of the peer."""
         self.host = ""
@@ -119,6 +130,9 @@ class BrokerConnection(asyncio.Protocol):
         self._server.lost(self)
 
     def data_received(self, data: bytes) -> None:
+        if self._is_held:
+            self._chunks.append(data)
+            return
         if self._chunks:
             # A list of chunks, joined once: adding per chunk is quadratic for a 4 MiB body.
             self._chunks.append(data)
@@ -126,11 +140,19 @@ class BrokerConnection(asyncio.Protocol):
             if self._have < self._need:
                 self._note_unfinished()
                 return
-            data = b"".join(self._chunks)
-            self._chunks.clear()
-            if self._is_noted:
-                self._is_noted = False
-                self._server.unfinished(self, 0)
+            data = self._take_chunks()
+        self._work(data)
+
+    def _take_chunks(self) -> bytes:
+        data = b"".join(self._chunks)
+        self._chunks.clear()
+        if self._is_noted:
+            self._is_noted = False
+            self._server.unfinished(self, 0)
+        return data
+
+    def _work(self, data: bytes) -> None:
+        """Have the requests of a read answered, and keep what is left of it."""
         try:
             rest = self._server.received(self, data)
         except ProtocolError as error:
@@ -140,10 +162,44 @@ class BrokerConnection(asyncio.Protocol):
         except StoreError:  # logged by the server, which stops the broker
             self.abort()
             return
+        if self.closed:
+            return
+        if self.write_paused and self.is_behind:
+            self._read_paused = True
         if rest < len(data):
             self._keep(data[rest:] if rest else data)
-        if self.write_paused and not self.closed:
-            self._hold_reading_back()
+        if self._must_stop() and not self._is_held:
+            self._is_held = True
+            self.transport.pause_reading()
+
+    def _must_stop(self) -> bool:
+        return bool(self._waits_for) or self._go_on_handle is not None or self._read_paused
+
+    def go_on_soon(self) -> None:
+        """Go on with what is kept in the next turn of the loop."""
+        if self._go_on_handle is None:
+            self._go_on_handle = asyncio.get_running_loop().call_soon(self._go_on)
+
+    def wait_for(self, writes: Sequence[asyncio.Future[None]]) -> None:
+        """Go on with what is kept when all of ``writes`` are done."""
+        self._waits_for += len(writes)
+        for write in writes:
+            write.add_done_callback(self._written)
+
+    def _written(self, _write: asyncio.Future[None]) -> None:
+        self._waits_for -= 1
+        self._go_on()
+
+    def _go_on(self) -> None:
+        self._go_on_handle = None
+        if self.closed or self._must_stop():
+            return
+        data = self._take_chunks()
+        if data:
+            self._work(data)
+        if self._is_held and not self.closed and not self._must_stop():
+            self._is_held = False
+            self.transport.resume_reading()
 
     def _keep(self, data: bytes) -> None:
         """Remember an incomplete frame and how many bytes complete it."""
@@ -206,16 +262,17 @@ class BrokerConnection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self.write_paused = False
-        if self._read_paused and not self.closed:
-            self._read_paused = False
-            self.transport.resume_reading()
         self._server.drained(self)
+        if self._read_paused:
+            self._read_paused = False
+            self._go_on()
 
-    def _hold_reading_back(self) -> None:
-        too_many = len(self.deferred) > MAX_DEFERRED_PULLS
-        if too_many or self.transport.get_write_buffer_size() > MAX_UNREAD_BYTES:
-            self._read_paused = True
-            self.transport.pause_reading()
+    @property
+    def is_behind(self) -> bool:
+        """Whether the peer has so much to read that none of its requests is served before."""
+        if len(self.deferred) > MAX_DEFERRED_PULLS:
+            return True
+        return self.transport.get_write_buffer_size() > MAX_UNREAD_BYTES
 
     def close(self) -> None:
         """Close once everything written has been sent."""

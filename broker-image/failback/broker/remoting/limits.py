@@ -9,12 +9,14 @@ unfinished         UnfinishedBytes: requests that are not whole             the 
 heldPulls          HeldPulls, HeldPullsPerConnection                        code 2
 tasks              Tasks, TasksPerConnection: answers that take time        code 2
 clientCalls        CallsPerClient: questions to one client                  code 2
+newNames           none: topics and groups that a connection brings         code 2
 =================  =======================================================  ====================
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from failback.broker.config.config import BrokerConfig
@@ -32,7 +34,11 @@ UNREAD: Final = "unread"
 HELD_PULLS: Final = "heldPulls"
 TASKS: Final = "tasks"
 CLIENT_CALLS: Final = "clientCalls"
-BOUNDS: Final = (CONNECTIONS, UNREAD, UNFINISHED, HELD_PULLS, TASKS, CLIENT_CALLS)
+NEW_NAMES: Final = "newNames"
+BOUNDS: Final = (CONNECTIONS, UNREAD, UNFINISHED, HELD_PULLS, TASKS, CLIENT_CALLS, NEW_NAMES)
+NAMES_AT_ONCE: Final = 1000
+"""Or as many as one heartbeat may have: GroupsPerConnection."""
+NAMES_PER_SECOND: Final = 50
 
 
 class Busy(FailbackError):
@@ -44,8 +50,9 @@ class Busy(FailbackError):
 class PeerLimits:
     """The bounds of one broker, and counts of what they refused."""
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(self, config: BrokerConfig, clock: Callable[[], float] = time.monotonic) -> None:
         self.config = config
+        self._clock = clock
         self.refusals = Refusals(BOUNDS)
         self.connections = ConnectionCounts(
             lambda: config.failback_max_connections,
@@ -124,3 +131,18 @@ class PeerLimits:
             what = f"{connection.tasks} requests of this connection are under way, at most {most}"
             raise self.refuse(TASKS, connection, what)
         connection.tasks += 1
+
+    def take_new_names(self, connection: BrokerConnection, count: int) -> None:
+        """Count topics and groups that a request brings.
+
+        Raises:
+            Busy: They are more than this connection may bring now.
+        """
+        most = max(NAMES_AT_ONCE, self.config.failback_max_groups_per_connection)
+        (spent, at), now = connection.new_names, self._clock()
+        spent = max(0.0, spent - (now - at) * NAMES_PER_SECOND) + count
+        if spent > most:
+            what = f"{count} new topics or groups are too many now: at most {most} at once"
+            what = f"{what}, then {NAMES_PER_SECOND} a second"
+            raise self.refuse(NEW_NAMES, connection, what)
+        connection.new_names = spent, now

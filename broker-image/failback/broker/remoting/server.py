@@ -18,6 +18,7 @@ from typing import Final, Protocol
 from failback.broker.remoting.connection import BrokerConnection
 from failback.broker.remoting.limits import Busy, PeerLimits
 from failback.client.remoting.port_owner import bind_error
+from failback.common.joined_writes import MustWait
 from failback.protocol.codes import RequestCode, ResponseCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import ConfigError, FailbackError, ProtocolError, StoreError
@@ -40,6 +41,8 @@ RunHandler = Callable[[BrokerConnection, bytes, int], int]
 """Arguments: connection, read, begin of a frame. Returns where it stopped handling frames."""
 
 LISTEN_BACKLOG: Final = 1024
+TURN_SECONDS: Final = 0.005
+"""How long one connection may be served before it is the others' turn."""
 MOST_PENDING_BYTES: Final = 1024 * 1024
 """Bytes of records that may wait for the end of a run. More are written at once, and their memory
 is used again. A turn may read 8 MiB. In memory that is fresh from the system and in no cache, a
@@ -75,6 +78,7 @@ class RemotingServer:
         self._dirty: list[BrokerConnection] = []
         self._scheduled = False
         self._stopping = False
+        self.turn_seconds = TURN_SECONDS
         self._none_open = asyncio.Event()
         self._none_open.set()
         self.connections: set[BrokerConnection] = set()
@@ -182,10 +186,15 @@ class RemotingServer:
         Raises:
             ProtocolError: The peer broke the framing. Close the connection.
             StoreError: As :meth:`commit`.
+
+        Stops before a request that has to wait, and after one with which the time of this turn is
+        over, or the peer's answers too many. The connection goes on with the rest.
         """
-        connection.last_active = self._loop.time()
+        clock = self._loop.time
+        connection.last_active = clock()
         if not self._scheduled:
             self._run_began = connection.last_active
+        turn_ends = connection.last_active + self.turn_seconds
         position, size = 0, len(data)
         unpack, fast, runs = PREFIX.unpack_from, self._fast, self._runs
         while size - position >= 8:
@@ -203,19 +212,40 @@ class RemotingServer:
                 position = left
                 continue
             handler = fast.get(peeked)
-            if (
-                handler is None
-                or mark > 0xFFFFFF
-                or not handler(connection, data, header_start, header_end, end)
-            ):
-                self._generic(
-                    connection,
-                    Frame(mark >> 24, data[header_start:header_end], data[header_end:end]),
-                )
+            try:
+                if (
+                    handler is None
+                    or mark > 0xFFFFFF
+                    or not handler(connection, data, header_start, header_end, end)
+                ):
+                    self._generic(
+                        connection,
+                        Frame(mark >> 24, data[header_start:header_end], data[header_end:end]),
+                    )
+            except MustWait as waiting:
+                frame = Frame(mark >> 24, data[header_start:header_end], data[header_end:end])
+                if self._waits(connection, frame, waiting):
+                    break
             position = end
+            if connection.closed or (connection.write_paused and connection.is_behind):
+                break
+            if clock() >= turn_ends and position < size:
+                connection.go_on_soon()
+                break
         if self.uncommitted and self._store.pending_bytes >= MOST_PENDING_BYTES:
             self.commit()
         return position
+
+    def _waits(self, connection: BrokerConnection, frame: Frame, waiting: MustWait) -> bool:
+        """Let a connection wait with the request of ``frame``; false where that is refused."""
+        try:
+            self.limits.take_new_names(connection, waiting.count)
+            connection.wait_for(waiting.order())
+        except (Busy, ProtocolError) as error:
+            request = RemotingCommand.from_frame(frame)
+            self._send(connection, request, failure(request, error))
+            return False
+        return True
 
     # --- answering -----------------------------------------------------------------------
 
@@ -300,6 +330,8 @@ class RemotingServer:
         try:
             request.check_body()
             outcome = handler(connection, request)
+        except MustWait:
+            raise
         # One boundary for every processor: an error of one request is answered to its
         # sender and must not reach the other connections.
         except Exception as error:

@@ -168,6 +168,7 @@ class BrokerController:
         self.filters = ConsumerFilterManager(
             folder / "consumerFilter.json", wall_ms, is_atomic=is_atomic
         )
+        self.joined_writes = (self.topics.writes, self.groups.writes)
         tables = (self.topics, self.groups, self.offsets, self.delay_offsets, self.filters)
         self._table_files = [table.file for table in tables]
 
@@ -399,6 +400,8 @@ class BrokerController:
         await self.registration.unregister()
         await self._drain()
         self.gate.waiting.give_up()
+        for writes in self.joined_writes:
+            await writes.settled()
         try:
             await self._persist_offsets()
             if not self.identity.is_slave:

@@ -28,6 +28,7 @@ from failback.broker.metadata.topics import (
     TRANS_OP_HALF_TOPIC,
     TopicConfigManager,
 )
+from failback.broker.metadata.versioned_table import now
 from failback.broker.store.log.results import Appended
 from failback.broker.store.message_store import MessageStore
 from failback.protocol.codes import (
@@ -135,7 +136,7 @@ class HalfMessages:
         Raises:
             StoreError: It was not appended.
         """
-        self._topic(TRANS_OP_HALF_TOPIC)
+        now(lambda: self._topic(TRANS_OP_HALF_TOPIC))
         self.store.append(
             topic=TRANS_OP_HALF_TOPIC.encode(),
             queue_id=half.queue_id,
@@ -174,7 +175,7 @@ class HalfMessages:
         Raises:
             StoreError: It was not appended.
         """
-        self._topic(TRANS_CHECK_MAX_TIME_TOPIC)
+        now(lambda: self._topic(TRANS_CHECK_MAX_TIME_TOPIC))
         self.delivery.deliver(half, TRANS_CHECK_MAX_TIME_TOPIC, 0, half.properties)
         self.on_append()
 

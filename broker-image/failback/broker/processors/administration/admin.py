@@ -20,7 +20,7 @@ from failback.broker.metadata.offsets.consumer_offset_manager import ConsumerOff
 from failback.broker.metadata.topics import TopicConfigManager, system_topic_names
 from failback.broker.processors.registry import handles
 from failback.broker.remoting.connection import BrokerConnection
-from failback.broker.remoting.server import Answer
+from failback.broker.remoting.server import Answer, RemotingServer
 from failback.broker.store.log.deletion import Deleted
 from failback.broker.store.log.results import MessageIllegal
 from failback.broker.store.message_store import MessageStore
@@ -83,6 +83,7 @@ class AdminProcessor:
 
     config: BrokerConfig
     identity: BrokerIdentity
+    server: RemotingServer
     ha: HaService
     store: MessageStore
     topics: TopicConfigManager
@@ -103,9 +104,9 @@ class AdminProcessor:
     # --- topics ----------------------------------------------------------------------------
 
     @handles(RequestCode.UPDATE_AND_CREATE_TOPIC, CreateTopicRequestHeader)
-    def update_topic(
+    async def update_topic(
         self, header: CreateTopicRequestHeader, request: RemotingCommand
-    ) -> Answer | Awaitable[Answer]:
+    ) -> Answer:
         """Create or change a topic; name servers know it before this is answered."""
         refusal = self._refuse_change(header.topic)
         if refusal is not None:
@@ -124,8 +125,8 @@ class AdminProcessor:
         group = None
         if topic.topic_name.startswith(RETRY_PREFIX):
             topic, group = self.retry_queues.of_new_topic(topic)
-        self.retry_queues.store(topic, group)
-        return self._registered(request, topic)
+        await self.retry_queues.store(topic, group)
+        return await self._registered(request, topic)
 
     async def _registered(self, request: RemotingCommand, topic: TopicConfig) -> RemotingCommand:
         await self.registrar.register_topic(topic)
@@ -143,15 +144,17 @@ class AdminProcessor:
         return None
 
     @handles(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader)
-    def delete_topic(
+    async def delete_topic(
         self, header: DeleteTopicRequestHeader, request: RemotingCommand
-    ) -> Answer | Awaitable[Answer]:
+    ) -> Answer:
         """Delete a topic with its messages and the offsets on it; a SYNC_MASTER's slave knows."""
         refusal = self._refuse_change(header.topic)
         if refusal is not None:
             return request.response(ResponseCode.SYSTEM_ERROR, refusal)
         config = self.topics.get(header.topic)
-        self.topics.delete(header.topic)
+        if config is not None:
+            await self.topics.order(header.topic, None)
+            self.server.commit()
         if config is None and not self.store.has_topic(header.topic):
             return request.response(ResponseCode.SUCCESS)
         try:
@@ -163,19 +166,17 @@ class AdminProcessor:
         if said is not None:
             self.offsets.remove_topic(header.topic, said.at_ms)
             self.offsets.persist()
-        return self._replicated(request)
+        return await self._replicated(request)
 
     @handles(RequestCode.GET_ALL_TOPIC_CONFIG)
     def all_topics(self, _connection: BrokerConnection, request: RemotingCommand) -> Answer:
-        body = self.topics.to_wrapper().to_json()
+        body = self.topics.to_json()
         return request.response(ResponseCode.SUCCESS, ext={}, body=body)
 
     # --- groups ----------------------------------------------------------------------------
 
     @handles(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP)
-    def update_group(
-        self, connection: BrokerConnection, request: RemotingCommand
-    ) -> Answer | Awaitable[Answer]:
+    async def update_group(self, connection: BrokerConnection, request: RemotingCommand) -> Answer:
         """Create or change a group; its retry topic gets as many queues."""
         if self.identity.is_slave:
             remark = "a slave takes its groups from its master: change them there"
@@ -184,21 +185,23 @@ class AdminProcessor:
         group = SubscriptionGroupConfig.from_json(request.body)
         check_number("retryQueueNums", group.retry_queue_nums, MOST_QUEUES)
         topic = self.retry_queues.of_new_group(group)
-        self.retry_queues.store(topic, group)
+        await self.retry_queues.store(topic, group)
         if topic is None:
             return request.response(ResponseCode.SUCCESS)
-        return self._registered(request, topic)
+        return await self._registered(request, topic)
 
     @handles(RequestCode.DELETE_SUBSCRIPTIONGROUP, DeleteSubscriptionGroupRequestHeader)
-    def delete_group(
+    async def delete_group(
         self, header: DeleteSubscriptionGroupRequestHeader, request: RemotingCommand
-    ) -> Answer | Awaitable[Answer]:
+    ) -> Answer:
         if self.identity.is_slave:
             remark = "a slave takes its groups from its master: change them there"
             return request.response(ResponseCode.SYSTEM_ERROR, remark)
         group, with_offsets = header.group_name, header.wants_offsets_removed()
         config = self.groups.table.get(group)
-        self.groups.delete(group)
+        if config is not None:
+            await self.groups.order(group, None)
+            self.server.commit()
         if config is None and not (with_offsets and self.offsets.topics_of(group)):
             return request.response(ResponseCode.SUCCESS)
         try:
@@ -210,16 +213,13 @@ class AdminProcessor:
         if with_offsets:
             self.offsets.remove_group(group, at_ms)
             self.offsets.persist()
-        return self._replicated(request)
+        return await self._replicated(request)
 
-    def _replicated(self, request: RemotingCommand) -> Answer | Awaitable[Answer]:
+    async def _replicated(self, request: RemotingCommand) -> Answer:
         """Answer success; on a SYNC_MASTER when a connected slave has the log, or is too slow."""
         end = self.store.max_physical_offset
         if self.config.broker_role != "SYNC_MASTER" or not self.ha.is_slave_ok(end):
             return request.response(ResponseCode.SUCCESS)
-        return self._when_replicated(request, end)
-
-    async def _when_replicated(self, request: RemotingCommand, end: int) -> RemotingCommand:
         seconds = self.config.time_scale.seconds(self.config.slave_timeout)
         for _ in range(round(seconds / _LOOK_SECONDS)):
             if self.ha.push2slave_max_offset >= end:
@@ -241,7 +241,7 @@ class AdminProcessor:
 
     @handles(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
     def all_groups(self, _connection: BrokerConnection, request: RemotingCommand) -> Answer:
-        body = self.groups.to_wrapper().to_json()
+        body = self.groups.to_json()
         return request.response(ResponseCode.SUCCESS, body=body)
 
     # --- configuration ---------------------------------------------------------------------

@@ -19,6 +19,7 @@ from failback.broker.filters.subscription import NO_FILTER, is_tag_type, with_fi
 from failback.broker.metadata.groups import SubscriptionGroupManager
 from failback.broker.metadata.offsets.consumer_offset_manager import ConsumerOffsetManager
 from failback.broker.metadata.topics import TopicConfigManager
+from failback.broker.metadata.versioned_table import NewName, NewNames
 from failback.broker.processors.registry import handles
 from failback.broker.remoting.connection import BrokerConnection
 from failback.broker.remoting.server import Answer
@@ -83,10 +84,14 @@ class ClientProcessor:
 
         A group that cannot be, or for which there is no room, refuses all of it. A subscription to
         what cannot be a topic is left out: its client has none of its messages anyway.
+
+        Raises:
+            NewNames: New groups are to be stored before.
         """
         data = HeartbeatData.from_json(request.body)
         self._check_names(data)
         self._check_memberships(connection, data)
+        self._ask_for(data.consumer_data_set)
         member = Member(
             connection, data.client_id, request.language, request.version, self.clock_ms()
         )
@@ -129,10 +134,25 @@ class ClientProcessor:
         check_room("groups of one client", len(names) - 1, most)
         self._groups_of[connection] = names
 
+    def _ask_for(self, consumers: list[ConsumerData]) -> None:
+        """Have all groups stored that are new, and their retry topics. Raises ``NewNames``."""
+        new: list[NewName] = []
+        for consumer in consumers:
+            try:
+                group = self.groups.find(consumer.group_name)
+            except NewNames as asked:
+                new += asked.names
+                group = asked.names[0].entry
+            try:
+                if group is not None:
+                    self.topics.retry_topic(group, 1 if consumer.unit_mode else 0)
+            except NewNames as asked:
+                new += asked.names
+        if new:
+            raise NewNames(new)
+
     def _register_consumer(self, consumer: ConsumerData, member: Member[BrokerConnection]) -> None:
-        group = self.groups.find(consumer.group_name)
-        if group is not None:
-            self.topics.retry_topic(group, 1 if consumer.unit_mode else 0)
+        group = self.groups.table.get(consumer.group_name)
         notify = group is None or group.notify_consumer_ids_changed_enable
         self.consumers.register(consumer, member, notify=notify)
         name = consumer.group_name
@@ -141,12 +161,12 @@ class ClientProcessor:
     @handles(RequestCode.UNREGISTER_CLIENT)
     def unregister(self, connection: BrokerConnection, request: RemotingCommand) -> Answer:
         header = from_ext(UnregisterClientRequestHeader, request.ext_fields)
+        group = self.groups.find(header.consumer_group) if header.consumer_group else None
         left = {header.producer_group or "", header.consumer_group or ""}
         self._groups_of[connection] = self._groups_of.get(connection, set()) - left
         if header.producer_group:
             self.producers.unregister(header.producer_group, connection)
         if header.consumer_group:
-            group = self.groups.find(header.consumer_group)
             notify = group is None or group.notify_consumer_ids_changed_enable
             self.consumers.unregister(header.consumer_group, connection, notify=notify)
         return request.response(ResponseCode.SUCCESS, ext={})

@@ -24,6 +24,7 @@ from failback.broker.filters.subscription import (
 from failback.broker.metadata.groups import SubscriptionGroupManager
 from failback.broker.metadata.offsets.consumer_offset_manager import ConsumerOffsetManager
 from failback.broker.metadata.topics import OFFSET_MOVED_TOPIC, TopicConfigManager
+from failback.broker.metadata.versioned_table import NewNames, now
 from failback.broker.monitoring.statistics import BrokerStatistics
 from failback.broker.processors.pulling.hold_service import (
     HeldPull,
@@ -82,6 +83,8 @@ class Pull(msgspec.Struct):
     request: RemotingCommand
     header: PullMessageRequestHeader
     first_pass: bool = True
+    may_wait: bool = True
+    """Whether its connection may wait until its group is stored."""
 
 
 class PullProcessor:
@@ -165,10 +168,12 @@ class PullProcessor:
     def drained(self, connection: BrokerConnection) -> None:
         """The peer has read what it was sent: serve the pulls that waited for it."""
         while connection.deferred and not connection.write_paused and not connection.closed:
-            self._serve(connection.deferred.popleft())
+            pull = connection.deferred.popleft()
+            pull.may_wait = False
+            self._serve(pull)
 
     def _run_again(self, held: HeldPull[Pull]) -> None:
-        held.request.first_pass = False
+        held.request.first_pass = held.request.may_wait = False
         self._serve(held.request)
 
     # --- processing ----------------------------------------------------------------------
@@ -180,6 +185,8 @@ class PullProcessor:
             return
         try:
             self._process(pull)
+        except NewNames:
+            raise
         except PullRefused as refused:
             answer = pull.request.response(refused.code, refused.remark)
             connection.push(answer.encode())
@@ -192,7 +199,7 @@ class PullProcessor:
 
     def _process(self, pull: Pull) -> None:
         header = pull.header
-        group = self._check(header)
+        group = self._check(header) if pull.may_wait else now(lambda: self._check(header))
         subscription = self._subscription(header, group)
         began = self._clock()
         result = self._store.get_message(

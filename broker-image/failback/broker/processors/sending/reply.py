@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -63,7 +63,9 @@ class ReplyProcessor:
 
     @handles(RequestCode.SEND_REPLY_MESSAGE)
     @handles(RequestCode.SEND_REPLY_MESSAGE_V2)
-    async def reply(self, connection: BrokerConnection, request: RemotingCommand) -> Answer:
+    def reply(
+        self, connection: BrokerConnection, request: RemotingCommand
+    ) -> Answer | Awaitable[Answer]:
         """Push the reply, store it, and answer whether the client that asked has taken it."""
         region, trace = self.config.region_id, self.config.trace_on
         ext = {"MSG_REGION": region, "TRACE_ON": "true" if trace else "false"}
@@ -72,6 +74,16 @@ class ReplyProcessor:
             target = self.admission.target_of(connection, header)
         except SendRefused as refused:
             return request.response(refused.code, refused.remark, ext=ext)
+        return self._replied(connection, request, header, target, ext)
+
+    async def _replied(
+        self,
+        connection: BrokerConnection,
+        request: RemotingCommand,
+        header: SendMessageRequestHeader,
+        target: Target,
+        ext: dict[str, str],
+    ) -> Answer:
         problem = await self._push(connection, header, request.body)
         queue_id = header.queue_id
         if queue_id < 0:

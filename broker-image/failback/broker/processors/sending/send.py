@@ -41,6 +41,7 @@ from failback.broker.messaging.transactions.half_messages import (
     HalfMessages,
     half_properties,
 )
+from failback.broker.metadata.versioned_table import NewNames
 from failback.broker.monitoring.health_endpoints import BrokerPhase
 from failback.broker.monitoring.statistics import BrokerStatistics
 from failback.broker.native import kernels
@@ -155,6 +156,8 @@ class SendProcessor:
             make, arguments, end_offset, wait = self._store_message(
                 connection, header, body, envelope.version
             )
+        except NewNames:
+            raise
         # The boundary of this processor, as in RemotingServer._generic.
         except Exception as error:
             self._statistics.put_failed += 1
@@ -236,6 +239,7 @@ class SendProcessor:
 
         Raises:
             SendRefused, StoreError, ProtocolError: Nothing was stored.
+            NewNames: Nothing was stored so far.
         """
         if self._phase.is_draining:
             raise SendRefused(ResponseCode.SERVICE_NOT_AVAILABLE, "this broker is being stopped")
