@@ -7,6 +7,7 @@ response too (:meth:`Processor.process`). Source: DefaultRequestProcessor, apach
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import zlib
 from collections.abc import Callable, Hashable
@@ -46,7 +47,9 @@ _NO_ROUTE: Final = (
     "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 )
 
-Handler = Callable[[RemotingCommand, Hashable], RemotingCommand]
+Answer = RemotingCommand | asyncio.Future[RemotingCommand | None]
+"""A future: the answer has to wait for a write."""
+Handler = Callable[[RemotingCommand, Hashable], Answer]
 
 
 @dataclass(slots=True)
@@ -85,19 +88,17 @@ class Processor:
             RequestCode.GET_NAMESRV_CONFIG: self._get_config,
         }
 
-    def process(self, request: RemotingCommand, channel: Hashable) -> RemotingCommand | None:
+    def process(self, request: RemotingCommand, channel: Hashable) -> Answer | None:
         """Answer a ``request`` received on ``channel``; ``None`` for a one-way request."""
         handler = self._handlers.get(request.code)
         if handler is None:
             remark = f" request type {request.code} not supported"
-            response = request.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
+            response: Answer = request.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
         else:
             response = self._handle(handler, request, channel)
-        return None if request.is_oneway else response
+        return None if request.is_oneway and isinstance(response, RemotingCommand) else response
 
-    def _handle(
-        self, handler: Handler, request: RemotingCommand, channel: Hashable
-    ) -> RemotingCommand:
+    def _handle(self, handler: Handler, request: RemotingCommand, channel: Hashable) -> Answer:
         try:
             request.check_body()
             return handler(request, channel)
@@ -199,7 +200,7 @@ class Processor:
         return _answer_body(request, route)
 
     def _get_cluster_info(self, request: RemotingCommand, channel: Hashable) -> RemotingCommand:
-        return _answer_body(request, self.routes.cluster_info())
+        return request.response(ResponseCode.SUCCESS, body=self.routes.cluster_answer())
 
     def _get_all_topics(self, request: RemotingCommand, channel: Hashable) -> RemotingCommand:
         return _answer_body(request, TopicList(self.routes.all_topics()))
@@ -226,12 +227,12 @@ class Processor:
 
     # --- key-value configuration ---
 
-    def _put_kv_config(self, request: RemotingCommand, channel: Hashable) -> RemotingCommand:
+    def _put_kv_config(self, request: RemotingCommand, channel: Hashable) -> Answer:
         header = from_ext(headers.PutKVConfigRequestHeader, request.ext_fields)
         names.check_key(header.namespace)
         names.check_setting(header.key, header.value)
-        self.kv_config.put(header.namespace, header.key, header.value)
-        return request.response(ResponseCode.SUCCESS)
+        write = self.kv_config.put(header.namespace, header.key, header.value)
+        return self._when_stored(request, write)
 
     def _get_kv_config(self, request: RemotingCommand, channel: Hashable) -> RemotingCommand:
         header = from_ext(headers.GetKVConfigRequestHeader, request.ext_fields)
@@ -243,10 +244,27 @@ class Processor:
             ResponseCode.SUCCESS, header=headers.GetKVConfigResponseHeader(value)
         )
 
-    def _delete_kv_config(self, request: RemotingCommand, channel: Hashable) -> RemotingCommand:
+    def _delete_kv_config(self, request: RemotingCommand, channel: Hashable) -> Answer:
         header = from_ext(headers.DeleteKVConfigRequestHeader, request.ext_fields)
-        self.kv_config.delete(header.namespace, header.key)
-        return request.response(ResponseCode.SUCCESS)
+        return self._when_stored(request, self.kv_config.delete(header.namespace, header.key))
+
+    @staticmethod
+    def _when_stored(request: RemotingCommand, write: asyncio.Future[None] | None) -> Answer:
+        response = request.response(ResponseCode.SUCCESS)
+        if write is None:
+            return response
+        answer: asyncio.Future[RemotingCommand | None] = write.get_loop().create_future()
+
+        def done(write: asyncio.Future[None]) -> None:
+            found, error = response, write.exception()
+            if error is not None:
+                logger.error("request code=%d failed: %s", request.code, error)
+                remark = f"{type(error).__name__}: {error}"
+                found = request.response(ResponseCode.SYSTEM_ERROR, remark)
+            answer.set_result(None if request.is_oneway else found)
+
+        write.add_done_callback(done)
+        return answer
 
     def _get_kv_list(self, request: RemotingCommand, channel: Hashable) -> RemotingCommand:
         header = from_ext(headers.GetKVListByNamespaceRequestHeader, request.ext_fields)

@@ -16,6 +16,7 @@ One caller at a time: the name server's event loop plays the part of Java's writ
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -38,6 +39,10 @@ logger = logging.getLogger(__name__)
 BROKER_EXPIRY_MS: Final = 120_000
 MOST_BROKERS: Final = 10_000
 MOST_TOPICS: Final = 200_000
+MOST_BROKER_BYTES: Final = 16 * 1024**2
+MOST_BYTES: Final = 64 * 1024**2
+"""Of the queues of one broker name, and of all: a pair of topic and broker counts with its name."""
+_PAIR_BYTES: Final = 128
 UNIT_FLAG: Final = 1  # TopicSysFlag
 UNIT_SUB_FLAG: Final = 2
 
@@ -92,6 +97,11 @@ class RouteInfoManager:
         self._clusters: dict[str, set[str]] = {}
         self._live: dict[str, LiveInfo] = {}
         self._filter_servers: dict[str, tuple[str, ...]] = {}
+        self._bytes: Counter[str] = Counter()
+        """Of the queues, by broker name."""
+        self._all_bytes = 0
+        self._cluster_answer: bytes | None = None
+        """Until a broker comes or goes."""
 
     # --- brokers come ---
 
@@ -105,10 +115,18 @@ class RouteInfoManager:
             TableFull: There is no room for another broker; nothing changes.
         """
         name, addr = registration.broker_name, registration.broker_addr
+        broker = self._brokers.get(name)
         if addr not in self._live:
             check_room("brokers", len(self._live), self.most_brokers)
-        self._clusters.setdefault(registration.cluster, set()).add(name)
-        broker = self._brokers.get(name)
+        if broker is None or registration.broker_id not in broker.broker_addrs:
+            ids = sum(len(each.broker_addrs) for each in self._brokers.values())
+            check_room("ids of brokers", ids, self.most_brokers)
+        if registration.cluster not in self._clusters:
+            check_room("clusters", len(self._clusters), self.most_brokers)
+        names = self._clusters.setdefault(registration.cluster, set())
+        if name not in names:
+            names.add(name)
+            self._cluster_answer = None
         if broker is None:
             broker = self._brokers[name] = BrokerData(registration.cluster, name, {})
         is_first = self._put_address(broker, registration.broker_id, addr)
@@ -131,10 +149,7 @@ class RouteInfoManager:
     def _put_topics(self, registration: Registration) -> None:
         left_out = 0
         for config in registration.topics.topic_config_table.values():
-            is_known = config.topic_name in self._topics
-            if is_known or (len(self._topics) < self.most_topics and is_topic(config.topic_name)):
-                self._put_queues(registration.broker_name, config)
-            else:
+            if not self._put_queues(registration.broker_name, config):
                 left_out += 1
         if left_out:
             logger.warning(
@@ -144,8 +159,7 @@ class RouteInfoManager:
                 self.most_topics,
             )
 
-    @staticmethod
-    def _put_address(broker: BrokerData, broker_id: int, addr: str) -> bool:
+    def _put_address(self, broker: BrokerData, broker_id: int, addr: str) -> bool:
         """Put an address; return whether the id had none before.
 
         The same address under another id is a broker that changed its role.
@@ -154,17 +168,31 @@ class RouteInfoManager:
         for other in [key for key, value in addrs.items() if value == addr and key != broker_id]:
             del addrs[other]
         is_first = broker_id not in addrs
+        if addrs.get(broker_id) != addr:
+            self._cluster_answer = None
         addrs[broker_id] = addr
         return is_first
 
-    def _put_queues(self, broker_name: str, config: TopicConfig) -> None:
-        self._topics.setdefault(config.topic_name, {})[broker_name] = QueueData(
+    def _put_queues(self, broker_name: str, config: TopicConfig) -> bool:
+        """Put the queues of a topic on a broker; false if there is no room, or no such topic."""
+        topic, size = config.topic_name, _PAIR_BYTES + len(config.topic_name)
+        queues = self._topics.get(topic)
+        if queues is None and (len(self._topics) >= self.most_topics or not is_topic(topic)):
+            return False
+        if queues is None or broker_name not in queues:
+            is_much = self._bytes[broker_name] + size > MOST_BROKER_BYTES
+            if is_much or self._all_bytes + size > MOST_BYTES:
+                return False
+            self._bytes[broker_name] += size
+            self._all_bytes += size
+        self._topics.setdefault(topic, {})[broker_name] = QueueData(
             broker_name,
             config.read_queue_nums,
             config.write_queue_nums,
             config.perm,
             config.topic_sys_flag,
         )
+        return True
 
     def _remembered_version(self, addr: str) -> DataVersion | None:
         live = self._live.get(addr)
@@ -195,13 +223,14 @@ class RouteInfoManager:
     def unregister_broker(
         self, cluster: str, broker_name: str, broker_id: int, broker_addr: str
     ) -> None:
-        """Remove one id of a broker name, at any address."""
+        """Remove one id of a broker name, at any address; nothing where the cluster is another."""
+        broker = self._brokers.get(broker_name)
+        if broker is None or broker_name not in self._clusters.get(cluster, ()):
+            return
         self._live.pop(broker_addr, None)
         self._filter_servers.pop(broker_addr, None)
-        broker = self._brokers.get(broker_name)
-        if broker is not None:
-            broker.broker_addrs.pop(broker_id, None)
-            self._drop_if_empty(broker, cluster)
+        broker.broker_addrs.pop(broker_id, None)
+        self._drop_if_empty(broker)
 
     def channel_lost(self, channel: Hashable) -> list[str]:
         """Remove every broker that registered last on ``channel``; return their addresses."""
@@ -227,27 +256,36 @@ class RouteInfoManager:
         for broker in list(self._brokers.values()):
             for broker_id in [key for key, value in broker.broker_addrs.items() if value == addr]:
                 del broker.broker_addrs[broker_id]
-                self._drop_if_empty(broker, broker.cluster)
+                self._drop_if_empty(broker)
 
-    def _drop_if_empty(self, broker: BrokerData, cluster: str) -> None:
+    def _drop_if_empty(self, broker: BrokerData) -> None:
         """Forget a broker name without addresses, and its queues; keep both otherwise."""
+        self._cluster_answer = None
         if broker.broker_addrs:
             return
         name = broker.broker_name
         del self._brokers[name]
-        names = self._clusters.get(cluster, set())
-        names.discard(name)
-        if not names:
-            self._clusters.pop(cluster, None)
+        for cluster in [each for each, names in self._clusters.items() if name in names]:
+            self._clusters[cluster].discard(name)
+            if not self._clusters[cluster]:
+                del self._clusters[cluster]
         self._remove_queues(self._topics, (name,))
 
     def _remove_queues(self, topics: Iterable[str], broker_names: Iterable[str]) -> None:
         for topic in list(topics):
             queues = self._topics.get(topic, {})
-            for name in broker_names:
-                queues.pop(name, None)
+            for name in [name for name in broker_names if name in queues]:
+                self._forget_pair(topic, name)
+                del queues[name]
             if not queues:
                 self._topics.pop(topic, None)
+
+    def _forget_pair(self, topic: str, broker_name: str) -> None:
+        size = _PAIR_BYTES + len(topic)
+        self._all_bytes -= size
+        self._bytes[broker_name] -= size
+        if not self._bytes[broker_name]:
+            del self._bytes[broker_name]
 
     # --- questions ---
 
@@ -273,6 +311,12 @@ class RouteInfoManager:
             {name: _copy_broker(broker) for name, broker in self._brokers.items()},
             {cluster: sorted(names) for cluster, names in self._clusters.items()},
         )
+
+    def cluster_answer(self) -> bytes:
+        """Return :meth:`cluster_info` as an answer carries it."""
+        if self._cluster_answer is None:
+            self._cluster_answer = self.cluster_info().to_json()
+        return self._cluster_answer
 
     def all_topics(self) -> list[str]:
         return sorted(self._topics)
@@ -306,7 +350,7 @@ class RouteInfoManager:
     def delete_topic(self, topic: str, cluster: str | None = None) -> None:
         """Forget a topic's queues, or only those of one cluster's brokers."""
         if cluster is None:
-            self._topics.pop(topic, None)
+            self._remove_queues((topic,), list(self._topics.get(topic, ())))
         else:
             self._remove_queues((topic,), self._clusters.get(cluster, ()))
 

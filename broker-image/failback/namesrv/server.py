@@ -22,7 +22,7 @@ from failback.client.remoting.peer_limits import (
 from failback.client.remoting.port_owner import describe_listen_failure
 from failback.namesrv.config import NamesrvConfig
 from failback.namesrv.kv_config import KVConfigManager
-from failback.namesrv.processor import Processor
+from failback.namesrv.processor import Answer, Processor
 from failback.namesrv.routes import BROKER_EXPIRY_MS, RouteInfoManager
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import ConfigError, ProtocolError
@@ -39,6 +39,8 @@ logger = logging.getLogger(__name__)
 SCAN_FIRST_SECONDS: Final = 5.0  # NamesrvController: 5 s, then every 10 s
 SCAN_SECONDS: Final = 10.0
 DRAIN_SECONDS: Final = 1.0
+TURN_SECONDS: Final = 0.005
+"""How long one connection may be served before it is the others' turn."""
 HIGH_WATER_BYTES: Final = 1024 * 1024
 """Answers that a peer may leave unread before its next request waits; one may be larger."""
 CONNECTIONS: Final = "connections"
@@ -54,6 +56,8 @@ class _Connection(asyncio.Protocol):
         self._idle_timer: asyncio.TimerHandle | None = None
         self._last_use = 0.0
         self._is_paused = False
+        self._is_waiting = False
+        """Whether its next request waits for a write, or for the next turn of the loop."""
         self._is_counted = False
         self._host = "?"
         self.peer = "?"
@@ -88,17 +92,26 @@ class _Connection(asyncio.Protocol):
         """Answer what has arrived, until the peer leaves too much of it unread."""
         assert self._transport is not None
         answers: list[bytes] = []
-        size = 0
+        size, clock = 0, self._server.loop.time
+        turn_ends = clock() + TURN_SECONDS
         try:
-            while not self._is_paused and (frame := self._reader.next_frame()) is not None:
+            while not (self._is_paused or self._is_waiting or self._transport.is_closing()):
+                if (frame := self._reader.next_frame()) is None:
+                    break
                 answer = self._server.serve(RemotingCommand.from_frame(frame), self)
-                if answer is not None:
+                if isinstance(answer, asyncio.Future):
+                    self._wait()
+                    answer.add_done_callback(self._stored)
+                elif answer is not None:
                     answers.append(answer.encode())
                     size += len(answers[-1])
                 if size > HIGH_WATER_BYTES:
                     # Only now can the transport say that the peer does not read.
                     self._transport.write(b"".join(answers))
                     answers, size = [], 0
+                if clock() >= turn_ends and not self._is_waiting:
+                    self._wait()
+                    self._server.loop.call_soon(self._go_on)
         except ProtocolError as error:
             logger.warning("close connection peer=%s: %s", self.peer, error)
             self._transport.write(b"".join(answers))
@@ -106,6 +119,23 @@ class _Connection(asyncio.Protocol):
             return
         if answers:
             self._transport.write(b"".join(answers))
+
+    def _wait(self) -> None:
+        assert self._transport is not None
+        self._is_waiting = True
+        self._transport.pause_reading()
+
+    def _stored(self, answer: asyncio.Future[RemotingCommand | None]) -> None:
+        command = answer.result()
+        assert self._transport is not None
+        if command is not None and not self._transport.is_closing():
+            self._transport.write(command.encode())
+        self._go_on()
+
+    def _go_on(self) -> None:
+        self._is_waiting = False
+        if not self._is_paused:
+            self.resume_writing()
 
     def pause_writing(self) -> None:
         # Who does not read its answers gets no new ones: bounds what one peer can hold here.
@@ -117,7 +147,8 @@ class _Connection(asyncio.Protocol):
         self._is_paused = False
         if self._transport is not None and not self._transport.is_closing():
             self._work()
-            if not self._is_paused and not self._transport.is_closing():
+            self._server.unfinished(self, self._reader.buffered_bytes)
+            if not (self._is_paused or self._is_waiting or self._transport.is_closing()):
                 self._transport.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -214,7 +245,7 @@ class NameServer:
             await self._close_connections()
             await health.close()
 
-    def serve(self, command: RemotingCommand, connection: _Connection) -> RemotingCommand | None:
+    def serve(self, command: RemotingCommand, connection: _Connection) -> Answer | None:
         """Answer one command; answers to nothing are dropped, as we ask nothing."""
         if command.is_response:
             return None

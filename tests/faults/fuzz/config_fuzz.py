@@ -12,7 +12,10 @@ from failback.broker.config.config import BrokerConfig
 from failback.broker.metadata.delay_offsets import DelayOffsets
 from failback.broker.metadata.groups import SubscriptionGroupManager
 from failback.broker.metadata.json_config import backup_of
-from failback.broker.metadata.offsets.consumer_offset_manager import ConsumerOffsetManager
+from failback.broker.metadata.offsets.consumer_offset_manager import (
+    ConsumerOffsetManager,
+    IndexedTable,
+)
 from failback.broker.metadata.topics import TopicConfigManager
 from failback.protocol.errors import ConfigError, CorruptStore
 from tests.faults.fuzz.mutation import mutated
@@ -42,7 +45,7 @@ someThingElse = value \\
 
 def _offsets(path: Path) -> ConsumerOffsetManager:
     manager = ConsumerOffsetManager(path)
-    manager.table = {"TopicTest@CG": {0: 17, 1: 2**40}, "%RETRY%CG@CG": {0: 3}}
+    manager.table = IndexedTable({"TopicTest@CG": {0: 17, 1: 2**40}, "%RETRY%CG@CG": {0: 3}})
     return manager
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import subprocess
 import sys
 import time
@@ -18,6 +19,7 @@ from failback.protocol import headers
 from failback.protocol.codes import ResponseCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import BrokerError, RemotingError, RemotingSendError
+from failback.protocol.frames import FrameReader
 from failback.protocol.route import (
     DataVersion,
     RegisterBrokerBody,
@@ -273,3 +275,30 @@ def test_health_and_memory(namesrv: NamesrvProcess) -> None:
     status = Path(f"/proc/{namesrv.pid}/status").read_text()
     resident = next(line for line in status.splitlines() if line.startswith("VmRSS"))
     assert int(resident.split()[1]) * 1024 < 50 * MIB
+
+
+def test_answers_keep_their_order_around_what_waits_for_the_disk(namesrv: NamesrvProcess) -> None:
+    """Everything in one write: puts, questions behind them, and many that take turns."""
+    requests = []
+    for number in range(30):
+        put = headers.PutKVConfigRequestHeader("ns", f"k{number}", f"v{number}")
+        get = headers.GetKVConfigRequestHeader("ns", f"k{number}")
+        is_oneway = number % 3 == 0
+        requests.append(RemotingCommand.request(100, put, oneway=is_oneway))
+        requests.append(RemotingCommand.request(101, get))
+        requests += [RemotingCommand.request(206) for _ in range(20)]
+    for number, request in enumerate(requests):
+        request.opaque = number
+    host, port = namesrv.addr.split(":")
+    reader, found = FrameReader(), list[RemotingCommand]()
+    wanted = [request.opaque for request in requests if not request.is_oneway]
+    with socket.create_connection((host, int(port)), timeout=30 * SCALE) as peer:
+        peer.sendall(b"".join(request.encode() for request in requests))
+        while len(found) < len(wanted):
+            reader.receive_data(peer.recv(1 << 16))
+            while (frame := reader.next_frame()) is not None:
+                found.append(RemotingCommand.from_frame(frame))
+    assert [answer.opaque for answer in found] == wanted
+    values = [(answer.ext_fields or {}).get("value") for answer in found]
+    assert [value for value in values if value] == [f"v{number}" for number in range(30)]
+    assert {answer.code for answer in found} == {0}

@@ -11,7 +11,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from failback.broker.cluster.hand_back import HandBack, Members
 from failback.broker.cluster.outer_api import BrokerOuterApi
-from failback.broker.metadata.offsets.consumer_offset_manager import ConsumerOffsetManager
+from failback.broker.metadata.offsets.consumer_offset_manager import (
+    ConsumerOffsetManager,
+    IndexedTable,
+)
 from failback.broker.metadata.offsets.regressions import OffsetRegressions
 from failback.broker.monitoring.metrics import limited
 from failback.protocol import metric_families as families
@@ -213,7 +216,7 @@ def test_a_commit_below_the_place_of_the_reset_is_another(offsets: ConsumerOffse
 
 
 def test_a_synchronisation_counts_what_it_overwrites(offsets: ConsumerOffsetManager) -> None:
-    offsets.table = {"T@g": {0: 500, 1: 7}, "mine@g": {0: 3}}
+    offsets.table = IndexedTable({"T@g": {0: 500, 1: 7}, "mine@g": {0: 3}})
     offsets.merge_from_master({"T@g": {0: 120, 1: 9}})
     offsets.merge_from_master({"T@g": {0: 120, 1: 9}})
     assert offsets.regressions.counts == {("slave_sync", "T", "g"): [1, 380]}
@@ -224,7 +227,7 @@ async def test_a_restarted_master_counts_what_its_slave_still_knows(
     offsets: ConsumerOffsetManager,
 ) -> None:
     slave = "127.0.0.3:10911"
-    offsets.table = {"T@g": {0: 100, 1: 50}}
+    offsets.table = IndexedTable({"T@g": {0: 100, 1: 50}})
     peers = FakePeers()
     peers.answers |= {
         ("ns:9876", RequestCode.GET_BROKER_CLUSTER_INFO): (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,10 @@ from hypothesis import strategies as st
 from failback.broker.metadata.json_config import backup_of
 from failback.broker.metadata.offsets.consumer_offset_manager import (
     ConsumerOffsetManager,
+    IndexedTable,
 )
 from failback.protocol.errors import CorruptStore, ProtocolError
-from failback.protocol.route import parse_offset_table
+from failback.protocol.route import ConsumerOffsetTable, parse_offset_table
 
 # Written by a 4.9.8 broker (fastjson 1.2.69, PrettyFormat).
 JAVA_FILE = """{
@@ -107,7 +109,7 @@ def test_file_and_answer_bring_every_table_back(
 ) -> None:
     path = tmp_path_factory.mktemp("offsets") / "consumerOffset.json"
     written = ConsumerOffsetManager(path)
-    written.table = table
+    written.table = IndexedTable(table)
     written.persist()
     read = ConsumerOffsetManager(path)
     read.load()
@@ -174,3 +176,49 @@ def test_removing_a_group_leaves_groups_whose_name_contains_it(
     offsets.commit("gg", "T", 0, 2)
     offsets.remove_group("g", 1)
     assert offsets.table == {"T@gg": {0: 2}}
+
+
+def test_topics_and_groups_are_known_whichever_way_the_table_changes(path: Path) -> None:
+    chance = random.Random(7)
+    offsets = ConsumerOffsetManager(path)
+    for step in range(600):
+        topic, group = f"T{chance.randrange(6)}", f"g{chance.randrange(6)}"
+        way = chance.randrange(7)
+        if way < 3:
+            offsets.commit(group, topic, chance.randrange(3), step)
+        elif way == 3:
+            offsets.merge_from_master({f"{topic}@{group}": {0: step}, "no key": {1: 1}})
+        elif way == 4:
+            offsets.clone(group, f"g{chance.randrange(6)}", topic)
+        elif way == 5:
+            offsets.table.setdefault(f"{topic}@{group}", {})[0] = step
+        elif chance.random() < 0.5:
+            offsets.remove_group(group, step)
+        else:
+            offsets.remove_topic(topic, step)
+        keys = [key.split("@") for key in offsets.table if "@" in key]
+        for number in range(6):
+            name, of = f"T{number}", f"g{number}"
+            assert offsets.groups_of(name) == {group for topic, group in keys if topic == name}
+            assert offsets.topics_of(of) == {topic for topic, group in keys if group == of}
+        body = ConsumerOffsetTable(offsets.table, offsets.deletions.table or None)
+        assert offsets.to_json() == body.to_json(unquoted_int_keys=True)
+    assert set(offsets.table.groups_of) <= {f"T{number}" for number in range(6)}
+
+
+def test_an_answer_encodes_only_what_changed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    offsets = ConsumerOffsetManager(path)
+    for number in range(100):
+        offsets.commit(f"g{number}", "T", 0, 1)
+    offsets.to_json()
+    encoded: list[str] = []
+    to_json = ConsumerOffsetTable.to_json
+
+    def counted(body: ConsumerOffsetTable, **options: bool) -> bytes:
+        encoded.extend(body.offset_table)
+        return to_json(body, **options)
+
+    monkeypatch.setattr(ConsumerOffsetTable, "to_json", counted)
+    offsets.commit("g7", "T", 0, 2)
+    assert b'"T@g7":{0:2}' in offsets.to_json()
+    assert encoded == ["T@g7"]

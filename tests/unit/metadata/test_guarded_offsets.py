@@ -14,6 +14,7 @@ from failback.broker.cluster.outer_api import BrokerOuterApi
 from failback.broker.cluster.slave_synchronize import MasterOffsets
 from failback.broker.metadata.offsets.consumer_offset_manager import (
     ConsumerOffsetManager,
+    IndexedTable,
     OffsetTable,
 )
 from failback.protocol.codes import RequestCode
@@ -139,7 +140,7 @@ class ReturnedMaster:
 @pytest.fixture
 def master(tmp_path: Path) -> ReturnedMaster:
     found = ReturnedMaster(tmp_path)
-    found.offsets.table = one(500)
+    found.offsets.table = IndexedTable(one(500))
     found.lists("ns1:9876", {0: OWN, 1: SLAVES[0]})
     found.slave_has(SLAVES[0], 2000)
     return found
@@ -215,7 +216,7 @@ async def test_a_member_may_be_named_by_its_host(master: ReturnedMaster) -> None
 
 
 async def test_a_topic_that_is_not_here_gets_no_offset(master: ReturnedMaster) -> None:
-    master.offsets.table = {}
+    master.offsets.table = IndexedTable({})
     master.ends = {}
     assert await master.starts() == 0
     assert master.offsets.table == {}
@@ -253,7 +254,7 @@ async def test_a_slave_of_another_log_is_not_believed(
     record = store.record_at(store.physical_offset_of("T", 0, 49))
     assert record is not None
     master.shows(SLAVES[0], record if is_same else record[:-1] + b"?")
-    master.offsets.table = one(10)
+    master.offsets.table = IndexedTable(one(10))
     master.slave_has(SLAVES[0], 50)
     assert await master.starts(store) == int(is_same)
     store.close()
@@ -266,7 +267,7 @@ async def test_what_it_lowered_itself_before_it_stopped_stays(
     master: ReturnedMaster, theirs: int, stands: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     for offset in (2000, 500):
-        master.offsets.table = one(offset)
+        master.offsets.table = IndexedTable(one(offset))
         master.offsets.persist()
     master.slave_has(SLAVES[0], theirs)
     await master.starts()

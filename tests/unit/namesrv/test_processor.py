@@ -57,7 +57,7 @@ class Asker:
         request = RemotingCommand.request(code, header, body, ext=ext)
         request.opaque, request.version = 5, version
         response = self.processor.process(request, "channel")
-        assert response is not None
+        assert isinstance(response, RemotingCommand)
         assert (response.opaque, response.is_response) == (5, True)
         return response
 

@@ -66,7 +66,7 @@ class Lab:
         request = RemotingCommand.request(code, header, body)
         request.version = 409
         answer = self.processor.process(request, "channel")
-        assert answer is not None
+        assert isinstance(answer, RemotingCommand)
         assert answer.remark is None or (answer.remark.isprintable() and len(answer.remark) < 300)
         return answer.code
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -32,6 +32,7 @@ logger = logging.getLogger(__name__)
 MOST_KEPT: Final = 10_000
 """Deletions that are remembered; beyond, the oldest are forgotten."""
 _SEPARATOR: Final = "@"
+_BEFORE_ROWS: Final = b'{"offsetTable":{'
 MOST_ROWS: Final = 1_000_000
 
 
@@ -93,6 +94,41 @@ OffsetTable = dict[str, dict[int, int]]
 """``topic@group`` -> queue id -> next queue offset to consume."""
 
 
+class IndexedTable(OffsetTable):
+    """An offset table that knows its keys by topic and by group, whichever code changes it."""
+
+    def __init__(self, rows: OffsetTable) -> None:
+        super().__init__(rows)
+        self.groups_of: dict[str, set[str]] = {}
+        self.topics_of: dict[str, set[str]] = {}
+        for key in rows:
+            self._note(key)
+
+    def __setitem__(self, key: str, queues: dict[int, int]) -> None:
+        self._note(key)
+        super().__setitem__(key, queues)
+
+    def setdefault(self, key: str, default: dict[int, int] | None = None) -> dict[int, int]:
+        if key not in self:
+            self[key] = {} if default is None else default
+        return self[key]
+
+    def __delitem__(self, key: str) -> None:
+        super().__delitem__(key)
+        topic, group = split_offset_key(key)
+        for index, name, other in ((self.groups_of, topic, group), (self.topics_of, group, topic)):
+            others = index.get(name, set())
+            others.discard(other)
+            if not others:
+                index.pop(name, None)
+
+    def _note(self, key: str) -> None:
+        topic, separator, group = key.partition(_SEPARATOR)
+        if separator and _SEPARATOR not in group:
+            self.groups_of.setdefault(topic, set()).add(group)
+            self.topics_of.setdefault(group, set()).add(topic)
+
+
 class ConsumerOffsetManager:
     """The offsets that groups committed. ConsumerOffsetManager of apache/rocketmq 4.9.8.
 
@@ -119,7 +155,9 @@ class ConsumerOffsetManager:
         self.file = TableFile(path, is_atomic)
         self._most_rows = most_rows
         self._is_topic, self._is_group = is_topic, is_group
-        self.table: OffsetTable = {}
+        self.table = IndexedTable({})
+        self._answered: dict[str, tuple[dict[int, int], bytes]] = {}
+        """By key, what the last answer to 43 said of it, and how."""
         self.deletions = OffsetDeletions()
         self._rows = 0
         """At most as many as there are, where others changed the table."""
@@ -200,11 +238,11 @@ class ConsumerOffsetManager:
 
     def topics_of(self, group: str) -> set[str]:
         """Return the topics on which ``group`` has offsets."""
-        return {topic for topic, its_group in self._keys() if its_group == group}
+        return set(self.table.topics_of.get(group, ()))
 
     def groups_of(self, topic: str) -> set[str]:
         """Return the groups that have offsets on ``topic``."""
-        return {group for name, group in self._keys() if name == topic}
+        return set(self.table.groups_of.get(topic, ()))
 
     def remove_group(self, group: str, at_ms: int) -> None:
         """Forget every offset of ``group``, for good: see :mod:`.offset_deletions`."""
@@ -243,8 +281,16 @@ class ConsumerOffsetManager:
             self.table[key] = dict(queues)
 
     def to_json(self) -> bytes:
-        """Return the body that answers GET_ALL_CONSUMER_OFFSET."""
-        return self._to_body().to_json(unquoted_int_keys=True)
+        """Return the body that answers GET_ALL_CONSUMER_OFFSET; only what changed is encoded."""
+        known, self._answered = self._answered, {}
+        for key in sorted(self.table):
+            queues, row = self.table[key], known.get(key)
+            if row is None or row[0] != queues:
+                text = ConsumerOffsetTable({key: queues}).to_json(unquoted_int_keys=True)
+                row = dict(queues), text[len(_BEFORE_ROWS) : -2]
+            self._answered[key] = row
+        empty = ConsumerOffsetTable({}, self.deletions.table or None).to_json()
+        return b"%b%b}}" % (empty[:-2], b",".join(row for _, row in self._answered.values()))
 
     def _to_body(self) -> ConsumerOffsetTable:
         return ConsumerOffsetTable(self.table, self.deletions.table or None)
@@ -257,7 +303,7 @@ class ConsumerOffsetManager:
         """
         loaded = self.file.load(table_of(ConsumerOffsetTable))
         loaded = loaded or ConsumerOffsetTable()
-        self.table = loaded.offset_table
+        self.table = IndexedTable(loaded.offset_table)
         self.deletions = OffsetDeletions(loaded.deletions)
         self._rows = sum(map(len, self.table.values()))
 
@@ -300,9 +346,3 @@ class ConsumerOffsetManager:
 
     def _to_text(self) -> str:
         return self._to_body().to_json(pretty=True).decode()
-
-    def _keys(self) -> Iterator[tuple[str, str]]:
-        for key in self.table:
-            topic, separator, group = key.partition(_SEPARATOR)
-            if separator and _SEPARATOR not in group:
-                yield topic, group

@@ -1,0 +1,168 @@
+"""What a name server keeps, writes and does for what it is sent."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+
+from failback.common.replacing import rewrite_file
+from failback.namesrv import kv_config
+from failback.namesrv import routes as route_tables
+from failback.namesrv.kv_config import KVConfigManager
+from failback.namesrv.routes import Registration, RouteInfoManager
+from failback.protocol.names import TableFull
+from failback.protocol.route import DataVersion, TopicConfig, TopicConfigSerializeWrapper
+
+pytestmark = pytest.mark.foreign
+
+
+def of(
+    name: str, cluster: str = "C", *, broker_id: int = 0, addr: str = "", topics: int = 1
+) -> Registration:
+    table = {f"T{number}": TopicConfig(f"T{number}") for number in range(topics)}
+    wrapper = TopicConfigSerializeWrapper(table, DataVersion(1, topics))
+    address = addr or f"{name}:{broker_id}"
+    return Registration(cluster, name, broker_id, address, "", wrapper, (), address)
+
+
+def test_a_cluster_leaves_with_its_last_broker_whichever_cluster_is_named() -> None:
+    routes = RouteInfoManager()
+    for number in range(50):
+        routes.register_broker(of(f"b{number}", f"c{number}"), 0)
+        routes.register_broker(of(f"b{number}", f"d{number}"), 0)
+        routes.unregister_broker("other", f"b{number}", 0, f"b{number}:0")
+        assert routes.route("T0") is not None, "it is in no cluster that is called so"
+        if number % 2:
+            routes.unregister_broker(f"c{number}", f"b{number}", 0, f"b{number}:0")
+        else:
+            routes.channel_lost(f"b{number}:0")
+    assert routes.cluster_info().cluster_addr_table == {}
+    assert routes.live_brokers() == {}
+    assert routes._all_bytes == 0
+    assert not routes._bytes
+
+
+def test_one_address_has_no_more_names_ids_and_clusters_than_there_may_be_brokers() -> None:
+    routes = RouteInfoManager(most_brokers=10)
+    refused = 0
+    for number in range(40):
+        for registration in (
+            of(f"b{number}", addr="a:1"),
+            of("b", broker_id=number, addr="a:1"),
+            of("b", f"c{number}", addr="a:1"),
+        ):
+            try:
+                routes.register_broker(registration, 0)
+            except TableFull:
+                refused += 1
+    info = routes.cluster_info()
+    ids = sum(len(broker.broker_addrs) for broker in info.broker_addr_table.values())
+    assert (ids, len(info.cluster_addr_table)) <= (10, 10)
+    assert refused > 40
+
+
+def test_queues_of_a_broker_and_of_all_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(route_tables, "MOST_BROKER_BYTES", 20_000)
+    monkeypatch.setattr(route_tables, "MOST_BYTES", 50_000)
+    routes = RouteInfoManager()
+    for number in range(10):
+        routes.register_broker(of(f"b{number}", topics=1000), 0)
+    pairs = [len(routes._topics[topic]) for topic in routes.all_topics()]
+    assert 300 < sum(pairs) < 50_000 / 128
+    assert routes.route("T0") is not None
+    for number in range(10):
+        routes.channel_lost(f"b{number}:0")
+    assert (routes._all_bytes, routes.all_topics()) == (0, [])
+
+
+def test_the_answer_of_all_brokers_is_kept_until_one_comes_or_goes() -> None:
+    routes = RouteInfoManager()
+    routes.register_broker(of("a"), 0)
+    first = routes.cluster_answer()
+    routes.register_broker(of("a"), 1)
+    assert routes.cluster_answer() is first
+    changes = (
+        lambda: routes.register_broker(of("a", broker_id=1), 2),
+        lambda: routes.register_broker(of("a", broker_id=1, addr="new:1"), 2),
+        lambda: routes.register_broker(of("a", "D"), 2),
+        lambda: routes.unregister_broker("C", "a", 0, "a:0"),
+        lambda: routes.expire(10**9),
+    )
+    for change in changes:
+        before = routes.cluster_answer()
+        change()
+        assert routes.cluster_answer() == routes.cluster_info().to_json() != before
+
+
+def test_keys_and_values_have_a_bound_of_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kv_config, "MOST_BYTES", 1000)
+    table = KVConfigManager(tmp_path / "kvConfig.json")
+    table.put("ns", "a", "x" * 900)
+    with pytest.raises(TableFull, match="bytes of keys and values"):
+        table.put("ns", "b", "y" * 200)
+    table.put("ns", "a", "x")
+    table.put("ns", "b", "y" * 200)
+    assert table.namespace("ns") == {"a": "x", "b": "y" * 200}
+
+
+class Disk:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.open = threading.Event()
+        self.writes = 0
+        self.error: OSError | None = None
+
+        def counted(path: Path, content: bytes) -> None:
+            self.open.wait()
+            self.writes += 1
+            if self.error is not None:
+                raise self.error
+            rewrite_file(path, content)
+
+        monkeypatch.setattr(kv_config, "rewrite_file", counted)
+
+
+async def test_many_puts_share_writes_and_are_seen_when_they_are_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Disk(monkeypatch)
+    table = KVConfigManager(tmp_path / "kvConfig.json")
+    puts = [table.put("ns", f"k{number}", "v" * 100) for number in range(50)]
+    await asyncio.sleep(0.01)
+    puts.append(table.put("ns", "late", "v"))
+    assert table.get("ns", "k0") is None
+    disk.open.set()
+    await asyncio.gather(*(put for put in puts if put is not None))
+    assert len(puts) == 51
+    assert disk.writes == 2
+    again = KVConfigManager(tmp_path / "kvConfig.json")
+    again.load()
+    assert again.namespace("ns") == table.namespace("ns")
+    assert len(again.namespace("ns") or {}) == 51
+
+
+async def test_a_put_that_the_disk_refuses_is_undone_and_what_rests_on_it_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Disk(monkeypatch)
+    table = KVConfigManager(tmp_path / "kvConfig.json")
+    disk.error = OSError(28, "no room")
+    first = table.put("ns", "a", "1")
+    await asyncio.sleep(0.01)
+    second = table.put("ns", "b", "2")
+    assert first is not None
+    assert second is not None
+    disk.open.set()
+    for put in (first, second):
+        with pytest.raises(OSError, match="no room"):
+            await put
+    assert table.namespace("ns") is None
+    disk.error = None
+    third = table.put("ns", "c", "3")
+    assert third is not None
+    await third
+    assert table.namespace("ns") == {"c": "3"}
