@@ -16,7 +16,12 @@ def on_slave(*held: int) -> int | None:
     cluster = ClusterRef("c", "c", LOCAL, "here", "failback", (), (PairRef("m", members),))
     seen = {
         member.address: BrokerSeen(
-            member, 9.0, broker_id=member.broker_id, boot_ms=1, offsets={KEY: {0: offset}}
+            member,
+            9.0,
+            broker_id=member.broker_id,
+            boot_ms=1,
+            offsets={KEY: {0: offset}},
+            stored_since_ms=1,
         )
         for member, offset in zip(members, (1000, *held), strict=True)
     }

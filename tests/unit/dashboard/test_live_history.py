@@ -59,7 +59,7 @@ def test_a_thousand_groups_and_more_take_no_more_memory_than_a_thousand() -> Non
         for series in history._series.values()
         for values in series.values()
     )
-    assert size < 2 << 20
+    assert size < 3 << 20
 
 
 def test_a_clock_that_was_set_back_loses_nothing() -> None:

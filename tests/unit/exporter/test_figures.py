@@ -18,6 +18,7 @@ from failback.protocol.clients import Connection, ConsumerConnection
 
 RUNTIME = {
     "bootTimestamp": "1000000",
+    "earliestMessageTimeStamp": "1000000",
     "commitLogMinOffset": "100",
     "commitLogMaxOffset": "5100",
     "dispatchBehindBytes": "7",

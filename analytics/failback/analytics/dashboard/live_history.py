@@ -1,7 +1,7 @@
 """The last quarter of an hour of what groups have at risk and how far they are behind. Bounded.
 
 A figure that a kill would cost rises and falls within seconds: of each ten seconds the most is
-kept. A series is two arrays of 90 numbers, and there are at most 1,000 of them: under 2 MB.
+kept. A series is four arrays of 90 numbers, and there are at most 1,000 of them: under 3 MB.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import Any, Final
 STEP_SECONDS: Final = 10
 STEPS: Final = 90
 MOST_SERIES: Final = 1_000
-FIGURES: Final = ("most", "lag")
-"""At risk if the master is killed now, and messages behind the end."""
+FIGURES: Final = ("most", "lag", "after_return", "on_slave")
+"""At risk if the master is killed now, messages behind the end, and both parts of the first."""
+_MINUTE: Final = 60 // STEP_SECONDS
 
 Json = dict[str, Any]
 Key = tuple[str, str, str]
@@ -30,17 +31,24 @@ class LiveHistory:
         self._series: dict[Key, Mapping[str, array[float]]] = {}
 
     def note(self, at: float, clusters: Iterable[Json]) -> None:
-        """Add what was seen, and put the series as ``history`` into each row of a group."""
+        """Add what was seen, and put the series as ``history`` into each row of a group.
+
+        ``minute`` is the most of the last minute, of figures that are known now.
+        """
         self._advance(int(at // STEP_SECONDS))
         for cluster in clusters:
             for pair in cluster["pairs"]:
                 for row in pair["groups"]:
                     series = self._of((cluster["cluster"], pair["broker"], row["group"]))
                     for name, values in series.items():
-                        value = row[name]
+                        value = row.get(name)
                         if value is not None and not values[-1] >= value:
                             values[-1] = value
                     row["history"] = document(series)
+                    row["minute"] = {
+                        name: None if row.get(name) is None else _most(series[name])
+                        for name in series
+                    }
 
     def _advance(self, step: int) -> None:
         """Begin the step, with gaps for those without a look."""
@@ -62,6 +70,10 @@ class LiveHistory:
             if len(self._series) < MOST_SERIES:
                 self._series[key] = found
         return found
+
+
+def _most(values: array[float]) -> float:
+    return max(each for each in values[-_MINUTE:] if not math.isnan(each))
 
 
 def document(series: Mapping[str, array[float]]) -> Json:

@@ -33,7 +33,9 @@ from failback.analytics.dashboard.sources.kube_clusters import KubeReader, KubeV
 from failback.analytics.dashboard.sources.live_run import LiveRun
 from failback.analytics.dashboard.sources.observed_run import ObservedRun
 from failback.analytics.dashboard.sources.runs import RunEntry, RunIndex
+from failback.analytics.dashboard.sources.stakes import Stakes, StakesFound
 from failback.analytics.dashboard.views.fleet import (
+    PairSeen,
     Rates,
     cluster_document,
     committed,
@@ -48,8 +50,9 @@ from failback.analytics.dashboard.views.offset_health import (
 from failback.analytics.live.facts import GroupTopic
 from failback.analytics.live.rates import RateMeter
 from failback.client.admin.admin import AdminClient
-from failback.client.admin.survey import client_memory
+from failback.client.admin.survey import BrokerSurvey, client_memory
 from failback.client.remoting.connection import RemotingClient, RemotingSettings
+from failback.common.text import typed
 from failback.protocol.errors import FailbackError
 
 logger = logging.getLogger(__name__)
@@ -71,6 +74,8 @@ class State:
     rates: Rates = field(default_factory=dict)
     runs: tuple[RunEntry, ...] = ()
     problems: tuple[str, ...] = ()
+    stakes: StakesFound = field(default_factory=dict)
+    """What was overwritten, by pair."""
     made: dict[str, list[Json]] = field(default_factory=dict)
     """Answers made for pages since the last look at the clusters, shared by all readers."""
 
@@ -84,7 +89,8 @@ class State:
 
     def cluster_documents(self) -> list[Json]:
         return self._once("clusters", lambda: [
-            cluster_document(each, self.seen, self.rates, self.at) for each in self.clusters
+            cluster_document(each, self.seen, self.rates, self.at, self.stakes)
+            for each in self.clusters
         ])  # fmt: skip
 
     def offset_rows(self, group: str = "", topic: str = "") -> list[Json]:
@@ -93,8 +99,10 @@ class State:
         return rows_about(rows, group, topic)
 
     def warnings(self) -> list[Json]:
-        """Pairs whose slave has the better table."""
-        return self._once("warnings", lambda: warnings(self.clusters, self.seen, self.at))
+        """Pairs whose slave has the better table, or had it."""
+        return self._once(
+            "warnings", lambda: warnings(self.clusters, self.seen, self.at, self.stakes)
+        )
 
     def _once(self, name: str, make: Callable[[], list[Json]]) -> list[Json]:
         if name not in self.made:
@@ -123,6 +131,7 @@ class Poller:
         self._kube_view = KubeView()
         self._known: dict[str, ClusterRef] = {}
         self.history = LiveHistory()
+        self.stakes = Stakes(settings.runs / ".dashboard")
         self._meters: dict[tuple[str, str], RateMeter[GroupTopic]] = {}
         self._told: dict[str, Any] = {}
         self._job_states: dict[str, str] = {}
@@ -170,14 +179,19 @@ class Poller:
         clusters, problems = await self._find()
         members = {each.address: (ref, each) for ref in clusters for each in ref.members}
         before = self.state.seen
-        looked = await asyncio.gather(
-            *(
-                look_at(self.admin(ref), member, before.get(address))
-                for address, (ref, member) in members.items()
+        seen: dict[str, BrokerSeen] = {}
+        # Slaves first: one that copies meanwhile must not seem to be ahead of its master.
+        for is_master in (False, True):
+            looked = await asyncio.gather(
+                *(
+                    look_at(self.admin(ref), member, before.get(address))
+                    for address, (ref, member) in members.items()
+                    if (member.broker_id == 0) is is_master
+                )
             )
-        )
-        seen = {each.member.address: each for each in looked}
+            seen |= {each.member.address: each for each in looked}
         self._measure(clusters, seen)
+        self._keep(clusters, seen)
         self.state = replace(
             self.state,
             at=time.time(),
@@ -185,6 +199,7 @@ class Poller:
             seen=seen,
             rates={pair: each.per_second for pair, each in self._meters.items()},
             problems=tuple(problems),
+            stakes=dict(self.stakes.found),
             made={},
         )
         self.history.note(self.state.at, self.state.cluster_documents())
@@ -225,7 +240,9 @@ class Poller:
         try:
             return await registered(where, client), ""
         except (FailbackError, OSError) as error:
-            return {}, f"name server {';'.join(where)}: {error}"
+            asked = ";".join(where)
+            check = typed("failback", "doctor", "-n", asked)
+            return {}, f"name server {asked} does not answer: {error}. Check it with: {check}"
 
     def _measure(self, clusters: Sequence[ClusterRef], seen: dict[str, BrokerSeen]) -> None:
         """Rates from what groups committed to whichever member of the pair knows more."""
@@ -238,6 +255,15 @@ class Poller:
                 if brokers:
                     meter.look(brokers[0].at, committed(brokers), brokers[0].time_scale)
         self._meters = meters
+
+    def _keep(self, clusters: Sequence[ClusterRef], seen: dict[str, BrokerSeen]) -> None:
+        """Put what each pair had before its master's last start beside its brokers."""
+        for cluster in clusters:
+            for pair in pairs_of(cluster, seen):
+                facts = replace(pair.tables, at=time.time())
+                before = self.stakes.look((cluster.key, pair.broker_name), facts)
+                for each in pair.brokers:
+                    seen[each.member.address] = replace(each, before=before)
 
     def _tell_clusters(self) -> None:
         state = self.state
@@ -260,6 +286,18 @@ class Poller:
         if rows != self._told.get("rows"):
             self._told["rows"] = rows
             self.hub.publish("offsets")
+
+    async def with_ends(self, pair: PairSeen, topic: str) -> PairSeen:
+        """Return a pair with the queues of a topic as its brokers have them now."""
+        brokers = []
+        for each in pair.brokers:
+            if each.answered:
+                asked = BrokerSurvey(self.admin(pair.cluster), each.member.address)
+                queues = await asked.queues([topic])
+                ends, begins = {**each.ends, **queues.ends}, {**each.begins, **queues.begins}
+                each = replace(each, ends=ends, begins=begins)
+            brokers.append(each)
+        return replace(pair, brokers=tuple(brokers))
 
     async def memory_of(self, cluster: ClusterRef, broker: str, group: str) -> ClientMemory:
         """Ask the members of a group for their positions, through any broker of the pair."""

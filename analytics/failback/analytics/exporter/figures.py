@@ -352,6 +352,7 @@ def _add_exposures(found: Figures, survey: Survey, history: History, files: Offs
             broadcasting=history.broadcasting(cluster),
             deleted=history.deleted((cluster, broker)),
         )
+        facts = replace(facts, seen=past.watch.look(facts))
         topics = next((each.topics for each in members if each.topics is not None), None)
         rates = {
             GroupTopic(group, topic): rate

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from failback.analytics.exporter.survey import BrokerAnswers, Survey
 from failback.analytics.live.facts import time_scale_of
 from failback.analytics.live.rates import RateMeter
+from failback.analytics.live.watch import PairWatch
 from failback.client.admin.queue_offsets import RegressionWatch, Span, SyncWatch
 from failback.protocol.metric_families import MAX_SERIES, OTHER
 from failback.protocol.route import split_offset_key
@@ -70,6 +71,7 @@ class PairHistory:
     committed: RateMeter[Place] = field(default_factory=RateMeter)
     consumed: dict[Place, int] = field(default_factory=dict)
     """Messages committed since the exporter began, repeats counted again."""
+    watch: PairWatch = field(default_factory=PairWatch)
     _read: Mapping[Place, int] = field(default_factory=dict)
     _member: int | None = None
     """The broker id of whose table the last sums are."""

@@ -19,6 +19,7 @@ from failback.analytics.live.facts import (
     MemberFacts,
     OffsetFile,
     PairFacts,
+    runtime_facts,
     table_of,
 )
 from failback.client.admin.admin import AdminClient
@@ -295,12 +296,12 @@ def member_facts(
         broker.address,
         broker.broker_id,
         broker.up,
-        broker.boot_ms,
-        broker.config,
-        None if broker.offsets is None else table_of(broker.offsets),
-        file,
-        None if file is None else file.age_seconds,
-        sync_age,
+        config=broker.config,
+        offsets=None if broker.offsets is None else table_of(broker.offsets),
+        file=file,
+        persist_age=None if file is None else file.age_seconds,
+        sync_age=sync_age,
+        **runtime_facts(broker.runtime),
     )
 
 

@@ -28,6 +28,7 @@ from failback.analytics.live.facts import (
     Table,
     is_system,
 )
+from failback.analytics.live.known import Bound, bound
 from failback.analytics.live.queues import behind, furthest, lag
 from failback.analytics.predict.exposure import exposure as predicted
 from failback.analytics.predict.settings import Settings
@@ -57,6 +58,8 @@ class GroupExposure:
     """``None``: no slave's table is known, and no age of its copy."""
     measured: bool
     """Whether ``after_return`` follows from the file itself, not from its age."""
+    bound: Bound = Bound.EXACT
+    """Whether the figures are lower bounds."""
 
     @property
     def most(self) -> float:
@@ -65,7 +68,10 @@ class GroupExposure:
 
 
 def exposure(facts: PairFacts, rates: Rates) -> dict[str, GroupExposure]:
-    """Return users' groups with a known rate, by name; none while the master is silent."""
+    """Return users' groups with a known rate, by name; none while the master is silent.
+
+    A group is missing where its offsets may have been overwritten and nothing above them was seen.
+    """
     master = facts.master
     if master is None or master.offsets is None:
         return {}
@@ -81,10 +87,17 @@ def exposure(facts: PairFacts, rates: Rates) -> dict[str, GroupExposure]:
             topics.setdefault(key.group, []).append(key)
     found = {}
     for group, keys in sorted(topics.items()):
+        known = {bound(facts, key) for key in keys}
+        if Bound.NOT_KNOWN in known:
+            continue
         try:
-            found[group] = _of_group(facts, master, base, keys, rates)
+            exposed = _of_group(facts, master, base, keys, rates)
         except ConfigError as error:  # a size that the predictor does not know
             logger.debug("group %s: %s", group, error)
+            continue
+        least = Bound.AT_LEAST if Bound.AT_LEAST in known else Bound.EXACT
+        if least.of(exposed.most) is not None:
+            found[group] = replace(exposed, bound=least)
     return found
 
 
@@ -99,15 +112,18 @@ class _Behind:
     queues: int = 0
     waiting: int = 0
 
-    def add(self, ends: Queues, begins: Queues, held: Sequence[Queues | None]) -> None:
-        """``held``: by the master, by its file, and by each slave."""
+    def add(
+        self, ends: Queues, begins: Queues, held: Sequence[Queues | None], seen: Queues | None
+    ) -> None:
+        """``held``: by the master, by its file, and by each slave; ``seen``: before its start."""
         mine = held[0] or {}
         if self.moves:
             self.waiting += lag(ends, mine, begins) or 0
-        if all(each == mine for each in held):  # nearly always: the group is at rest
+        is_equal = all(each == mine for each in held)
+        if is_equal and (seen is None or seen == mine):  # nearly always: the group is at rest
             self.queues += len(mine)
             return
-        best = furthest(held)
+        best = furthest([*held, seen])
         self.queues += len(best)
         self.file += behind(best, held[1], begins, ends)
         for number, each in enumerate(held[2:]):
@@ -130,7 +146,8 @@ def _of_group(
         held = [each.get(key) for each in tables]
         if file is None:
             held[1] = held[0]
-        sums.add(facts.ends.get(key.topic, {}), facts.begins.get(key.topic, {}), held)
+        ends, begins = facts.ends.get(key.topic, {}), facts.begins.get(key.topic, {})
+        sums.add(ends, begins, held, (facts.seen or {}).get(key))
     settings = replace(
         base,
         rate=min(rate, _MOST_RATE),

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from failback.client.admin.queue_offsets import Span
+from failback.common.numbers import whole_or_0
 from failback.protocol.message import DLQ_PREFIX, RETRY_PREFIX
 from failback.protocol.route import split_offset_key
 
@@ -76,6 +77,10 @@ class MemberFacts:
     """Seconds since it wrote its offsets, where that is known."""
     sync_age: float | None = None
     """Of a slave: seconds since it copied its master's offsets, where that is known."""
+    stored_since_ms: int = 0
+    """When its oldest message was stored; -1: it has none, 0: that is not known."""
+    version: str = ""
+    """``brokerVersionDesc``."""
 
     @property
     def is_master(self) -> bool:
@@ -115,6 +120,9 @@ class PairFacts:
     """Groups whose members keep their own offsets: those of brokers are old."""
     deleted: frozenset[str] = frozenset()
     """Groups that were deleted: tables may still hold their offsets."""
+    seen: Table | None = None
+    """The highest offsets that were seen before the master's last start, of groups that may not
+    have passed them; ``None``: the pair was not watched then."""
 
     @property
     def master(self) -> MemberFacts | None:
@@ -161,6 +169,15 @@ def time_scale_of(config: Mapping[str, str]) -> float:
         return float(config.get("failbackTimeScale", "1"))
     except ValueError:
         return 1.0
+
+
+def runtime_facts(runtime: Mapping[str, str]) -> dict[str, Any]:
+    """Return the fields of ``MemberFacts`` that a broker's runtime information has."""
+    return {
+        "boot_ms": whole_or_0(runtime.get("bootTimestamp")),
+        "stored_since_ms": whole_or_0(runtime.get("earliestMessageTimeStamp")),
+        "version": runtime.get("brokerVersionDesc", ""),
+    }
 
 
 def is_system(group: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
@@ -13,10 +13,13 @@ from failback.analytics.live.facts import (
     PairFacts,
     Queues,
     Table,
+    is_canary,
     user_keys,
 )
+from failback.analytics.live.known import Bound, bound
 from failback.client.admin.queue_offsets import (
     CLIENT,
+    COPIES_NONE,
     MASTER_FILE,
     MASTER_TABLE,
     SLAVE_TABLE,
@@ -24,6 +27,8 @@ from failback.client.admin.queue_offsets import (
 )
 from failback.common.text import typed
 
+SEEN: Final = "seen before"
+"""The place of an offset that a watcher saw before the master's last start."""
 _REGISTRATION_SECONDS: Final = 30.0
 _COPY_SECONDS: Final = 10.0
 _COPY_SECONDS_OF_5: Final = 63.0
@@ -50,7 +55,8 @@ class QueueLineage:
 
     steps: tuple[Step, ...]
     safe_offset: int | None
-    """The highest of the copies: all messages below it are handled."""
+    """The highest of the copies: all messages below it are handled. ``None`` without one, and
+    where higher ones may have been overwritten."""
     after_return: int | None
     """Messages that come again if the master is killed now and members start after its return."""
     on_slave: int | None
@@ -59,6 +65,8 @@ class QueueLineage:
     """The offsets of the queue; ``None`` where its end is not known."""
     is_gone: bool = False
     """Whether the topic has no such queue any more."""
+    bound: Bound = Bound.EXACT
+    """Whether the group has handled no more than ``safe_offset``."""
 
     @property
     def outside(self) -> tuple[str, ...]:
@@ -73,9 +81,17 @@ class QueueLineage:
 
 
 def lineage(
-    facts: PairFacts, key: GroupTopic, queue: int, client: int | None = None
+    facts: PairFacts,
+    key: GroupTopic,
+    queue: int,
+    client: int | None = None,
+    client_since_ms: int = 0,
 ) -> QueueLineage:
-    """Put the copies together. ``client``: the offset in the memory of the queue's holder."""
+    """Put the copies together.
+
+    ``client``: the offset in the memory of the queue's holder, which started at
+    ``client_since_ms``; 0 where that is not known.
+    """
     steps = [Step(CLIENT, client)] if client is not None else []
     master = facts.last_master
     if master is not None:
@@ -86,6 +102,9 @@ def lineage(
     steps += [Step(SLAVE_TABLE, each.offset(key, queue), member=each) for each in slaves]
     silent = (each for each in facts.members if not each.answered and (each.broker_id or 0) > 0)
     steps += [Step(SLAVE_TABLE, None, member=each) for each in silent]
+    before = (facts.seen or {}).get(key, {}).get(queue)
+    if before is not None and all(before > (each.offset or 0) for each in steps):
+        steps.append(Step(SEEN, before))
     if facts.is_gone(key.topic, queue):
         return QueueLineage(tuple(steps), None, None, None, is_gone=True)
     span = facts.span(key.topic, queue)
@@ -98,15 +117,19 @@ def lineage(
         else each
         for each in steps
     )
+    known = bound(facts, key, client_since_ms)
+    if facts.master is not None and span is not None and safe == span.end:
+        known = Bound.EXACT
     best, begins = {queue: safe}, facts.begins.get(key.topic, {})
     file = master.file if master is not None else None
     told = [each.offsets for each in slaves if each.offsets is not None]
     return QueueLineage(
-        found,
-        safe,
-        None if file is None else behind(best, file.table.get(key), begins),
-        max((behind(best, table.get(key), begins) for table in told), default=None),
+        found if known is not Bound.NOT_KNOWN else tuple(replace(each, fell=0) for each in found),
+        None if known is Bound.NOT_KNOWN else safe,
+        known.of(None if file is None else behind(best, file.table.get(key), begins)),
+        known.of(max((behind(best, table.get(key), begins) for table in told), default=None)),
         span,
+        bound=known,
     )
 
 
@@ -204,7 +227,7 @@ def _all_ahead(facts: PairFacts, table: Table) -> int:
     return sum(
         _ahead(facts, master, key, queue, offset)
         for key in user_keys([table])
-        if facts.offsets_count(key.group)
+        if facts.offsets_count(key.group) and not is_canary(key.group)
         for queue, offset in table[key].items()
     )
 
@@ -212,10 +235,12 @@ def _all_ahead(facts: PairFacts, table: Table) -> int:
 def overwrite_countdown(facts: PairFacts) -> float | None:
     """Seconds until the slave's better table is surely overwritten; ``None``: nothing to lose.
 
-    Counted from the master's start. The copy may come at any moment before.
+    Counted from the master's start. The copy may come at any moment before. Slaves that copy no
+    consumer offsets overwrite nothing.
     """
     master = facts.master
-    if master is None or not slave_ahead(facts):
+    copying = tuple(each for each in facts.slaves if each.version not in COPIES_NONE)
+    if master is None or not slave_ahead(replace(facts, members=(master, *copying))):
         return None
     copied = _COPY_SECONDS_OF_5 if _KEY_OF_5 in master.config else _COPY_SECONDS
     most = (_REGISTRATION_SECONDS + copied) * master.time_scale
@@ -253,6 +278,12 @@ def reset_command(
     if namesrv:
         words += ["--namesrv", ";".join(namesrv)]
     return typed(*words)
+
+
+def explain_recorded(key: GroupTopic, queue: int) -> str:
+    """Return the command that shows what an observer recorded of an offset."""
+    words = ("failback", "explain-offset", key.group, key.topic, str(queue))
+    return f"{typed(*words)} --run FOLDER"
 
 
 def carry_command(

@@ -118,6 +118,7 @@ class PushConsumer:
         self._state = ConsumerState.CREATED
         self._closed: asyncio.Event = asyncio.Event()
         self._aborting: asyncio.Task[None] | None = None
+        self._started_ms = 0
 
     # --- for users --------------------------------------------------------------------------
 
@@ -152,6 +153,7 @@ class PushConsumer:
         if not self.settings.namesrv_addrs:
             raise ConfigError("namesrv_addrs", f"consumer {self.group} has no name server")
         self._hook.bind(self._fail)
+        self._started_ms = self._clock.wall_ms()
         parts = self._parts = self._build()
         instance = parts.context.instance
         try:
@@ -324,6 +326,7 @@ class PushConsumer:
         info = ConsumerRunningInfo(
             properties={
                 "PROP_CLIENT_VERSION": "V4_9_8",
+                "PROP_CONSUMER_START_TIMESTAMP": str(self._started_ms),
                 "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",
                 "PROP_CONSUMEORDERLY": "false",
                 "PROP_NAMESERVER_ADDR": ";".join(self.settings.namesrv_addrs),

@@ -19,7 +19,7 @@ from failback.cli.shared.errors import INCONCLUSIVE, fail, guarded
 from failback.cli.shared.folders import one_run
 from failback.cli.shared.options import JsonOption, check_group_of_client, check_topics
 from failback.cli.shared.output import print_json, print_table, say
-from failback.client.admin.queue_offsets import ANSWER, MASTER_TABLE
+from failback.client.admin.queue_offsets import ANSWER, MASTER_TABLE, SLAVE_TABLE
 from failback.client.remoting.guarded.cluster import options_of
 from failback.common.text import visible
 from failback.common.times import of_day, utc, zone
@@ -128,8 +128,25 @@ def explain_offset(
         where = f"{topic}, queue {queue}, on {found['broker']}"
         near = found["near"] or ": is its name right?"
         raise NotThere(f'group "{group}" has no offset of {where}{near}')
-    if silent:
+    is_hidden = found.get("bound") == "not known"
+    if is_hidden:
+        fail(_hidden(found))
+    if silent or is_hidden:
         raise typer.Exit(INCONCLUSIVE)
+
+
+def _hidden(found: dict[str, Any]) -> str:
+    """Return why no safe offset is named, and where one may stand."""
+    from failback.analytics.live.facts import GroupTopic
+    from failback.analytics.live.queues import explain_recorded
+
+    recorded = explain_recorded(GroupTopic(found["group"], found["topic"]), found["queue"])
+    copied = " and its slave has the same" if found["has_slave"] else ""
+    return (
+        f"the master restarted {found['master_restarted_seconds']:.0f} s ago{copied}:"
+        " older offsets can't be seen any more. If an observer ran:"
+        f" {recorded}"
+    )
 
 
 def _source(run: str, lake: str) -> RunSource:
@@ -242,7 +259,8 @@ def _live(
 
     found = ask(cluster.found(), question)
     # Without the ends of a queue nobody knows which offsets it has.
-    safe = None if found.is_broadcasting or found.span is None else found.safe_offset
+    is_told = not found.is_broadcasting and found.span is not None
+    safe = found.safe_offset if is_told else None
     return {
         "source": "live",
         "group": group,
@@ -252,6 +270,8 @@ def _live(
         "steps": found.steps,
         "fell_at": furthest(found.steps),
         "safe_offset": safe,
+        "bound": found.bound.value if is_told else None,
+        "master_restarted_seconds": found.restarted_seconds,
         "exposure": {}
         if found.is_broadcasting
         else {"after_return": found.after_return, "on_slave": found.on_slave},
@@ -267,6 +287,7 @@ def _live(
         ],
         "silent": found.silent,
         "near": found.near,
+        "has_slave": any(each["place"] == SLAVE_TABLE for each in found.steps),
     }
 
 
@@ -296,10 +317,11 @@ def _show(found: dict[str, Any]) -> None:
     if found["fell_at"] is not None:
         step = found["steps"][found["fell_at"]]
         say(f"It went down at the {step['place']}, by {step['fell']}: {step['what']}.")
-    elif _has_offset(found):
+    elif _has_offset(found) and found.get("bound", "exact") == "exact":
         say("It never went down.")
     is_away = MASTER_TABLE in found["unseen"]
-    for line in _exposure_lines(found.get("exposure") or {}, is_away=is_away):
+    least = "at least " if found.get("bound") == "at least" else ""
+    for line in _exposure_lines(found.get("exposure") or {}, least, is_away=is_away):
         say(line)
     if found["unseen"]:
         say(f"Not seen: {', '.join(found['unseen'])}.")
@@ -307,7 +329,7 @@ def _show(found: dict[str, Any]) -> None:
         where = "on the master's host, before it starts" if is_away else "if no member runs"
         say(f"To give the master what its slaves know of all groups, {where}: {carry}")
     if found["command"]:
-        say(f"Safe offset: {found['safe_offset']}. To set it: {found['command']}")
+        say(f"Safe offset: {least}{found['safe_offset']}. To set it: {found['command']}")
         kept = "" if found["source"] == "live" else found["source"]
         if not is_away and (not kept or Path(kept, "carry").is_dir()):
             named = restore_command(
@@ -316,7 +338,7 @@ def _show(found: dict[str, Any]) -> None:
             say(f"To see that for all its queues, and set them: {named}")
 
 
-def _exposure_lines(exposure: dict[str, int | None], *, is_away: bool) -> list[str]:
+def _exposure_lines(exposure: dict[str, int | None], least: str, *, is_away: bool) -> list[str]:
     """What a consumer that is started anew would repeat, as far as tables and file show."""
     words = {
         "after_return": "after the master is back",
@@ -325,6 +347,6 @@ def _exposure_lines(exposure: dict[str, int | None], *, is_away: bool) -> list[s
     known = {name: text for name, text in words.items() if exposure.get(name) is not None}
     fault = "" if is_away else "the master is killed now and "
     return [
-        f"At risk if {fault}consumers restart {text}: {exposure[name]} messages."
+        f"At risk if {fault}consumers restart {text}: {least}{exposure[name]} messages."
         for name, text in known.items()
     ]

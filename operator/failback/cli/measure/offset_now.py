@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from failback.analytics.live.facts import (
     BROADCASTING,
     GroupTopic,
     MemberFacts,
-    OffsetFile,
     PairFacts,
     group_topic,
+    runtime_facts,
 )
+from failback.analytics.live.known import Bound, restarted_seconds
 from failback.analytics.live.offset_file import of_broker
 from failback.analytics.live.queues import QueueLineage, carry_now, lineage
 from failback.analytics.live.queues import Step as LineageStep
+from failback.analytics.live.watch import first_look
 from failback.cli.shared.asking import NotThere, route_of
 from failback.client.admin.queue_offsets import (
     ANSWER,
@@ -81,6 +84,10 @@ class Standing(NamedTuple):
     """Of a group without an offset: which known one may be meant."""
     is_broadcasting: bool = False
     """Whether members keep their own offsets: then those of brokers are old."""
+    bound: Bound = Bound.EXACT
+    """Whether the group has handled no more than ``safe_offset``."""
+    restarted_seconds: float | None = None
+    """The age of a master that started recently with an old store."""
     carry: str | None = None
     """The command that gives the master what its slaves know of all groups, if they know more."""
 
@@ -94,12 +101,20 @@ async def stand_of(
         ConfigError: ``broker`` does not say which of several has it.
     """
     name, addresses = await _pair_of(admin, place, broker)
-    looks = await asyncio.gather(*(_look(admin, *each, place) for each in addresses.items()))
+    # Slaves first: one that copies meanwhile must not seem to be ahead of its master.
+    looks: list[_Look] = []
+    for is_master in (False, True):
+        some = [each for each in addresses.items() if (each[0] == 0) is is_master]
+        looks[:0] = await asyncio.gather(*(_look(admin, *each, place) for each in some))
     answering = next((look.facts for look in looks if look.facts.answered), None)
     asked = BrokerSurvey(admin, answering.address) if answering else None
     client = await _client(admin, answering.address, place, name) if answering else None
     facts, ended_by, lost = await _facts(admin, place, name, [look.facts for look in looks])
-    found = lineage(facts, place.key, place.queue, client[0] if client else None)
+    facts, young = first_look(facts), restarted_seconds(facts)
+    since = 0
+    if client and answering and young is not None:
+        since = await _started_ms(admin, answering.address, place.group, client[1])
+    found = lineage(facts, place.key, place.queue, client[0] if client else None, since)
     said = {look.facts.address: look.said for look in looks}
     steps = [_shown(each, said, client[1] if client else "", found.span) for each in found.steps]
     seen = {each.place for each in found.steps if each.member is None or each.member.answered}
@@ -120,8 +135,10 @@ async def stand_of(
             *(look.said for look in looks if not look.facts.answered),
             *([f"{lost}, though the name server lists it there"] if lost else []),
         ),
-        await _near(asked, place) if found.safe_offset is None else "",
+        await _near(asked, place) if all(each.offset is None for each in found.steps) else "",
         await _broadcasts(asked, place.group),
+        found.bound,
+        young,
         carry_now(facts, options),
     )
 
@@ -179,24 +196,28 @@ class _Look(NamedTuple):
 async def _look(admin: AdminClient, bid: int, addr: str, place: Place) -> _Look:
     """Ask one member for its table; one that does not show it, for this offset alone."""
     try:
-        started = whole_or_0((await admin.runtime_info(addr)).get("bootTimestamp"))
+        started = runtime_facts(await admin.runtime_info(addr))
     except RemotingError as error:  # it would not answer the next question either
         return _Look(MemberFacts(addr, bid, answered=False), f"{addr} did not answer: {error}")
     except (FailbackError, ValueError):
-        started = 0
+        started = {}
     how = ""
     try:
         try:
-            offset = (await admin.all_offsets(addr)).get(place.entry, {}).get(place.queue)
+            queues = dict((await admin.all_offsets(addr)).get(place.entry, {}))
         except BrokerError as error:
             how = f"; it does not show its table: {error}"
-            offset = await admin.query_offset(addr, place.group, place.topic, place.queue)
+            told = await admin.query_offset(addr, place.group, place.topic, place.queue)
+            queues = {} if told is None else {place.queue: told}
     except FailbackError as error:
-        facts = MemberFacts(addr, bid, answered=False, boot_ms=started)
+        facts = MemberFacts(addr, bid, answered=False, **started)
         return _Look(facts, f"{addr} did not answer: {error}")
-    table = {} if offset is None else {place.key: {place.queue: offset}}
-    file = await _file(admin, addr) if bid == 0 else None
-    facts = MemberFacts(addr, bid, boot_ms=started, offsets=table, file=file)
+    offset = queues.get(place.queue)
+    config = await BrokerSurvey(admin, addr).config() if bid == 0 else None
+    # What a kill of the master would leave, if it is on this machine.
+    file = None if config is None else await asyncio.to_thread(of_broker, addr, config)
+    table = {place.key: queues}
+    facts = MemberFacts(addr, bid, offsets=table, file=file, config=config or {}, **started)
     said = "has no entry" if offset is None else f"holds {offset}"
     return _Look(facts, f"{addr} {said}{how}")
 
@@ -220,18 +241,19 @@ async def _facts(
     return facts, ended_by, lost
 
 
-async def _file(admin: AdminClient, addr: str) -> OffsetFile | None:
-    """Read the file that a kill of the master would leave, if it is on this machine."""
-    config = await BrokerSurvey(admin, addr).config()
-    return None if config is None else await asyncio.to_thread(of_broker, addr, config)
-
-
 async def _client(
     admin: AdminClient, addr: str, place: Place, broker: str
 ) -> tuple[int, str] | None:
     """Return the offset in the memory of the member that has the queue, and its client id."""
     found = (await client_memory(admin, addr, place.group)).get((broker, place.topic, place.queue))
     return None if found is None or found[0] < 0 else found
+
+
+async def _started_ms(admin: AdminClient, addr: str, group: str, client_id: str) -> int:
+    """Return when a member started by its own clock; 0 where it does not say so."""
+    survey = BrokerSurvey(admin, addr)
+    info = await survey.ask(partial(admin.consumer_running_info, addr, group, client_id))
+    return 0 if info is None else whole_or_0(info.properties.get("PROP_CONSUMER_START_TIMESTAMP"))
 
 
 async def _answer(

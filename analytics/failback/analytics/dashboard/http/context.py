@@ -105,6 +105,8 @@ class Shared:
             what = f"no broker of {broker} knows queue {qid} of {key.topic} for {key.group}"
             raise DashboardProblem("not-found", what)
         memory = await self.poller.memory_of(pair.cluster, broker, key.group)
+        # Members were asked later than the queue: an offset beyond its old end may be right.
+        pair = await self.poller.with_ends(pair, key.topic)
         state = self.state
         return lineage_document(pair, key, qid, memory, state.rates, state.at)
 

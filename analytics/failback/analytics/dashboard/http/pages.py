@@ -95,7 +95,17 @@ def _cluster_pages(app: FastAPI) -> None:
             following=_following("/offsets", found["next"], group=group, topic=topic),
             warnings=found["warnings"],
             clusters=state.clusters,
+            problems=state.problems,
         )  # fmt: skip
+
+    @app.post("/pairs/{cluster}/{broker}/dismiss", include_in_schema=False)
+    async def dismiss(
+        request: Request, who: FormOperator, shared: Parts, cluster: str, broker: str
+    ) -> Response:
+        fields = await form_fields(request)
+        shared.access.check_csrf(request, who, fields.get("csrf", ""))
+        shared.poller.stakes.dismiss((cluster, broker))
+        return RedirectResponse("/", 303)
 
     @app.get("/offsets/{cluster}/{broker}/{group}/{topic}/{qid}", include_in_schema=False)
     async def lineage(

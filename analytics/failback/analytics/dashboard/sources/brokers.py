@@ -18,6 +18,7 @@ from failback.analytics.live.facts import (
     OffsetFile,
     Positions,
     Table,
+    runtime_facts,
     table_of,
     time_scale_of,
     user_keys,
@@ -64,7 +65,7 @@ class BrokerSeen:
     begins: Positions = field(default_factory=dict)
     """The first offset that a queue still has."""
     group_members: Mapping[str, int] = field(default_factory=dict)
-    """Of a master: group to how many members it has, asked as often as the configuration."""
+    """Group to how many members it has, asked as often as the configuration."""
     broadcasting: frozenset[str] = frozenset()
     """Of a master: groups whose members keep their own offsets, now or when some were online."""
     groups: frozenset[str] = frozenset()
@@ -73,6 +74,12 @@ class BrokerSeen:
     """Of a master: those of ``groups`` that it has no more."""
     config_at: float = 0.0
     """When it was asked for its configuration."""
+    stored_since_ms: int = 0
+    """When its oldest message was stored; -1: it has none, 0: that is not known."""
+    version: str = ""
+    """``brokerVersionDesc``."""
+    before: Table | None = None
+    """What its pair had before the master's last start; ``None``: the pair was not watched."""
 
     @property
     def answered(self) -> bool:
@@ -104,6 +111,8 @@ class BrokerSeen:
             self.file,
             self.persist_age if self.answered else None,
             self.sync_age,
+            self.stored_since_ms,
+            self.version,
         )
 
 
@@ -117,12 +126,12 @@ async def look_at(admin: AdminClient, member: MemberRef, known: BrokerSeen | Non
         runtime, offsets = await asyncio.gather(
             admin.runtime_info(member.address), admin.all_offsets(member.address)
         )
-        boot_ms = whole_or_0(runtime.get("bootTimestamp"))
+        started = runtime_facts(runtime)
         config: Mapping[str, str]
         if (
             known is not None
             and known.answered
-            and known.boot_ms == boot_ms
+            and known.boot_ms == started["boot_ms"]
             and 0 <= began - known.config_at < CONFIG_SECONDS
         ):
             config, config_at = known.config, known.config_at
@@ -132,8 +141,8 @@ async def look_at(admin: AdminClient, member: MemberRef, known: BrokerSeen | Non
         asked = BrokerSurvey(admin, member.address)
         queues = await asked.queues(_largest_topics(table))
         broker_id = int(config.get("brokerId", member.broker_id or 0))
-        if broker_id == 0 and config_at == began:
-            consumers = await _consumers(asked, table, consumers)
+        if config_at == began:
+            consumers = await _consumers(asked, table, consumers, is_master=broker_id == 0)
         log_end = whole_or_0(runtime.get("commitLogMaxOffset"))
     except (FailbackError, OSError, ValueError, TimeoutError) as error:
         return _silent(known, member, str(error) or type(error).__name__, began)
@@ -146,7 +155,6 @@ async def look_at(admin: AdminClient, member: MemberRef, known: BrokerSeen | Non
         member=member,
         at=began,
         broker_id=broker_id,
-        boot_ms=boot_ms,
         log_end=log_end,
         config=config,
         offsets=table,
@@ -160,6 +168,7 @@ async def look_at(admin: AdminClient, member: MemberRef, known: BrokerSeen | Non
         groups=consumers.groups,
         deleted=consumers.deleted,
         config_at=config_at,
+        **started,
     )
 
 
@@ -203,9 +212,12 @@ def _remembered(known: BrokerSeen | None) -> _Consumers:
     return _Consumers(known.group_members, known.broadcasting, known.groups, known.deleted)
 
 
-async def _consumers(asked: BrokerSurvey, table: Table, known: _Consumers) -> _Consumers:
+async def _consumers(
+    asked: BrokerSurvey, table: Table, known: _Consumers, *, is_master: bool
+) -> _Consumers:
     """Return the members of each user's group, the groups that broadcast, and deleted groups.
 
+    A slave has members too: they stay with it while their master is down. Only a master deletes.
     A group that broadcast once does so until members of it say something else.
     """
     found: dict[str, int] = {}
@@ -218,7 +230,7 @@ async def _consumers(asked: BrokerSurvey, table: Table, known: _Consumers) -> _C
         broadcasting.discard(group)
         if connection.message_model == BROADCASTING:
             broadcasting.add(group)
-    now = await asked.groups()
+    now = await asked.groups() if is_master else None
     if now is None:
         return known._replace(members=found, broadcasting=frozenset(broadcasting))
     ever = known.groups | now

@@ -8,9 +8,12 @@ from typing import Any
 
 from failback.analytics.dashboard.sources.brokers import BrokerSeen
 from failback.analytics.dashboard.sources.clusters import KUBERNETES, ClusterRef, PairRef
+from failback.analytics.dashboard.sources.stakes import Stake, StakesFound
 from failback.analytics.live.exposure import GroupExposure, exposure
 from failback.analytics.live.facts import GroupTopic, PairFacts, user_keys
+from failback.analytics.live.known import restarted_seconds
 from failback.analytics.live.queues import lag, overwrite_countdown, slave_ahead
+from failback.analytics.live.watch import first_look
 from failback.common.text import typed
 
 Json = dict[str, Any]
@@ -47,7 +50,13 @@ class PairSeen:
 
     @property
     def facts(self) -> PairFacts:
-        """Return the pair as the live view of all tools; ends and begins of the fullest answer."""
+        """Return the pair as the live view of all tools, with what was seen before."""
+        before = next((each.before for each in self.brokers if each.before is not None), None)
+        return first_look(self.tables) if before is None else replace(self.tables, seen=before)
+
+    @property
+    def tables(self) -> PairFacts:
+        """Return the answers of the pair's brokers; ends and begins of the fullest one."""
         ends: dict[str, dict[int, int]] = {}
         begins: dict[str, dict[int, int]] = {}
         for broker in self.brokers:
@@ -56,13 +65,17 @@ class PairSeen:
                 known |= {qid: max(end, known.get(qid, 0)) for qid, end in queues.items()}
             begins |= {topic: dict(queues) for topic, queues in broker.begins.items()}
         source = self.last_master
+        answering = [each for each in self.brokers if each.answered]
         return PairFacts(
             self.broker_name,
             tuple(each.facts for each in self.brokers),
             max((each.at for each in self.brokers), default=0.0),
             ends,
             begins,
-            {} if source is None else source.group_members,
+            {
+                group: max(each.group_members.get(group, 0) for each in answering)
+                for group in {group for each in answering for group in each.group_members}
+            },
             frozenset() if source is None else source.broadcasting,
             frozenset() if source is None else source.deleted,
         )
@@ -93,9 +106,18 @@ def committed(brokers: Sequence[BrokerSeen]) -> dict[GroupTopic, int]:
     return {key: sum(queues.values()) for key, queues in best.items()}
 
 
-def cluster_document(cluster: ClusterRef, seen: Seen, rates: Rates, now: float) -> Json:
-    """One cluster for the API and the Fleet page."""
-    pairs = [pair_document(pair, rates, now) for pair in pairs_of(cluster, seen)]
+def cluster_document(
+    cluster: ClusterRef,
+    seen: Seen,
+    rates: Rates,
+    now: float,
+    stakes: StakesFound | None = None,
+) -> Json:
+    """One cluster for the API and the Fleet page. ``stakes``: what was overwritten, by pair."""
+    pairs = [
+        pair_document(pair, rates, now, (stakes or {}).get((cluster.key, pair.broker_name)))
+        for pair in pairs_of(cluster, seen)
+    ]
     return {
         "cluster": cluster.key,
         "name": cluster.name,
@@ -110,12 +132,16 @@ def cluster_document(cluster: ClusterRef, seen: Seen, rates: Rates, now: float) 
 
 
 def worst_state(states: Iterable[str]) -> str:
-    """``down`` before ``degraded`` before ``ok``; ``unknown`` for nothing."""
+    """The first of ``down``, ``at stake``, ``degraded``, ``restarted`` and ``ok``.
+
+    ``unknown`` for nothing.
+    """
     found = set(states)
-    return next((each for each in ("down", "degraded", "ok") if each in found), "unknown")
+    order = ("down", "at stake", "degraded", "restarted", "ok")
+    return next((each for each in order if each in found), "unknown")
 
 
-def pair_document(pair: PairSeen, rates: Rates, now: float) -> Json:
+def pair_document(pair: PairSeen, rates: Rates, now: float, stake: Stake | None = None) -> Json:
     """One pair: its members, how it is, and what a kill of its master would repeat now."""
     master = pair.master
     members = [member_document(pair, each, now) for each in pair.brokers]
@@ -126,7 +152,7 @@ def pair_document(pair: PairSeen, rates: Rates, now: float) -> Json:
     return {
         "pair": pair.ref.name,
         "broker": pair.broker_name,
-        "state": pair_state(pair),
+        "state": pair_state(pair, facts, stake),
         "members": members,
         "slave_read_enable": pair.ref.slave_read_enable if reads is None else reads,
         "groups": exposed,
@@ -136,10 +162,16 @@ def pair_document(pair: PairSeen, rates: Rates, now: float) -> Json:
     }
 
 
-def pair_state(pair: PairSeen) -> str:
+def pair_state(pair: PairSeen, facts: PairFacts, stake: Stake | None) -> str:
+    """Return ``restarted`` where the master's start may have hidden what groups had handled."""
     if pair.master is None:
         return "down"
-    return "ok" if len(pair.slaves) == len(pair.ref.members) - 1 else "degraded"
+    if slave_ahead(facts) or (stake is not None and not stake.is_dismissed):
+        return "at stake"
+    if len(pair.slaves) != len(pair.ref.members) - 1:
+        return "degraded"
+    is_blind = restarted_seconds(facts) is not None and facts.seen is None
+    return "restarted" if is_blind else "ok"
 
 
 def flag(text: str | None) -> bool | None:
@@ -240,6 +272,7 @@ def exposure_document(
         "on_slave": None,
         "most": None,
         "measured": None,
+        "bound": None,
     }
     if found is None:
         return document
@@ -248,6 +281,7 @@ def exposure_document(
         "on_slave": None if found.on_slave is None else round(found.on_slave),
         "most": round(found.most),
         "measured": found.measured,
+        "bound": found.bound.value,
     }
 
 
@@ -261,5 +295,14 @@ def summary(clusters: Sequence[Json]) -> Json:
         "down": sum(pair["state"] == "down" for pair in pairs),
         "degraded": sum(pair["state"] == "degraded" for pair in pairs),
         "exposure": max(known, default=None),
+        "exposure_minute": max(
+            (
+                row["minute"]["most"]
+                for pair in pairs
+                for row in pair["groups"]
+                if row.get("minute", {}).get("most") is not None
+            ),
+            default=None,
+        ),
         "overwrites": sum(pair["overwrite_in_seconds"] is not None for pair in pairs),
     }

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from failback.analytics.dashboard.sources.clusters import ClusterRef
+from failback.analytics.dashboard.sources.stakes import Stake, StakesFound
 from failback.analytics.dashboard.views.fleet import Json, PairSeen, Rates, Seen, pairs_of
 from failback.analytics.live.facts import GroupTopic, PairFacts, user_keys
+from failback.analytics.live.known import Bound
 from failback.analytics.live.queues import (
+    SEEN,
     QueueLineage,
     Step,
     ahead_of,
+    carry_command,
     carry_now,
+    explain_recorded,
     lineage,
     overwrite_countdown,
     reset_command,
     slave_ahead,
 )
+from failback.analytics.live.words import GroupStake, act_or_wait
 from failback.client.admin.queue_offsets import CLIENT, MASTER_FILE, MASTER_TABLE, SLAVE_TABLE, Span
 
 ClientMemory = Mapping[tuple[str, str, int], tuple[int, str]]
@@ -32,6 +39,8 @@ MASTER_AWAY: Final = "master away"
 BEYOND_END: Final = "beyond the end"
 EXPIRED: Final = "expired"
 GONE: Final = "no such queue"
+OVERWRITTEN: Final = "overwritten"
+NOT_KNOWN: Final = "not known"
 
 
 _NOBODY: Final = {
@@ -81,6 +90,9 @@ def _row(pair: PairSeen, facts: PairFacts, key: GroupTopic, qid: int, found: Que
     ahead = ahead_of(facts, key, qid, there) if there is not None else 0
     known = file is not None and (away or memory is not None)
     state = GONE if found.is_gone else state_of(memory, file, there, ahead=ahead, away=away)
+    is_lost = not away and offset_at(found, SEEN) is not None
+    if state == EQUAL and (is_lost or found.bound is Bound.NOT_KNOWN):
+        state = OVERWRITTEN if is_lost else NOT_KNOWN
     return {
         "cluster": pair.cluster.key,
         "broker": pair.broker_name,
@@ -98,8 +110,11 @@ def _row(pair: PairSeen, facts: PairFacts, key: GroupTopic, qid: int, found: Que
         "at_risk": found.after_return if known else None,
         "at_risk_on_slave": found.on_slave,
         "safe_offset": safe,
+        "bound": found.bound.value,
         "state": state if away else _odd_state(span, odd) or state,
-        "command": _command(pair, key, qid, safe, memory) if ahead or is_beyond else None,
+        "command": _command(pair, key, qid, safe, memory)
+        if ahead or is_beyond or is_lost
+        else None,
     }
 
 
@@ -147,13 +162,21 @@ def state_of(
     return EQUAL
 
 
-def warnings(clusters: Sequence[ClusterRef], seen: Seen, now: float) -> list[Json]:
-    """Pairs whose slave has the better table and whose master is back, or still away."""
+def warnings(
+    clusters: Sequence[ClusterRef], seen: Seen, now: float, stakes: StakesFound | None = None
+) -> list[Json]:
+    """Pairs whose slave has the better table, or had it and copied its master's.
+
+    ``stakes``: what was overwritten, by pair.
+    """
     found = []
     for cluster in clusters:
         for pair in pairs_of(cluster, seen):
             facts = replace(pair.facts, at=now)
             if not slave_ahead(facts):  # nearly always: then no row is made
+                stake = (stakes or {}).get((cluster.key, pair.broker_name))
+                if stake is not None and not stake.is_dismissed:
+                    found.append(_overwritten(pair, facts, stake))
                 continue
             rows = [row for key in user_keys([each.offsets for each in pair.slaves])
                     if facts.offsets_count(key.group)
@@ -164,8 +187,10 @@ def warnings(clusters: Sequence[ClusterRef], seen: Seen, now: float) -> list[Jso
 
 def _warning(pair: PairSeen, facts: PairFacts, rows: Sequence[Json]) -> Json:
     left = overwrite_countdown(facts)
-    messages = sum(row["ahead"] for row in rows)
-    groups = sorted({row["group"] for row in rows})
+    ahead: dict[str, int] = {}
+    for row in rows:
+        ahead[row["group"]] = ahead.get(row["group"], 0) + row["ahead"]
+    command = carry_now(facts)
     if pair.master is None:
         text = "The master is away. What its file knows is older than what the slave knows."
         advice = (
@@ -174,20 +199,49 @@ def _warning(pair: PairSeen, facts: PairFacts, rows: Sequence[Json]) -> Json:
         )
     elif left is not None:
         text = "The master is back with an old table, and the slave will copy it."
-        advice = "For groups without running members store the slave's offsets before that:"
+        advice = "Store the slave's offsets before that, of all groups at once:"
     else:
         text = "The slave's table is ahead of the master's."
         advice = "If it stays so, the slave does not copy its master. Store the better offsets:"
+    return _document(pair, facts, ahead, command, left) | {"text": text, "advice": advice}
+
+
+def _overwritten(pair: PairSeen, facts: PairFacts, stake: Stake) -> Json:
+    groups: dict[str, int] = {}
+    for key, messages in stake.messages.items():
+        groups[key.group] = groups.get(key.group, 0) + messages
+    master = "" if pair.master is None else pair.master.member.address
+    command = carry_command(master, (), files=[stake.file]) if master and stake.file else None
+    clock = time.strftime("%H:%M:%S %Z", time.localtime(stake.at))
+    return _document(pair, facts, groups, command, None) | {
+        "overwritten_at_ns": round(stake.at * 1e9),
+        "text": f"{clock} the slave copied the old offsets.",
+        "advice": "Offsets as they were, of all groups at once:",
+    }
+
+
+def _document(
+    pair: PairSeen,
+    facts: PairFacts,
+    groups: Mapping[str, int],
+    command: str | None,
+    seconds_left: float | None,
+) -> Json:
+    is_asked = any(each.answered for each in pair.brokers)
+    stakes = [
+        GroupStake(group, messages, facts.group_members.get(group, 0) if is_asked else None)
+        for group, messages in groups.items()
+    ]
     return {
         "cluster": pair.cluster.key,
         "pair": pair.ref.name,
         "broker": pair.broker_name,
-        "messages": messages,
-        "groups": groups,
-        "seconds_left": left,
-        "text": text,
-        "advice": advice,
-        "command": carry_now(facts),
+        "messages": sum(groups.values()),
+        "groups": sorted(groups),
+        "seconds_left": seconds_left,
+        "overwritten_at_ns": None,
+        "command": command,
+        "lines": act_or_wait(stakes, None, seconds_left),
     }
 
 
@@ -204,7 +258,8 @@ def lineage_document(
     client = memory.get((pair.broker_name, key.topic, qid))
     found = lineage(facts, key, qid, client[0] if client else None)
     row = _row(pair, facts, key, qid, found)
-    wanted = (CLIENT, MASTER_TABLE, MASTER_FILE, SLAVE_TABLE)
+    wanted = [CLIENT, MASTER_TABLE, MASTER_FILE, SLAVE_TABLE]
+    wanted += [SEEN] if offset_at(found, SEEN) is not None else []
     steps = []
     for place in wanted:
         there = [each for each in found.steps if each.place == place] or [Step(place, None)]
@@ -214,6 +269,7 @@ def lineage_document(
         **row,
         "steps": steps,
         "command": _command(pair, key, qid, found.safe_offset, row["master_memory"]),
+        "recorded": explain_recorded(key, qid),
         "rate": rates.get((pair.cluster.key, pair.broker_name), {}).get(key),
         "unseen": [place for place in wanted if place not in held],
     }
@@ -221,7 +277,9 @@ def lineage_document(
 
 def _step(step: Step, client: str, now: float) -> Json:
     holder, age = step.member, None
-    if holder is None:
+    if step.place == SEEN:
+        what = "seen here before the master's last start"
+    elif holder is None:
         what = _NOBODY[step.place] if step.offset is None else f"{client} has it in memory"
     elif step.place == MASTER_FILE:
         what = "what a killed master starts with"
