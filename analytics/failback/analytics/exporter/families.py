@@ -30,7 +30,8 @@ EXPOSURE: Final = Family(
     "rocketmq_reconsume_exposure_messages",
     "gauge",
     ("cluster", "broker", "consumer_group"),
-    "Messages that the group would consume again if the master were killed now, as predicted.",
+    "Messages that the group would consume again if the master were killed now, as predicted. "
+    "Missing where a restart of the master may have hidden what the group had handled.",
 )
 EXPIRED: Final = Family(
     "rocketmq_consumer_expired_messages",

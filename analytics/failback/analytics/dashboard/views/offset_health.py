@@ -14,8 +14,10 @@ from failback.analytics.live.facts import GroupTopic, PairFacts, user_keys
 from failback.analytics.live.known import Bound
 from failback.analytics.live.queues import (
     SEEN,
+    GroupStake,
     QueueLineage,
     Step,
+    act_or_wait,
     ahead_of,
     carry_command,
     carry_now,
@@ -25,7 +27,6 @@ from failback.analytics.live.queues import (
     reset_command,
     slave_ahead,
 )
-from failback.analytics.live.words import GroupStake, act_or_wait
 from failback.client.admin.queue_offsets import CLIENT, MASTER_FILE, MASTER_TABLE, SLAVE_TABLE, Span
 
 ClientMemory = Mapping[tuple[str, str, int], tuple[int, str]]
