@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -740,3 +741,35 @@ def test_a_dashboard_that_nobody_could_use_is_refused(
     done = helm(tmp_path, "template", "failback", str(CHART), *flags)
     assert done.returncode != 0
     assert message in done.stderr
+
+
+def test_values_of_an_earlier_release_get_one_line_with_the_flag(tmp_path: Path) -> None:
+    """``--reuse-values`` renders this chart with the values of the release before as the whole."""
+    chart = tmp_path / "chart"
+    shutil.copytree(CHART, chart)
+    shutil.copy(GOLDEN / "values-0.1.0.yaml", chart / "values.yaml")
+    done = helm(tmp_path, "template", "failback", str(chart))
+    said = done.stderr.strip().splitlines()[0]
+    assert done.returncode != 0
+    assert "values lack allow.weakSecurity, admissionPolicies.enabled" in said
+    assert "--reset-then-reuse-values" in said
+
+
+@pytest.mark.parametrize(
+    "gone", ["networkPolicies", "networkPolicies.enabled", "admissionPolicies", "allow", "image"]
+)
+def test_a_null_takes_no_protection_away_in_silence(gone: str, tmp_path: Path) -> None:
+    done = helm(tmp_path, "template", "failback", str(CHART), "--set", f"{gone}=null")
+    assert done.returncode != 0
+    assert f"values lack {gone}" in done.stderr
+
+
+@pytest.mark.parametrize("gone", ["resources", "nodeSelector", "dashboard.resources.limits"])
+def test_a_null_empties_what_may_be_empty(gone: str, tmp_path: Path) -> None:
+    assert render(tmp_path, f"{gone}=null")
+
+
+def test_a_value_that_is_gone_is_named(tmp_path: Path) -> None:
+    flag = ("--set", "dashboard.collector.url=http://collector")
+    done = helm(tmp_path, "template", "failback", str(CHART), *flag)
+    assert "dashboard.collector: this release has no such value" in done.stderr
