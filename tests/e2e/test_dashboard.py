@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
-from playwright.sync_api import Browser, Page, Route, sync_playwright
+from playwright.sync_api import Browser, Page, Route
 
 from failback.analytics.dashboard.sources.clusters import ask_runtime
 from failback.cli.shared.bundled import bundled
 from failback.client.admin.admin import AdminClient
 from tests.e2e.demo_run import run_command
 from tests.support.common.polling import SCALE, wait_until
-from tests.support.dashboard.browser import ARGUMENTS, chromium
+from tests.support.dashboard.browser import opened_page, picture_of
 from tests.support.dashboard.dashboard_lab import (
     MESSAGE,
     OTHER_RUN,
@@ -47,14 +45,6 @@ PAGES: Final = {
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=chromium(), args=[*ARGUMENTS])
-        yield found
-        found.close()
-
-
-@pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DashboardLab]:
     with running_dashboard(tmp_path_factory.mktemp("lab")) as lab:
         yield lab
@@ -76,30 +66,13 @@ def cluster(lab: DashboardLab) -> Iterator[str]:
 
 
 @contextmanager
-def watched_page(browser: Browser, lab: DashboardLab, width: int, scheme: Any) -> Iterator[Page]:
+def watched_page(browser: Browser, lab: DashboardLab, width: int, scheme: str) -> Iterator[Page]:
     """A page whose errors and foreign requests fail the test at its end."""
-    problems: list[str] = []
-    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-    page = context.new_page()
-    page.set_default_timeout(PATIENCE_MS)
-    page.on(
-        "console",
-        lambda said: (
-            problems.append(f"console: {said.text}") if said.type in ("error", "warning") else None
-        ),
-    )
-    page.on("pageerror", lambda error: problems.append(f"exception: {error}"))
-
-    def requested(url: str) -> None:
-        if urlsplit(url).netloc != urlsplit(lab.url).netloc and not url.startswith("data:"):
-            problems.append(f"asked another host: {url}")
-
-    page.on("request", lambda request: requested(request.url))
-    try:
-        yield page
-    finally:
-        context.close()
-    assert problems == []
+    with opened_page(browser, width=width, scheme=scheme) as opened:
+        opened.page.set_default_timeout(PATIENCE_MS)
+        yield opened.page
+    asked = [url for url in opened.requested if not url.startswith((f"{lab.url}/", "data:"))]
+    assert (opened.problems, asked) == ([], [])
 
 
 def draw_figures(page: Page) -> int:
@@ -126,9 +99,7 @@ def serious(page: Page) -> list[str]:
 
 
 def keep_picture(page: Page, name: str, folder: Path) -> None:
-    where = Path(os.environ.get("FAILBACK_SCREENSHOTS", folder))
-    where.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=where / f"dashboard-{name}.png", full_page=True)
+    page.screenshot(path=picture_of(f"dashboard-{name}", folder), full_page=True)
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (360, "dark")])

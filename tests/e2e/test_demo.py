@@ -8,12 +8,13 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Browser
 
 from failback.common.numbers import percent
 from tests.e2e.brute_force import BruteForce
 from tests.e2e.demo_checks import check_handover, check_stay
 from tests.e2e.demo_run import ARMS, Demo, run_command
-from tests.support.dashboard.browser import check_page, offline_page
+from tests.support.dashboard.browser import check_page, dead_buttons, offline_page, picture_of
 from tests.support.processes.leftovers import processes_of
 
 pytestmark = pytest.mark.sample
@@ -105,13 +106,16 @@ def test_the_run_folder_is_closed_and_its_report_complete(demo: Demo, arm: str) 
 @pytest.mark.parametrize(
     ("arm", "width"), [(ARMS[0], 1440), (ARMS[1], 390), (ARMS[0], 390), (ARMS[1], 1440)]
 )
-def test_its_report_opens_in_a_browser(demo: Demo, arm: str, width: int, tmp_path: Path) -> None:
+def test_its_report_opens_in_a_browser(
+    browser: Browser, demo: Demo, arm: str, width: int, tmp_path: Path
+) -> None:
     file = demo.report_file(arm, "report.html")
     assert file.stat().st_size < 1_500_000
-    with offline_page(file, tmp_path / "profile", width=width) as opened:
+    with offline_page(browser, file, width=width) as opened:
         if width == 1440:
             assert opened.evaluate("document.documentElement.scrollHeight") <= 4_000
-        check_page(opened, file, tmp_path / f"{arm}.png")
+        assert dead_buttons(opened) == []
+        check_page(opened, file, picture_of(f"demo-{arm}-{width}", tmp_path))
 
 
 def test_it_leaves_no_process_and_no_store_behind(demo: Demo) -> None:

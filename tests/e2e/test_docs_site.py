@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
-from playwright.sync_api import Browser, expect, sync_playwright
+from playwright.sync_api import Browser, expect
 from tools.build_docs import build
-
-from tests.support.dashboard.browser import ARGUMENTS, chromium
 
 WIDTHS = (1440, 390)
 _TOO_WIDE = """
@@ -34,14 +31,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     assert build(folder) == 0
     return folder
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=chromium(), args=[*ARGUMENTS])
-        yield found
-        found.close()
 
 
 @pytest.mark.parametrize("width", WIDTHS)

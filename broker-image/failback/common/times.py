@@ -33,32 +33,10 @@ def read_ms(text: str) -> int:
     if _FRACTION.fullmatch(text):
         hint = f"; as seconds it is {shown(int(float(text) * 1000))}"
     try:
-        return int(of_iso(text).timestamp() * 1000)
+        return int(datetime.datetime.fromisoformat(text).timestamp() * 1000)
     except (ValueError, OverflowError, OSError):
         form = "must be like 2026-01-31T12:00:00, milliseconds or now"
         raise ValueError(f'{form}, got "{text}"{hint}') from None
-
-
-def of_iso(text: str) -> datetime.datetime:
-    """Return the instant of an ISO time. One without a zone is in this machine's zone.
-
-    Raises:
-        ValueError: It is no ISO time.
-    """
-    try:
-        return datetime.datetime.fromisoformat(text).astimezone()
-    except OverflowError as error:
-        raise ValueError(str(error)) from error
-
-
-def meant(text: str) -> str:
-    """Return which instant an ISO time without a zone is; empty for every other text."""
-    try:
-        if _NUMBER.fullmatch(text) or datetime.datetime.fromisoformat(text).tzinfo is not None:
-            return ""
-        return of_iso(text).isoformat()
-    except (ValueError, OSError):
-        return ""
 
 
 def doubt(ms: int, now_ms: int, *, ahead_ms: int = AHEAD_MS) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 NAMES: Final = ("chromium", "chromium-browser", "google-chrome")
 ARGUMENTS: Final = (
@@ -32,6 +33,14 @@ def chromium() -> str:
     return found[0]
 
 
+@contextmanager
+def running_browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium(), args=[*ARGUMENTS])
+        yield browser
+        browser.close()
+
+
 @dataclass
 class OpenPage:
     """A page, and everything that went wrong on it so far."""
@@ -46,37 +55,48 @@ class OpenPage:
 
 
 @contextmanager
-def offline_page(file: Path, profile: Path, *, width: int = 1280) -> Iterator[OpenPage]:
-    """Open ``file`` by its ``file:`` URL in a browser that is offline and has a fresh profile."""
-    with sync_playwright() as playwright:
-        context = playwright.chromium.launch_persistent_context(
-            profile,
-            executable_path=chromium(),
-            args=[*ARGUMENTS],
-            viewport={"width": width, "height": 900},
+def opened_page(
+    browser: Browser, *, width: int = 1280, scheme: Any = "light", offline: bool = False
+) -> Iterator[OpenPage]:
+    """A page of a profile of its own."""
+    context = browser.new_context(
+        viewport={"width": width, "height": 900},
+        color_scheme=scheme,
+        offline=offline,
+        permissions=["clipboard-read", "clipboard-write"],
+    )
+    try:
+        opened = OpenPage(context.new_page())
+        page, problems = opened.page, opened.problems
+        page.on(
+            "console",
+            lambda said: (
+                problems.append(f"console {said.type}: {said.text}")
+                if said.type in ("error", "warning", "assert")
+                else None
+            ),
         )
-        try:
-            context.set_offline(True)
-            opened = OpenPage(context.new_page())
-            page, problems = opened.page, opened.problems
-            page.on(
-                "console",
-                lambda said: (
-                    problems.append(f"console {said.type}: {said.text}")
-                    if said.type in ("error", "warning", "assert")
-                    else None
-                ),
-            )
-            page.on("pageerror", lambda error: problems.append(f"exception: {error}"))
-            page.on("request", lambda request: opened.requested.append(request.url))
-            page.on(
-                "requestfailed",
-                lambda request: problems.append(f"request failed: {request.url}"),
-            )
-            page.goto(file.as_uri(), wait_until="load")
-            yield opened
-        finally:
-            context.close()
+        page.on("pageerror", lambda error: problems.append(f"exception: {error}"))
+        page.on("request", lambda request: opened.requested.append(request.url))
+        page.on(
+            "requestfailed",
+            lambda request: (
+                None  # a page that is left ends what it waits for
+                if request.failure == "net::ERR_ABORTED"
+                else problems.append(f"request failed: {request.url}")
+            ),
+        )
+        yield opened
+    finally:
+        context.close()
+
+
+@contextmanager
+def offline_page(browser: Browser, file: Path, **options: Any) -> Iterator[OpenPage]:
+    """Open ``file`` by its ``file:`` URL without a network; options of :func:`opened_page`."""
+    with opened_page(browser, offline=True, **options) as opened:
+        opened.page.goto(file.as_uri(), wait_until="load")
+        yield opened
 
 
 # Texts of a figure that a reader must be able to read: those of the plot and of its frame.
@@ -118,22 +138,108 @@ def unreadable_texts(opened: OpenPage) -> list[str]:
     return found
 
 
+_UNDRAWN = """
+() => {
+  const problems = [];
+  const embedded = document.getElementById("figures");
+  for (const id of embedded ? Object.keys(JSON.parse(embedded.textContent)) : [])
+    if (!document.getElementById("figure-" + id)) problems.push(`figure ${id} has no place`);
+  for (const figure of document.querySelectorAll(".figure")) {
+    const name = figure.id || figure.dataset.src;
+    if (!figure.querySelector("svg.main-svg")) { problems.push(`${name} is not drawn`); continue; }
+    const wanted = figure.calcdata.filter(points => points[0].trace.visible === true
+      && points.some(each => each.x !== undefined || each.v !== undefined));
+    const marks = Array.from(figure.querySelectorAll(".trace, .slice"))
+      .filter(each => each.querySelector("path, text"));
+    if (wanted.length === 0) problems.push(`${name} has no data`);
+    if (marks.length < wanted.length)
+      problems.push(`${name}: ${marks.length} of ${wanted.length} traces are drawn`);
+  }
+  return problems;
+}
+"""
+_DEAD = """
+async () => {
+  const dead = [];
+  let happened = 0;
+  const seen = new MutationObserver(() => happened++);
+  seen.observe(document, {attributes: true, childList: true, subtree: true, characterData: true});
+  for (const type of ["invalid", "hashchange"]) addEventListener(type, () => happened++, true);
+  for (const each of document.querySelectorAll("a[href^='#']"))
+    if (!document.getElementById(decodeURIComponent(each.hash.slice(1))))
+      dead.push(`${each.textContent}: ${each.hash} is nowhere`);
+  for (const button of document.querySelectorAll("button, summary")) {
+    if (!button.checkVisibility() || button.disabled || button.closest(".modebar")) continue;
+    const head = button.closest("thead"); // on a phone tables are cards without a head
+    if (head && getComputedStyle(head).clipPath !== "none") continue;
+    if (button.form && button.type === "submit") continue;
+    const name = `${button.textContent.trim()} (${button.className || button.localName})`;
+    button.scrollIntoView({block: "center", inline: "center", behavior: "instant"});
+    const box = button.getBoundingClientRect();
+    const hit = document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2);
+    if (!hit || !button.contains(hit)) dead.push(`${name} is covered`);
+    await new Promise(resolve => setTimeout(resolve)); // what scrolling changes is no answer
+    seen.takeRecords();
+    happened = 0;
+    button.click();
+    const until = performance.now() + 500;
+    while (!happened && performance.now() < until)
+      await new Promise(resolve => setTimeout(resolve, 5));
+    if (!happened) dead.push(`${name} does nothing`);
+  }
+  seen.disconnect();
+  return dead;
+}
+"""
+
+
+def undrawn(opened: OpenPage) -> list[str]:
+    """Return which figures with data are not drawn, in parts that are unfolded."""
+    found: list[str] = opened.evaluate(_UNDRAWN)
+    return found
+
+
+def dead_buttons(opened: OpenPage) -> list[str]:
+    """Press each button that can be seen; return those to which nothing happens.
+
+    Buttons that send a form are pressed last, each on a fresh page: they ask the server, or say
+    what is missing.
+    """
+    page = opened.page
+    found: list[str] = opened.evaluate(_DEAD)
+    forms, address = page.locator("form button:visible:enabled"), page.url
+    for number in range(forms.count()):
+        page.goto(address, wait_until="load")
+        page.evaluate("addEventListener('invalid', () => { window.refused = true; }, true)")
+        before, name = len(opened.requested), forms.nth(number).inner_text()
+        forms.nth(number).click()
+        page.wait_for_load_state()
+        if len(opened.requested) == before and not page.evaluate("window.refused"):
+            found.append(f"{name} sends nothing")
+    return found
+
+
 def unfold(opened: OpenPage) -> None:
     """Open every folded part; its figures are drawn then."""
     opened.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
+
+
+def picture_of(name: str, folder: Path) -> Path:
+    """Where a picture of a page goes: ``FAILBACK_SCREENSHOTS``, else ``folder``."""
+    where = Path(os.environ.get("FAILBACK_SCREENSHOTS", folder))
+    where.mkdir(parents=True, exist_ok=True)
+    return where / f"{name}.png"
 
 
 def check_page(opened: OpenPage, file: Path, screenshot: Path) -> None:
     """Everything that must hold of any report's page, unfolded; leaves a picture of it."""
     page = opened.page
     unfold(opened)
-    figures = page.locator(".figure")
-    assert figures.count() >= 1
-    for index in range(figures.count()):
-        drawn = figures.nth(index).locator("svg.main-svg").first
-        drawn.wait_for(state="visible")
+    for figure in page.locator(".figure").all():
+        figure.locator("svg.main-svg").first.wait_for(state="visible")
     page.screenshot(path=screenshot, full_page=True)
     assert opened.problems == []
     assert opened.requested == [file.as_uri()], "the page asked for something else"
-    assert unreadable_texts(opened) == []
+    assert not (found := unreadable_texts(opened)), found
+    assert not (found := undrawn(opened)), found
     assert screenshot.stat().st_size > 50_000

@@ -106,7 +106,7 @@ def test_two_copies_handled_in_one_batch_are_two_records() -> None:
     ("body", "words"),
     [
         (b"\x02", "has type '', not one of Pub"),
-        (record("Other", 1), "has type 'Other'"),
+        (record("Recall", 1), "has type 'Recall'"),
         (record("SubBefore", 1, "r", "g"), "is a SubBefore of 4 fields, not of 7 or more"),
         (record("SubBefore", "1e3", "r", "g", "q", "m", 0), "has time '1e3', which is no number"),
         (record("SubBefore", 1, "r", "g", "q", "m", "٣"), "has retry times"),
@@ -171,12 +171,3 @@ def test_what_a_real_client_traced() -> None:
         assert each.time_ms >= begin.time_ms
     sent = {each.message_id for each in found if each.kind == "Pub" and each.topic == "JavaTopic"}
     assert {each.message_id for each in begins.values()} & sent
-
-
-def test_a_recall_of_5_x_is_neither_a_send_nor_a_delivery() -> None:
-    """apache/rocketmq-dashboard, pull request 1930."""
-    recall = record("Recall", START_MS, "region", "pg", "orders", MESSAGE, "true")
-    body = pub(MESSAGE, 1) + recall + before(MESSAGE, 5, REQUEST) + after(MESSAGE, 9, REQUEST)
-    decoded = decode_body(body)
-    assert [found.kind for found in decoded.records] == ["Pub", "SubBefore", "SubAfter"]
-    assert decoded.damaged == ()

@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from failback.analytics.errors import ReportInputError
-from failback.common.times import AHEAD_MS, OLDEST_MS, of_iso, shown
+from failback.common.times import AHEAD_MS, OLDEST_MS, shown
 
 LID: Final = "lid"
 MESSAGE_ID: Final = "messageId"
@@ -113,7 +114,7 @@ def _instant(text: str | None, zero_wall_ns: int, now_ns: int | None, name: str)
 
 
 def instant_ns(text: str, zero_wall_ns: int, now_ns: int | None = None) -> int:
-    """Return ns after run zero of seconds after it, or of an ISO time (without a zone: ours).
+    """Seconds after run zero, or an ISO time (UTC unless it says otherwise), as ns after run zero.
 
     Args:
         text: What was typed.
@@ -167,9 +168,11 @@ def _check_of_run(text: str, found: int, zero_wall_ns: int, now_ns: int | None) 
 
 def _of_iso(text: str, zero_wall_ns: int) -> int:
     try:
-        moment = of_iso(text)
-    except (ValueError, OSError) as error:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
         raise ValueError(f"neither seconds nor an ISO time: {text!r}") from error
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
     return round(moment.timestamp() * 1_000_000) * 1000 - zero_wall_ns
 
 

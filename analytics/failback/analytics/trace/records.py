@@ -97,14 +97,6 @@ class _Unreadable(ValueError):
     """What is wrong with a record."""
 
 
-_FIELD_END_BYTE: Final = FIELD_END.encode()
-_NOT_READ: Final = frozenset({b"Recall"})
-"""Types of 5.x that tell neither a send nor a delivery.
-
-Source: TraceType and TraceDataEncoder, apache/rocketmq 5.3.3.
-"""
-
-
 def decode_body(body: bytes) -> Body:
     """Take a body apart; whatever is in it, this returns.
 
@@ -120,8 +112,6 @@ def decode_body(body: bytes) -> Body:
             break
         if not is_whole:
             damaged.append(Damaged(number, f"is cut off after {len(piece)} bytes"))
-            continue
-        if piece.partition(_FIELD_END_BYTE)[0] in _NOT_READ:
             continue
         try:
             found = _decode_record(piece.decode(), number)

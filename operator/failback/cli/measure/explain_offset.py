@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from failback.carry.restoring import restore_command
-from failback.cli.shared.asking import NotThere, ask, say_instant
+from failback.cli.shared.asking import NotThere, ask
 from failback.cli.shared.clusters import NO_CLUSTER, ClusterOptions, cluster_options
 from failback.cli.shared.commands import add
 from failback.cli.shared.errors import INCONCLUSIVE, fail, guarded
@@ -218,7 +218,6 @@ def _instant(text: str, zero_wall_ns: int) -> int:
 
     if not text:
         return (1 << 62) - 1
-    say_instant(text, "--at")
     try:
         return instant_ns(text, zero_wall_ns, time.time_ns())
     except ValueError as error:

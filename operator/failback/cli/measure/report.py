@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from failback.cli.shared.asking import say_instant
 from failback.cli.shared.commands import add
 from failback.cli.shared.errors import guarded, worst
 from failback.cli.shared.folders import check_folder, run_folders
@@ -301,8 +300,6 @@ def report(
     if out is not None:
         check_folder("--out", out)
     compared = run_folders(compare or [])
-    for option, text in (("--since", since), ("--until", until)):
-        say_instant(text or "", option)
     wanted = Wanted(key, window, ignore_retry_topics, since, until, prefix="--")
     limits = parse_limits(expect or [])
     to = ResultsTo(results) if results is not None else None

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 from failback.cli.shared.output import note
-from failback.common.times import doubt, meant, read_ms
+from failback.common.times import doubt, read_ms
 from failback.protocol.errors import (
     ConfigError,
     FailbackError,
@@ -45,12 +45,6 @@ def is_address(text: str) -> bool:
     return ":" in text
 
 
-def say_instant(text: str, option: str) -> None:
-    """Say which instant a time without a zone is."""
-    if instant := meant(text):
-        note(f"{option} {text} is {instant}")
-
-
 def parse_time(text: str, option: str = "--time") -> int:
     """Return milliseconds since 1970, or -1 for ``now``: the end of each queue.
 
@@ -59,7 +53,6 @@ def parse_time(text: str, option: str = "--time") -> int:
     """
     if text == "now":
         return END_OF_QUEUES
-    say_instant(text, option)
     try:
         return read_ms(text)
     except ValueError as error:

@@ -127,7 +127,6 @@ class Child:
     async def terminate(self, grace_seconds: float) -> Death:
         """SIGTERM, then SIGKILL when ``grace_seconds`` are over."""
         self.signal(signal.SIGTERM)
-        self.signal(signal.SIGCONT)  # a frozen one could not obey
         try:
             async with asyncio.timeout(grace_seconds):
                 return await self.wait()

@@ -76,12 +76,11 @@ class Block:
 
 def figure_makers(report: Json, points: Sequence[Point]) -> dict[str, tuple[str, Draw]]:
     """Every figure of a report: name to (label, function of a theme)."""
-    made: dict[str, tuple[str, Draw]] = {
-        "timeline": (
-            "Rates, send latency and faults over time",
-            lambda theme: over_time.timeline(time_series.timeline_data(report, points), theme),
-        )
-    }
+    made: dict[str, tuple[str, Draw]] = {}
+    timeline = time_series.timeline_data(report, points)
+    if timeline.has_data:
+        label = "Rates, send latency and faults over time"
+        made["timeline"] = (label, partial(over_time.timeline, timeline))
     for number, stairs in enumerate(time_series.staircases(report, points)):
         label = f"Offsets of {stairs.queue}, group {stairs.group}"
         made[f"staircase-{number}"] = (label, partial(over_time.offset_staircase, stairs))

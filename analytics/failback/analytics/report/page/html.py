@@ -255,7 +255,7 @@ def report_figures(report: Report, points: Sequence[Point]) -> dict[str, Draw]:
     for place, stairs in enumerate(time_series.staircases(report, points)):
         add(f"staircase-{place}", over_time.offset_staircase, stairs, has=True)
     timeline = time_series.timeline_data(report, points)
-    add("timeline", over_time.timeline, timeline, has=True)
+    add("timeline", over_time.timeline, timeline, has=timeline.has_data)
     by_time = time_series.cause_time_data(report, points)
     add("causes-time", over_time.causes_over_time, by_time, has=by_time.seconds)
     heat = time_series.heat_data(report, points)

@@ -77,6 +77,12 @@ class TimelineData:
 
     title: str = "Rates and latency"
 
+    @property
+    def has_data(self) -> bool:
+        """Whether anything would be drawn."""
+        curves = (*self.rates.values(), self.send_latency, self.failed_sends)
+        return any((self.faults, self.events, *(each.times_ns for each in curves)))
+
 
 @dataclass(frozen=True, slots=True)
 class StaircaseData:

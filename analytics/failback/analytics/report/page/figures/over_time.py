@@ -260,7 +260,8 @@ def causes_over_time(data: CauseTimeData, theme: Theme = LIGHT) -> go.Figure:
         title = f"Duplicates came at up to {most:,.0f}/s, {data.seconds[peak]:,.0f} s into the run"
     if data.seconds:
         room = (window[1] - window[0]) * 0.02 + NS_PER_SECOND
-        edges = [(window[0] - room) / NS_PER_SECOND, (window[1] + room) / NS_PER_SECOND]
+        left = max(window[0] - room, min(0, window[0]))
+        edges = [left / NS_PER_SECOND, (window[1] + room) / NS_PER_SECOND]
         figure.update_xaxes(range=edges)
     figure.update_yaxes(rangemode="tozero")
     return finish(figure, title, SECONDS, "duplicates/s", theme, height=360)

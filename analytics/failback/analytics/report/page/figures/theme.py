@@ -153,7 +153,8 @@ def finish(
         margin={"l": 70, "r": 40, "t": 60, "b": 90},
         legend={"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom"},
     )
-    figure.update_xaxes(**axis)
+    # Ticks that cannot be seen keep the labels of both axes apart in their corner.
+    figure.update_xaxes(**axis, ticks="outside", ticklen=5, tickcolor=theme.paper)
     figure.update_yaxes(**axis)
     if x_title:
         figure.update_xaxes(title_text=x_title)
