@@ -139,7 +139,6 @@ class Surveyor:
         clients: bool = True,
     ) -> None:
         """``clients``: ask consumers for their own rates too, through their brokers."""
-        self._name_servers = tuple(name_servers)
         self._admin = AdminClient(name_servers, client=client, timeout_ms=timeout_ms)
         self._clients = clients
         self._turn = asyncio.Semaphore(AT_ONCE)
@@ -153,10 +152,10 @@ class Surveyor:
     async def survey(self) -> Survey:
         """Ask all name servers, and all brokers that one of them lists."""
         began = time.monotonic()
-        listings = await asyncio.gather(*map(self._listed, self._name_servers))
+        asked = await self._admin.name_servers()
+        listings = await asyncio.gather(*map(self._listed, asked))
         name_servers = {
-            address: each is not None
-            for address, each in zip(self._name_servers, listings, strict=True)
+            address: each is not None for address, each in zip(asked, listings, strict=True)
         }
         self._complain(name_servers)
         found: dict[tuple[str, str, int], str] = {}

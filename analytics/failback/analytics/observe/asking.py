@@ -128,7 +128,6 @@ class Asker:
         asks_clients: bool = False,
     ) -> None:
         """``groups`` and ``topics``: as ``returns.is_about`` takes them."""
-        self.name_servers = tuple(name_servers)
         self._patience = max(0.5, every)
         """For so many seconds a look waits for an answer."""
         self._prompt = AdminClient(name_servers, client=client, timeout_ms=self._patience * 1000)
@@ -219,8 +218,9 @@ class Asker:
     async def look(self, *, closely: bool) -> Look:
         """Ask all name servers and brokers. ``closely``: the seldom questions too."""
         began = self._now()
-        answers = await asyncio.gather(*map(self._listing, self.name_servers))
-        listings = dict(zip(self.name_servers, answers, strict=True))
+        servers = await self._admin.name_servers()
+        answers = await asyncio.gather(*map(self._listing, servers))
+        listings = dict(zip(servers, answers, strict=True))
         await self._meet(Look(began, began, self.every, listings))
         brokers = await asyncio.gather(
             *(self._in_time(asked, closely=closely) for asked in self._asked.values())

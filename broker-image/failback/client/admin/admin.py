@@ -1,4 +1,4 @@
-"""The admin client: questions and orders to one explicit address, or to the name server.
+"""The admin client: questions and orders to one explicit address, or to all name servers.
 
 Used by the operator, the chaos probes, ``failback admin`` and tests, against our own brokers
 and Apache's. Every call says whom it asks; nothing here quietly falls back to a slave, except
@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from failback.client.remoting.connection import NameServers, RemotingClient, RemotingSettings
+from failback.client.admin import name_servers as together
+from failback.client.remoting.connection import RemotingClient, RemotingSettings
 from failback.protocol import calls
 from failback.protocol.calls import Call, or_none
 from failback.protocol.codes import ResponseCode
@@ -66,18 +67,20 @@ class AdminClient:
         timeout_ms: float = 5000,
         client: RemotingClient | None = None,
         settings: RemotingSettings | None = None,
+        say: Callable[[str], None] = together.logger.warning,
     ) -> None:
         """Make an admin client; connections are made on first use.
 
         Args:
-            namesrv: Addresses of the name servers; one of them is asked.
+            namesrv: Addresses of the name servers; all are asked, and their answers joined.
             timeout_ms: For each call; consume statistics get three times as much.
             client: Connections to share; they are then not closed with this object.
             settings: For connections of its own.
+            say: Takes a sentence about each name server that does not help.
         """
         self._owns_client = client is None
         self._client = client or RemotingClient(settings=settings or RemotingSettings())
-        self._name_servers = NameServers(self._client, namesrv)
+        self._name_servers = together.AllNameServers(self._client, namesrv, say)
         self._timeout_ms = timeout_ms
 
     async def __aenter__(self) -> Self:
@@ -105,18 +108,26 @@ class AdminClient:
         """Send any request to ``addr``; the answer is one of success."""
         return await self.call(addr, calls.any_request(code, header, body))
 
-    # --- the chosen name server ---
+    # --- all name servers ---
+
+    async def name_servers(self) -> list[str]:
+        """Return all addresses that the name servers have now."""
+        return await self._name_servers.every()
 
     async def route(self, topic: str) -> TopicRouteData:
         """Where ``topic`` lives; :class:`BrokerError` 17 when nowhere."""
-        return await self._name_servers.call(calls.topic_route(topic), self._timeout_ms)
+        call = calls.topic_route(topic)
+        parts, join = together.brokers_of_route, together.join_routes
+        return await self._name_servers.ask(call, self._timeout_ms, parts, join)
 
     async def cluster_info(self) -> ClusterInfo:
-        return await self._name_servers.call(calls.cluster_info(), self._timeout_ms)
+        parts, join = together.brokers_of_cluster, together.join_clusters
+        return await self._name_servers.ask(calls.cluster_info(), self._timeout_ms, parts, join)
 
     async def topic_list(self) -> list[str]:
-        """All topics of the name server, system and retry topics among them."""
-        return await self._name_servers.call(calls.topic_list(), self._timeout_ms)
+        """All topics of the name servers, system and retry topics among them."""
+        call, join = calls.topic_list(), together.join_topics
+        return await self._name_servers.ask(call, self._timeout_ms, dict.fromkeys, join)
 
     # --- one name server ---
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import ipaddress
 import re
@@ -16,6 +17,7 @@ _WIDE: Final = {"；": ";", "，": ",", "：": ":", "。": ".", "\u3000": " ", "
 _HOST: Final = re.compile(r"[A-Za-z0-9._\-]+|\[?[0-9A-Fa-f:.]+(%[A-Za-z0-9._\-]+)?\]?", re.ASCII)
 _EXAMPLE: Final = "127.0.0.1:9876"
 EVERYWHERE = "0.0.0.0"
+_RESOLVE_SECONDS: Final = 3
 
 
 def addresses_of(
@@ -91,6 +93,30 @@ def first_local_address() -> str:
         except OSError:
             return "127.0.0.1"
         return str(probe.getsockname()[0])
+
+
+async def all_addresses(address: str) -> tuple[str, ...]:
+    """Return ``host:port`` of every address that a name has now, sorted; else ``address`` alone.
+
+    Of IPv4 and IPv6, which are mostly the same machines, only those of the kind with more are
+    taken. With one address, or none in three seconds, the name stays: a connection tries both.
+    """
+    host, _, port = address.rpartition(":")
+    if re.fullmatch(r"[\d.]+|.*:.*", host):
+        return (address,)
+    try:
+        async with asyncio.timeout(_RESOLVE_SECONDS):
+            loop = asyncio.get_running_loop()
+            found = await loop.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError, TimeoutError):
+        return (address,)
+    kinds: dict[int, set[str]] = {}
+    for family, _, _, _, place in found:
+        kinds.setdefault(family, set()).add(str(place[0]))
+    most = max(kinds.values(), key=len, default=set())
+    if len(most) < 2:
+        return (address,)
+    return tuple(f"[{each}]:{port}" if ":" in each else f"{each}:{port}" for each in sorted(most))
 
 
 def is_everywhere(address: str) -> bool:

@@ -29,6 +29,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar, cast
 
+from failback.client.remoting.addresses import all_addresses
 from failback.client.remoting.guarded.access import ClusterAccess
 from failback.client.remoting.guarded.signing import REFUSALS, refusal
 from failback.common.text import why
@@ -282,6 +283,7 @@ class RemotingClient:
         self._calls: set[_Call] = set()
         self._scan_timer: asyncio.TimerHandle | None = None
         self._handlers: set[asyncio.Task[None]] = set()
+        self._names: dict[str, str] = {}  # address found for a name, to the host that was asked for
         self._is_closed = False
 
     async def __aenter__(self) -> RemotingClient:
@@ -364,6 +366,16 @@ class RemotingClient:
         request.flag |= FLAG_ONEWAY
         request.opaque = self._next_opaque(connection)
         connection.send(request)
+
+    async def addresses_of(self, addr: str) -> tuple[str, ...]:
+        """Return all addresses that ``addr`` stands for now: itself, or of its name several.
+
+        A certificate of the name is taken at each of them.
+        """
+        found = await all_addresses(addr)
+        if found != (addr,):
+            self._names.update(dict.fromkeys(found, _host_of(addr)))
+        return found
 
     def is_connected(self, addr: str) -> bool:
         """Whether a call to ``addr`` would find a connection."""
@@ -500,6 +512,7 @@ class RemotingClient:
         settings = self.settings
         port = addr.rpartition(":")[2]
         host, tls = _host_of(addr), self._access.tls if self._access is not None else None
+        name = self._names.get(addr, host)
         made: _Connection | RemotingConnectError
         connection = _Connection(self, addr)
         try:
@@ -509,13 +522,13 @@ class RemotingClient:
                     host,
                     int(port),
                     ssl=None if tls is None else tls.context,
-                    server_hostname=None if tls is None else tls.name_of(host),
+                    server_hostname=None if tls is None else tls.name_of(name),
                 )
             made = connection
         except TimeoutError:
             made = RemotingConnectError(addr, f"no answer in {settings.connect_timeout_ms:g} ms")
         except (OSError, ValueError, OverflowError) as error:
-            problem = _why_not_connected(error) if tls is None else tls.why_not(error, host)
+            problem = _why_not_connected(error) if tls is None else tls.why_not(error, name)
             made = RemotingConnectError(addr, problem)
         except asyncio.CancelledError:
             self._forget_late(connection)

@@ -82,7 +82,7 @@ def meant_time(text: str, option: str = "--time", *, yes: bool = False) -> int:
 
 
 def ask(cluster: Cluster, question: Callable[[AdminClient], Awaitable[_Answer]]) -> _Answer:
-    """Ask with an admin client of a cluster; of a silent name server the next is asked.
+    """Ask with an admin client of a cluster; a line says which name server does not help.
 
     Raises:
         Unreachable: No name server answers, or not the broker that was asked.
@@ -94,20 +94,16 @@ def ask(cluster: Cluster, question: Callable[[AdminClient], Awaitable[_Answer]])
 
     settings = RemotingSettings(access=cluster.access)
 
-    async def go(left: Sequence[str]) -> _Answer:
-        async with AdminClient(left, timeout_ms=ANSWER_MS, settings=settings) as admin:
+    async def go() -> _Answer:
+        async with AdminClient(
+            cluster.name_servers, timeout_ms=ANSWER_MS, settings=settings, say=note
+        ) as admin:
             return await question(admin)
 
-    left = list(cluster.name_servers)
-    while True:
-        try:
-            return asyncio.run(go(left))
-        except (RemotingError, UnreadableAnswer) as error:
-            silent = getattr(error, "addr", "")
-            if silent not in left or len(left) == 1:
-                raise _unreachable(error, cluster.name_servers) from error
-            left.remove(silent)
-            note(f"name server {silent} is left out: {error}")
+    try:
+        return asyncio.run(go())
+    except (RemotingError, UnreadableAnswer) as error:
+        raise _unreachable(error, cluster.name_servers) from error
 
 
 def _unreachable(error: Exception, name_servers: Sequence[str]) -> Unreachable:

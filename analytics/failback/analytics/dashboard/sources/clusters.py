@@ -7,6 +7,7 @@ asked over its socket and never imported, because it belongs to another part of 
 from __future__ import annotations
 
 import json
+import logging
 import re
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,6 +24,7 @@ LOCAL, NAME_SERVER, KUBERNETES = "local", "name server", "kubernetes"
 BrokerTable = Mapping[str, tuple[str, Mapping[int, str]]]
 """What name servers list: broker name: (cluster, address by broker id)."""
 _ANSWER_SECONDS: Final = 3.0
+_logger = logging.getLogger(__name__)
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -208,6 +210,7 @@ def _of_roots(roots: list[Path]) -> Iterator[ClusterRef]:
 
 async def registered(namesrv: tuple[str, ...], client: RemotingClient) -> BrokerTable:
     """Return the brokers that name servers list. Raises what the admin client raises."""
-    admin = AdminClient(namesrv, client=client, timeout_ms=_ANSWER_SECONDS * 1000)
+    milliseconds = _ANSWER_SECONDS * 1000
+    admin = AdminClient(namesrv, client=client, timeout_ms=milliseconds, say=_logger.debug)
     table = (await admin.cluster_info()).broker_addr_table
     return {name: (data.cluster, data.broker_addrs) for name, data in table.items()}
