@@ -108,7 +108,7 @@ async def all_addresses(address: str) -> tuple[str, ...]:
         async with asyncio.timeout(_RESOLVE_SECONDS):
             loop = asyncio.get_running_loop()
             found = await loop.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError, TimeoutError):
+    except (OSError, ValueError, TimeoutError):
         return (address,)
     kinds: dict[int, set[str]] = {}
     for family, _, _, _, place in found:
