@@ -52,6 +52,7 @@ class BrokerConnection(asyncio.Protocol):
     __slots__ = (
         "_chunks",
         "_go_on_handle",
+        "_goes_on_later",
         "_have",
         "_is_held",
         "_is_noted",
@@ -90,6 +91,8 @@ class BrokerConnection(asyncio.Protocol):
         """Whether whole requests may be among what is kept: nothing more is read meanwhile."""
         self._waits_for = 0
         """How many writes the next request waits for."""
+        self._goes_on_later = False
+        """Whether the server stopped before the end of a read."""
         self._go_on_handle: asyncio.Handle | None = None
         self.new_names = 0.0, 0.0
         """New names that still count, and since when, seconds: see PeerLimits."""
@@ -162,15 +165,14 @@ class BrokerConnection(asyncio.Protocol):
         except StoreError:  # logged by the server, which stops the broker
             self.abort()
             return
-        if self.closed:
-            return
-        if self.write_paused and self.is_behind:
-            self._read_paused = True
-        if rest < len(data):
+        if rest < len(data) and not self.closed:
             self._keep(data[rest:] if rest else data)
-        if self._must_stop() and not self._is_held:
-            self._is_held = True
-            self.transport.pause_reading()
+        if (self.write_paused or self._goes_on_later) and not self.closed:
+            self._goes_on_later = False
+            self._read_paused = self.write_paused and self.is_behind
+            if self._must_stop() and not self._is_held:
+                self._is_held = True
+                self.transport.pause_reading()
 
     def _must_stop(self) -> bool:
         return bool(self._waits_for) or self._go_on_handle is not None or self._read_paused
@@ -178,10 +180,12 @@ class BrokerConnection(asyncio.Protocol):
     def go_on_soon(self) -> None:
         """Go on with what is kept in the next turn of the loop."""
         if self._go_on_handle is None:
+            self._goes_on_later = True
             self._go_on_handle = asyncio.get_running_loop().call_soon(self._go_on)
 
     def wait_for(self, writes: Sequence[asyncio.Future[None]]) -> None:
         """Go on with what is kept when all of ``writes`` are done."""
+        self._goes_on_later = True
         self._waits_for += len(writes)
         for write in writes:
             write.add_done_callback(self._written)

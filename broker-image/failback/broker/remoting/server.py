@@ -190,11 +190,9 @@ class RemotingServer:
         Stops before a request that has to wait, and after one with which the time of this turn is
         over, or the peer's answers too many. The connection goes on with the rest.
         """
-        clock = self._loop.time
-        connection.last_active = clock()
+        connection.last_active = self._loop.time()
         if not self._scheduled:
             self._run_began = connection.last_active
-        turn_ends = connection.last_active + self.turn_seconds
         position, size = 0, len(data)
         unpack, fast, runs = PREFIX.unpack_from, self._fast, self._runs
         while size - position >= 8:
@@ -229,12 +227,15 @@ class RemotingServer:
             position = end
             if connection.closed or (connection.write_paused and connection.is_behind):
                 break
-            if clock() >= turn_ends and position < size:
+            if position < size and self._is_turn_over(connection):
                 connection.go_on_soon()
                 break
         if self.uncommitted and self._store.pending_bytes >= MOST_PENDING_BYTES:
             self.commit()
         return position
+
+    def _is_turn_over(self, connection: BrokerConnection) -> bool:
+        return self._loop.time() >= connection.last_active + self.turn_seconds
 
     def _waits(self, connection: BrokerConnection, frame: Frame, waiting: MustWait) -> bool:
         """Let a connection wait with the request of ``frame``; false where that is refused."""

@@ -1,0 +1,160 @@
+"""What a request makes a server write and compute is in proportion to its bytes: every code.
+
+:data:`LIMITS` is the one table of it. The kernel counts both, of real processes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pytest
+
+from failback.broker.processors.compose import handled_codes
+from failback.client.remoting.connection import RemotingClient
+from failback.namesrv.processor import HANDLED
+from failback.protocol.codes import RequestCode
+from failback.protocol.command import RemotingCommand
+from failback.protocol.errors import RemotingError
+from failback.protocol.headers import CreateTopicRequestHeader, PutKVConfigRequestHeader
+from failback.protocol.route import ConsumerData, HeartbeatData, SubscriptionGroupConfig
+from tests.support.brokers.broker_lab import pull_header, send_header
+from tests.support.common.polling import SCALE
+from tests.support.java.apache import Broker, NameServer
+
+pytestmark = pytest.mark.foreign
+
+
+class Limit(NamedTuple):
+    """Of what a load may cost, per byte that it sends."""
+
+    written_bytes: float
+    cpu_us: float
+
+
+LIMITS: Final = {
+    "any code": Limit(20, 40),
+    "new groups of heartbeats": Limit(50, 60),
+    "new topics of sends": Limit(50, 60),
+    "new groups of pulls": Limit(50, 60),
+    "ordered topics": Limit(60, 60),
+    "ordered groups": Limit(60, 60),
+    "keys and values": Limit(50, 60),
+}
+SLACK: Final = Limit(1 << 20, 1_000_000)
+"""What a server does besides, while it is measured."""
+
+Requests = Iterator[RemotingCommand]
+
+
+def heartbeats() -> Requests:
+    for number in range(50):
+        groups = [ConsumerData(f"b{number:02d}{each:04d}") for each in range(1000)]
+        body = HeartbeatData("c", [], groups).to_json()
+        yield RemotingCommand.request(RequestCode.HEART_BEAT, body=body)
+
+
+def sends() -> Requests:
+    for number in range(1000):
+        header = send_header(topic=f"New{number:04d}")
+        yield RemotingCommand.request(RequestCode.SEND_MESSAGE_V2, header, bytes(1000))
+
+
+def pulls() -> Requests:
+    for number in range(1000):
+        header = pull_header(consumer_group=f"pull{number:04d}")
+        yield RemotingCommand.request(RequestCode.PULL_MESSAGE, header)
+
+
+def topics() -> Requests:
+    for number in range(1000):
+        header = CreateTopicRequestHeader(f"O{number:04d}", "TBW102", 4, 4, 6, "SINGLE_TAG")
+        yield RemotingCommand.request(RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+
+
+def groups() -> Requests:
+    for number in range(1000):
+        body = SubscriptionGroupConfig(group_name=f"o{number:04d}").to_json()
+        yield RemotingCommand.request(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body)
+
+
+def keys() -> Requests:
+    for number in range(300):
+        header = PutKVConfigRequestHeader("ns", f"k{number}", "v" * 4000)
+        yield RemotingCommand.request(RequestCode.PUT_KV_CONFIG, header)
+
+
+LOADS: Final[dict[str, tuple[str, Callable[[], Requests]]]] = {
+    "new groups of heartbeats": ("broker", heartbeats),
+    "new topics of sends": ("broker", sends),
+    "new groups of pulls": ("broker", pulls),
+    "ordered topics": ("broker", topics),
+    "ordered groups": ("broker", groups),
+    "keys and values": ("name server", keys),
+}
+
+
+class Cost(NamedTuple):
+    written_bytes: int
+    cpu_us: float
+
+    @classmethod
+    def of(cls, pid: int) -> Cost:
+        io = dict(line.split(": ") for line in Path(f"/proc/{pid}/io").read_text().splitlines())
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        ticks = int(fields[11]) + int(fields[12])
+        return cls(int(io["wchar"]), ticks * 1e6 / os.sysconf("SC_CLK_TCK"))
+
+
+@pytest.fixture(params=["broker", "name server"])
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def start(kind: str, folder: Path) -> Broker | NameServer:
+    server = Broker("failback", folder, "") if kind == "broker" else NameServer("failback", folder)
+    server.start()
+    return server
+
+
+async def check(server: Broker | NameServer, limit: Limit, requests: Requests) -> None:
+    """Send all at once on a connection, which is how a stranger would, and compare."""
+    pid, sent, answered = server.process.pid, 0, 0
+    before = Cost.of(pid)
+    async with RemotingClient() as client:
+        for request in requests:
+            sent += len(request.encode())
+            try:
+                answer = await client.invoke(server.address, request, 20_000 * SCALE)
+            except RemotingError:  # some codes are answered by a closed connection, or never
+                continue
+            answered += len(answer.body)
+    after = Cost.of(pid)
+    written = after.written_bytes - before.written_bytes - answered
+    assert written <= limit.written_bytes * sent + SLACK.written_bytes, f"{sent} bytes sent"
+    spent = after.cpu_us - before.cpu_us
+    assert spent <= limit.cpu_us * sent + SLACK.cpu_us, f"{sent} bytes sent"
+
+
+@pytest.mark.parametrize("load", LOADS)
+async def test_names_cost_what_their_limit_says(tmp_path: Path, load: str) -> None:
+    kind, requests = LOADS[load]
+    server = start(kind, tmp_path)
+    try:
+        await check(server, LIMITS[load], requests())
+    finally:
+        server.process.dispose()
+
+
+async def test_every_code_costs_what_the_limit_says(tmp_path: Path, kind: str) -> None:
+    server = start(kind, tmp_path)
+    codes = handled_codes() if kind == "broker" else HANDLED
+    try:
+        for code in sorted(codes):
+            body = b'{"table":{"' + b"x" * 100 + b'":1}}'
+            requests = (RemotingCommand.request(code, body=body) for _ in range(20))
+            await check(server, LIMITS["any code"], requests)
+    finally:
+        server.process.dispose()
