@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 from playwright.sync_api import Browser, Page, Route
 
 from failback.analytics.dashboard.sources.clusters import ask_runtime
+from failback.analytics.report.make_report import report
 from failback.cli.shared.bundled import bundled
 from failback.client.admin.admin import AdminClient
 from tests.e2e.demo_run import run_command
 from tests.support.common.polling import SCALE, wait_until
-from tests.support.dashboard.browser import opened_page, picture_of
+from tests.support.dashboard.browser import (
+    OpenPage,
+    dead_buttons,
+    opened_page,
+    picture_of,
+    undrawn,
+    unfold,
+)
 from tests.support.dashboard.dashboard_lab import (
     MESSAGE,
     OTHER_RUN,
@@ -27,9 +35,15 @@ from tests.support.dashboard.dashboard_lab import (
     DashboardLab,
     running_dashboard,
 )
+from tests.support.observe.folders import add, written
+from tests.support.observe.folders import opened as opened_folder
+from tests.support.observe.outages import at_work, come_back, serve
 
 NAME: Final = "failback-demo"
+SCHEMES: Final[tuple[Literal["light", "dark"], ...]] = ("light", "dark")
 PATIENCE_MS: Final = 120_000 * SCALE
+OBSERVED: Final = "observed-1"
+LIVE: Final = "observed-2"
 PAGES: Final = {
     "fleet": "/",
     "offsets": "/offsets",
@@ -41,13 +55,27 @@ PAGES: Final = {
     "experiments": "/experiments",
     "experiment": "/experiments/demo",
     "predict": "/predict?fault=handover&rate=100",
+    "observed": f"/runs/{OBSERVED}",
+    "live": f"/runs/{LIVE}",
+    "no-such-page": "/runs/none",
 }
+WITH_CLUSTER: Final = ("fleet", "offsets", "lineage", "experiments", "predict")
+EMPTY: Final = ("fleet", "offsets", "runs", "compare", "experiments", "login")
+"""Pages that look otherwise with a cluster, and where there is nothing to show."""
 
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DashboardLab]:
+    """A dashboard of two experiments, an observation that has ended, and one that goes on."""
     with running_dashboard(tmp_path_factory.mktemp("lab")) as lab:
+        story = at_work()
+        serve(story, 1500)
+        come_back(story, 900)
+        report(written(story, lab.runs / OBSERVED))
+        folder = opened_folder(lab.runs / LIVE)
+        add(folder, story)
         yield lab
+        folder.close()
 
 
 @pytest.fixture(scope="module")
@@ -66,24 +94,28 @@ def cluster(lab: DashboardLab) -> Iterator[str]:
 
 
 @contextmanager
-def watched_page(browser: Browser, lab: DashboardLab, width: int, scheme: str) -> Iterator[Page]:
-    """A page whose errors and foreign requests fail the test at its end."""
+def watched_page(
+    browser: Browser, lab: DashboardLab, width: int, scheme: str, expected: Sequence[str] = ()
+) -> Iterator[OpenPage]:
+    """A page whose errors and foreign requests fail the test at its end.
+
+    ``expected``: how problems begin that are no mistake.
+    """
     with opened_page(browser, width=width, scheme=scheme) as opened:
         opened.page.set_default_timeout(PATIENCE_MS)
-        yield opened.page
+        yield opened
+    problems = [each for each in opened.problems if not each.startswith(tuple(expected))]
     asked = [url for url in opened.requested if not url.startswith((f"{lab.url}/", "data:"))]
-    assert (opened.problems, asked) == ([], [])
+    assert (problems, asked) == ([], [])
 
 
-def draw_figures(page: Page) -> int:
-    """Bring every figure into sight and wait until it is drawn; how many there are."""
-    folds = page.locator("details.block > summary")
-    for index in range(folds.count()):
-        folds.nth(index).click()
-    figures = page.locator(".figure[data-src]")
-    for index in range(figures.count()):
-        figures.nth(index).scroll_into_view_if_needed()
-        figures.nth(index).locator("svg.main-svg").first.wait_for(state="visible")
+def draw_figures(opened: OpenPage) -> int:
+    """Unfold the page, and wait until every figure is drawn; how many there are."""
+    unfold(opened)
+    figures = opened.page.locator(".figure[data-src]")
+    for figure in figures.all():
+        figure.scroll_into_view_if_needed()
+        figure.locator("svg.main-svg").first.wait_for(state="visible")
     return figures.count()
 
 
@@ -102,25 +134,81 @@ def keep_picture(page: Page, name: str, folder: Path) -> None:
     page.screenshot(path=picture_of(f"dashboard-{name}", folder), full_page=True)
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (360, "dark")])
+@pytest.mark.parametrize("width", [1280, 390])
 def test_every_page_is_drawn_readable_and_open_to_everybody(
-    browser: Browser, lab: DashboardLab, width: int, scheme: str, tmp_path: Path
+    browser: Browser, lab: DashboardLab, width: int, tmp_path: Path
 ) -> None:
-    with watched_page(browser, lab, width, scheme) as page:
-        figures = {}
-        for name, path in PAGES.items():
+    wait_until(lambda: lab.ask("GET", f"/runs/{LIVE}").status == 200, "the run that goes on")
+    figures = {
+        name: check_dashboard_page(browser, lab, name, path, width, tmp_path)
+        for name, path in PAGES.items()
+    }
+    assert (figures["run"], figures["queue"]) == (6, 1)
+    assert figures["compare"] == 1
+    assert figures["observed"] > 0
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_pages_without_anything_to_show_say_what_to_do(
+    browser: Browser, width: int, tmp_path: Path
+) -> None:
+    with running_dashboard(tmp_path / "lab", with_runs=False, with_tokens=True) as lab:
+        token = lab.add_token("operate")
+        for name in EMPTY:
+            path = PAGES.get(name, f"/{name}").partition("?")[0]
+            sent = None if name == "login" else {"Authorization": f"Bearer {token}"}
+            check_dashboard_page(browser, lab, name, path, width, tmp_path, "empty", sent)
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_pages_of_a_cluster_are_drawn_readable_and_open_to_everybody(
+    browser: Browser, lab: DashboardLab, cluster: str, width: int, tmp_path: Path
+) -> None:
+    wait_until(lambda: lab.ask("GET", "/api/v1/clusters").json()["clusters"], "the pair", 120)
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(asyncio.run, commit(cluster, "invoices", 7)).result()
+    asked = "/api/v1/offsets?group=invoices"
+    wait_until(lambda: lab.ask("GET", asked).json()["offsets"], "the group")
+    (row,) = lab.ask("GET", asked).json()["offsets"]
+    queue = [row[name] for name in ("cluster", "broker", "group", "topic", "qid")]
+    paths = PAGES | {"lineage": "/".join(["/offsets", *map(str, queue)])}
+    for name in WITH_CLUSTER:
+        check_dashboard_page(browser, lab, name, paths[name], width, tmp_path, "cluster")
+
+
+def check_dashboard_page(
+    browser: Browser,
+    lab: DashboardLab,
+    name: str,
+    path: str,
+    width: int,
+    folder: Path,
+    what: str = "full",
+    headers: dict[str, str] | None = None,
+) -> int:
+    """Draw a page in both themes, and press its buttons; how many figures it has."""
+    expected = ["console error"] if name == "no-such-page" else []
+    with watched_page(browser, lab, width, "light", expected) as opened:
+        page = opened.page
+        page.set_extra_http_headers(headers or {})
+        for scheme in SCHEMES:
+            page.emulate_media(color_scheme=scheme)
             page.goto(lab.url + path, wait_until="load")
-            figures[name] = draw_figures(page)
-            keep_picture(page, f"{name}-{width}-{scheme}", tmp_path)
+            figures = draw_figures(opened)
+            where = f"{name}, {width}, {scheme}, {what}"
+            assert not (found := undrawn(opened)), (where, found)
+            keep_picture(page, f"{name}-{what}-{width}-{scheme}", folder)
             overflow = page.evaluate(
                 "document.documentElement.scrollWidth - document.documentElement.clientWidth"
             )
-            assert overflow <= 0, f"{name} is wider than the window"
-            assert serious(page) == [], name
-            assert page.locator("h1").count() == 1
-            assert page.locator("details.block").count() == (8 if name == "run" else 0), name
-            assert "object at 0x" not in page.content(), f"{name} shows something of Python's"
-        assert (figures["run"], figures["queue"]) == (6, 1)
+            assert overflow <= 0, f"{where} is wider than the window"
+            if (width, scheme) in ((1280, "light"), (390, "dark")):
+                assert serious(page) == [], where
+        assert page.locator("h1").count() == 1
+        assert "object at 0x" not in page.content(), f"{where} shows something of Python's"
+        page.goto(lab.url + path, wait_until="load")
+        assert not (found := dead_buttons(opened)), (where, found)
+        return figures
 
 
 def test_a_page_that_keeps_somebody_out_or_calls_out_is_found(
@@ -129,7 +217,8 @@ def test_a_page_that_keeps_somebody_out_or_calls_out_is_found(
     """The checks of this module can fail."""
 
     def call_out() -> None:
-        with watched_page(browser, lab, 1280, "light") as page:
+        with watched_page(browser, lab, 1280, "light") as opened:
+            page = opened.page
             page.goto(lab.url + "/", wait_until="load")
             page.evaluate("document.querySelector('h1').innerHTML = '<img src=http://192.0.2.1/>'")
             assert any("image-alt" in each for each in serious(page))
@@ -139,7 +228,8 @@ def test_a_page_that_keeps_somebody_out_or_calls_out_is_found(
 
 
 def test_everything_can_be_reached_with_the_keyboard(browser: Browser, lab: DashboardLab) -> None:
-    with watched_page(browser, lab, 1280, "light") as page:
+    with watched_page(browser, lab, 1280, "light") as opened:
+        page = opened.page
         page.goto(lab.url + "/", wait_until="load")
 
         def focused() -> str:
@@ -183,7 +273,8 @@ def test_everything_can_be_reached_with_the_keyboard(browser: Browser, lab: Dash
 
 
 def test_a_turned_knob_is_answered_at_once(browser: Browser, lab: DashboardLab) -> None:
-    with watched_page(browser, lab, 1280, "dark") as page:
+    with watched_page(browser, lab, 1280, "dark") as opened:
+        page = opened.page
         page.goto(lab.url + "/predict?fault=handover", wait_until="load")
         expected = page.locator("#part-prediction dd").first
         before = int(expected.inner_text().replace(",", ""))
@@ -202,7 +293,8 @@ def test_a_turned_knob_is_answered_at_once(browser: Browser, lab: DashboardLab) 
 def test_an_experiment_is_started_watched_and_aborted_on_the_page(
     browser: Browser, lab: DashboardLab, cluster: str, tmp_path: Path
 ) -> None:
-    with watched_page(browser, lab, 1280, "light") as page:
+    with watched_page(browser, lab, 1280, "light") as opened:
+        page = opened.page
         page.goto(f"{lab.url}/experiments/{NAME}", wait_until="load")
         page.locator("input[name=confirm]").fill(NAME)
         page.locator("input[name=time-scale]").fill("0.1")
@@ -243,7 +335,8 @@ def test_an_experiment_is_started_watched_and_aborted_on_the_page(
 def test_choices_that_exclude_each_other_are_said_before_anything_is_sent(
     browser: Browser, lab: DashboardLab
 ) -> None:
-    with watched_page(browser, lab, 1280, "light") as page:
+    with watched_page(browser, lab, 1280, "light") as opened:
+        page = opened.page
         page.goto(f"{lab.url}/experiments/demo", wait_until="load")
         form = page.locator("form.start")
         assert form.locator("input[type=text], input:not([type])").count() == 1, "the name alone"
@@ -277,7 +370,8 @@ def test_a_real_cluster_is_shown_with_its_roles_and_offsets(
     assert ages["slave"]["sync_age_seconds"] is not None
     with ThreadPoolExecutor(1) as pool:  # this thread has the browser's event loop
         pool.submit(asyncio.run, commit(cluster, "payments", 7)).result()
-    with watched_page(browser, lab, 1280, "dark") as page:
+    with watched_page(browser, lab, 1280, "dark") as opened:
+        page = opened.page
         page.goto(lab.url + "/", wait_until="load")
         page.locator("#part-clusters").get_by_text("At risk if the master of").first.wait_for()
         assert serious(page) == []
@@ -318,7 +412,8 @@ def test_what_changed_before_the_stream_was_open_is_shown(
 
     wait_until(lambda: lab.ask("GET", "/api/v1/clusters").json()["clusters"], "the pair", 120)
     store(8)
-    with watched_page(browser, lab, 1280, "light") as page:
+    with watched_page(browser, lab, 1280, "light") as opened:
+        page = opened.page
         page.goto(lab.url + "/offsets?group=refunds", wait_until="load")
         link = page.locator("#part-offsets tbody th a").first.get_attribute("href")
         page.route("**/api/v1/events*", late, times=1)
