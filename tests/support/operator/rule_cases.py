@@ -210,6 +210,8 @@ _cluster("BC13", lifecycle={"terminationGracePeriodSeconds": 30, "drainSeconds":
 _cluster("", lifecycle={"terminationGracePeriodSeconds": 30, "drainSeconds": 20})
 _cluster("BC14", storage={"size": "3Gi"})
 _cluster("", storage={"type": "Ephemeral", "size": "1Gi"})
+_cluster("BC14", storage={"size": "500m"})
+_cluster("BC14", storage={"type": "Ephemeral", "size": "500m"})
 _cluster("BC14", pairOverrides=[{"index": 0, "storageSize": "100Mi"}])
 _cluster("schema", storage={"size": "much"})
 _cluster("schema", storage={"size": 21474836480})
@@ -372,6 +374,29 @@ for _kind in ("NameServer", "BrokerCluster"):
 _TEN: Final = {"key": "k", "tolerationSeconds": 10}
 _EVEN: Final = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}
 _FIELD: Final = {"fieldRef": {"fieldPath": "metadata.name"}}
+_SLIPS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
+    ("KN4", {"limits": {"memory": "512m"}}),
+    ("KN4", {"limits": {"memory": 512}}),
+    ("KN4", {"limits": {"memory": "31Mi"}}),
+    ("KN4", {"requests": {"memory": "512m"}}),
+    ("KN4", {"requests": {"ephemeral-storage": "500m"}}),
+    ("KN4", {"limits": {"ephemeral-storage": 1}}),
+    ("KN4", {"limits": {"cpu": "512Mi"}}),
+    ("KN4", {"requests": {"cpu": "5k"}}),
+    ("", {"requests": {"cpu": "500m"}, "limits": {"cpu": 2, "memory": "512Mi"}}),
+    ("", {"requests": {"cpu": 0, "memory": 0}, "limits": {"memory": "0.5Gi"}}),
+)
+for _rule, _slip in _SLIPS:
+    _row("NameServer", _rule, {"resources": _slip})
+    _row("BrokerCluster", _rule, {"resources": _slip})
+    _row("BrokerCluster", _rule, {"pairOverrides": [{"index": 0, "resources": _slip}]})
+    _row("ChaosExperiment", _rule, {"job": {"resources": _slip}})
+    for _slipped in (
+        {"spark": {"driver": _slip}},
+        {"spark": {"executor": {"resources": _slip}}},
+        {"job": {"resources": _slip}},
+    ):
+        _row(_REPORT, _rule, {"experimentRef": {"name": "x"}, **_slipped})
 _PARTS: Final[dict[str, tuple[dict[str, Any], ...]]] = {
     "PT1": ({"tolerations": [{"key": "k", "operator": "Exists", "value": "v"}]},),
     "PT2": ({"tolerations": [{"value": "v"}]}, {"tolerations": [{"key": "", "operator": "Equal"}]}),

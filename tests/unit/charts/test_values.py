@@ -42,8 +42,8 @@ def test_schema_and_values_know_the_same_names() -> None:
     for path, schema in closed_objects(SCHEMA):
         assert schema["additionalProperties"] is False, path
         if path != "image.pullSecrets":
-            extra = {"global"} if not path else {"claims"} if path == "resources" else set()
-            assert set(schema["properties"]) - extra == set(value_at(path)), path
+            extra = {"": {"global"}, "resources": {"claims"}, "dashboard": {"collector"}}
+            assert set(schema["properties"]) - extra.get(path, set()) == set(value_at(path)), path
 
 
 def test_a_name_that_is_unknown_is_refused() -> None:
@@ -63,6 +63,8 @@ def test_a_name_that_is_unknown_is_refused() -> None:
         ("watchNamespaces", ["Shop"]),
         ("rbac", {"scope": "everything"}),
         ("runs", {"size": "ten"}),
+        ("runs", {"size": "500m"}),
+        ("collector", {"storage": {"size": "20"}}),
         ("podMonitors", {"interval": "often"}),
         ("nodeSelector", {"disk": 1}),
         ("fullnameOverride", "Failback"),
@@ -72,11 +74,25 @@ def test_a_name_that_is_unknown_is_refused() -> None:
         ("extraEnv", [{"value": "1"}]),
         ("topologySpreadConstraints", [{"maxSkew": 1}]),
         ("collector", {"tokensSecret": ""}),
+        ("resources", {"limits": {"memory": "512m"}}),
+        ("resources", {"requests": {"cpu": "512Mi"}}),
+        ("collector", {"resources": {"limits": {"memory": 512}}}),
+        ("dashboard", {"resources": {"requests": {"ephemeral-storage": "500m"}}}),
+        (
+            "exporters",
+            [{"name": "a", "nameServers": ["a:1"], "resources": {"limits": {"memory": "1"}}}],
+        ),
     ],
 )
 def test_a_value_that_means_nothing_is_refused(name: str, value: Any) -> None:
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({**VALUES, name: value}, SCHEMA)
+
+
+@pytest.mark.parametrize("memory", ["512Mi", "0.5Gi", "300M", 536870912, "524288Ki"])
+def test_amounts_of_a_pod_are_taken(memory: str | int) -> None:
+    amounts = {"cpu": "500m", "memory": memory, "example.com/gpu": 1}
+    jsonschema.validate({**VALUES, "resources": {"requests": amounts}}, SCHEMA)
 
 
 def test_every_value_is_used_by_a_template() -> None:

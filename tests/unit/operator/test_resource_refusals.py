@@ -121,8 +121,14 @@ def refusal(tmp_path: Path, text: str) -> str:
             ' got "much"',
         ),
         (
+            "resources: {limits: {memory: 512m}}",
+            "10: BrokerCluster/demo: spec.resources.limits.memory: memory must be at least 32Mi"
+            " (512Mi; m is a thousandth)",
+        ),
+        (
             "storage: {size: 1Gi}",
-            "10: BrokerCluster/demo: spec.storage.type: persistent storage must be at least 4Gi",
+            "10: BrokerCluster/demo: spec.storage.size: storage must be at least 4Gi,"
+            " ephemeral at least 64Mi",
         ),
         (
             "podTemplate: {env: [{name: POD_IP, value: x}]}",

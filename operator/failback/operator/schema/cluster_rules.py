@@ -130,6 +130,10 @@ _CONFIG_LENGTH: Final = (
     f" ? self.pairOverrides.map(p, {_characters('p.config')}).sum() : 0)"
     f" <= {rule_texts.MAX_CONFIG_CHARACTERS}"
 )
+_LEAST_STORE: Final = (
+    f"quantity(self.storage.type == 'Ephemeral' ? '{rule_texts.SMALLEST_EPHEMERAL_STORE}'"
+    f" : '{rule_texts.SMALLEST_STORE}')"
+)
 BROKER_CLUSTER: Final = (
     *_name_rules("BC1"),
     Rule(
@@ -204,11 +208,11 @@ BROKER_CLUSTER: Final = (
     Rule(
         "BC14",
         "spec",
-        "self.storage.type == 'Ephemeral' || ("
-        f"quantity(self.storage.size).compareTo(quantity('{rule_texts.SMALLEST_STORE}')) >= 0"
+        f"quantity(self.storage.size).compareTo({_LEAST_STORE}) >= 0"
         " && (!has(self.pairOverrides) || self.pairOverrides.all(p, !has(p.storageSize)"
-        f" || quantity(p.storageSize).compareTo(quantity('{rule_texts.SMALLEST_STORE}')) >= 0)))",
-        f"persistent storage must be at least {rule_texts.SMALLEST_STORE}",
+        f" || quantity(p.storageSize).compareTo({_LEAST_STORE}) >= 0))",
+        f"storage must be at least {rule_texts.SMALLEST_STORE}, ephemeral at least"
+        f" {rule_texts.SMALLEST_EPHEMERAL_STORE}",
     ),
     *(_template_rule(*where) for where in _TEMPLATES),
     Rule(

@@ -8,6 +8,7 @@ made.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 from failback.operator.kinds.base import KEY_NAME, RESOURCE_NAME
@@ -55,6 +56,28 @@ def _once(*fields: str) -> str:
 
 _KEY: Final = f"self.all(k, k.size() <= {_LONGEST_KEY} && k.matches({literal(KEY_NAME)}))"
 _RESOURCE: Final = f"self.all(k, k.size() <= 253 && k.matches({literal(RESOURCE_NAME)}))"
+_LEAST: Final = {
+    "requests": {"memory": "1Mi", "ephemeral-storage": "1Mi"},
+    "limits": {"memory": "32Mi", "ephemeral-storage": "1Mi"},
+}
+"""Less is a slip of the unit (``512m`` are 0.512 bytes): no process of ours starts in 32 MiB."""
+_MOST_CPUS: Final = "2048"
+"""More cores has no node: ``500Mi`` and ``5000`` are slips of the unit too."""
+
+
+def _sane(field: str) -> Iterator[Rule]:
+    for name, least in _LEAST[field].items():
+        value = f"self['{name}']"
+        text = f"!('{name}' in self) || quantity(string({value})).compareTo(quantity('0')) == 0"
+        text += f" || quantity(string({value})).compareTo(quantity('{least}')) >= 0"
+        yield Rule(
+            "KN4", field, text, f"{name} must be at least {least} (512Mi; m is a thousandth)"
+        )
+    compared = f"quantity(string(self['cpu'])).compareTo(quantity('{_MOST_CPUS}')) <= 0"
+    message = f"cpu must be at most {_MOST_CPUS} cores (500m is half a core)"
+    yield Rule("KN4", field, f"!('cpu' in self) || {compared}", message)
+
+
 _REQUESTS: Final = " && ".join(_within_limit(name) for name in _LIMITED)
 _TOLERATION: Final = "spec.podTemplate.tolerations[]"
 _SPREAD: Final = "spec.podTemplate.topologySpreadConstraints"
@@ -118,6 +141,7 @@ def pod_rules(kind: str) -> Iterator[Rule]:
         for field in ("requests", "limits"):
             message = "a resource is cpu, memory, ephemeral-storage or such as example.com/gpu"
             yield Rule("KN2", f"{path}.{field}", _RESOURCE, message)
+            yield from (replace(rule, path=f"{path}.{field}") for rule in _sane(field))
         yield Rule("KN3", path, _REQUESTS, "requests must not be more than limits")
     if kind in _WITH_PODS:
         yield from _PARTS

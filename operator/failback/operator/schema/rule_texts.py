@@ -57,6 +57,7 @@ RESERVED_ENVIRONMENT: Final = frozenset(
 MAX_CLUSTER_NAME: Final = 40  # so that StatefulSet names stay below 52 characters
 MAX_EXPERIMENT_NAME: Final = 63  # run folders and Jobs are named after it
 SMALLEST_STORE: Final = "4Gi"
+SMALLEST_EPHEMERAL_STORE: Final = "64Mi"
 MAX_CONFIG_CHARACTERS: Final = 512 * 1024  # so that the object stays far from what etcd takes
 APACHE_VERSION: Final = r"^(4\.9\.[0-9]+|5\.[0-9]+\.[0-9]+)$"
 PROPERTY_KEY: Final = r"^[A-Za-z][A-Za-z0-9]{0,63}$"

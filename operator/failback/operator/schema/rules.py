@@ -46,7 +46,7 @@ _FUNCTIONS: Final = {
     "sum": sum,
 }
 """What Kubernetes adds to CEL, as far as the rules call it."""
-_FIELD: Final = re.compile(r"\bself((?:\.\w+\b(?!\())+)")
+_FIELD: Final = re.compile(r"\bself(?:((?:\.\w+\b(?!\())+)|\['([\w-]+)'\])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ def _field_to_edit(text: str, node: Any, before: Any) -> str:
     """
     given: dict[str, Any] = {}
     for match in _FIELD.finditer(text):
-        path = match[1].removeprefix(".")
+        path = match[2] or match[1].removeprefix(".")
         given.update((path, value) for _, value in _found_at(node, path))
     for path, value in given.items():
         if isinstance(value, list):
