@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -275,10 +276,32 @@ def test_one_command_gives_the_master_what_its_slave_knows_of_all_groups(
     pair.master.offsets["T@g"] = pair.slave.offsets["T@g"] = {0: 5}
     assert found(pair, capsys)["carry"] is None
     pair.slave.offsets["T@g"] = {0: 9}
-    online = f"--online --master {pair.master.address} --slave {pair.slave.address}"
     assert main(pair.ask()) == 0
-    (line,) = (each for each in capsys.readouterr().out.splitlines() if "failback carry" in each)
-    assert line.endswith(f"failback carry {online} --namesrv {pair.namesrv.address}")
+    (line,) = (each for each in capsys.readouterr().out.splitlines() if "--yes" in each)
+    assert line.endswith(f"--broker broker-a --yes --namesrv {pair.namesrv.address}")
     pair.master.close()
     carry = found(pair, capsys, 3)["carry"]
     assert carry.startswith(f"failback carry --conf BROKER.CONF --slave {pair.slave.address} ")
+
+
+def test_after_a_restart_nothing_is_called_safe_that_master_and_slave_may_have_lost(
+    pair: Pair, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The queue goes on above; the master has a store from before its start."""
+    pair.master.boot_ms = round(time.time() * 1000) - 49_000
+    pair.master.offsets["T@g"] = pair.slave.offsets["T@g"] = {0: 5356}
+    document = found(pair, capsys, code=3)
+    assert (document["safe_offset"], document["bound"]) == (None, "not known")
+    assert document["exposure"] == {"after_return": None, "on_slave": None}
+    assert (document["command"], document["carry"], document["fell_at"]) == (None, None, None)
+    assert main(pair.ask()) == 3
+    shown = capsys.readouterr()
+    for wrong in ("never went down", "Safe offset", "At risk"):
+        assert wrong not in shown.out
+    assert "older offsets can't be seen any more" in shown.err
+    assert "failback explain-offset g T 0 --run FOLDER" in shown.err
+    pair.slave.offsets["T@g"] = {0: 5571}
+    document = found(pair, capsys)
+    assert (document["safe_offset"], document["bound"]) == (5571, "at least")
+    assert main(pair.ask()) == 0
+    assert "Safe offset: at least 5571." in capsys.readouterr().out

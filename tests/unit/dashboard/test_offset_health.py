@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from failback.analytics.dashboard.sources.brokers import BrokerSeen
 from failback.analytics.dashboard.sources.clusters import PairRef
+from failback.analytics.dashboard.sources.stakes import Stakes
 from failback.analytics.dashboard.views.fleet import cluster_document, pairs_of
 from failback.analytics.dashboard.views.offset_health import (
     lineage_document,
@@ -46,7 +48,7 @@ def test_a_slave_that_is_ahead_names_the_safe_offset_and_the_command() -> None:
     (warning,) = warnings([CLUSTER], found, NOW)
     assert (warning["messages"], warning["seconds_left"]) == (40, 30.0)
     assert shlex.split(warning["command"]) == [
-        "failback", "carry", "--online", "--master", MASTER.address, "--slave", SLAVE.address,
+        "failback", "offsets", "restore", "--broker", "demo-0", "--yes", "-n", "127.0.0.1:9876",
     ]  # fmt: skip
 
 
@@ -156,3 +158,41 @@ def test_rows_may_be_narrowed_down() -> None:
     rows = offset_rows([CLUSTER], found)
     assert len(rows_about(rows, "billing", "orders")) == 1
     assert rows_about(rows, "other", "") == rows_about(rows, "", "other") == []
+
+
+def test_what_was_overwritten_is_kept_by_the_next_dashboard_until_it_is_dismissed_or_passed(
+    tmp_path: Path,
+) -> None:
+    place = (CLUSTER.key, "demo-0")
+
+    def looked(stakes: Stakes, memory: int, slave: int, up: float) -> dict[str, BrokerSeen]:
+        found = world(seen(MASTER, memory, up=up), seen(SLAVE, slave))
+        (pair,) = pairs_of(CLUSTER, found)
+        before = stakes.look(place, replace(pair.tables, at=NOW))
+        return {where: replace(each, before=before) for where, each in found.items()}
+
+    stakes = Stakes(tmp_path)
+    for looks in ((300, 290, 1000), (210, 300, 5), (210, 210, 30)):
+        found = looked(stakes, *looks)
+    (warning,) = warnings([CLUSTER], found, NOW, stakes.found)
+    assert (warning["messages"], warning["overwritten_at_ns"]) == (90, round(NOW * 1e9))
+    assert warning["lines"] == ["ACT   billing  no member; 90 will come again"]
+    (file,) = tmp_path.iterdir()
+    assert warning["command"] == (
+        f"failback offsets restore {file} --broker demo-0 --yes -n 127.0.0.1:9876"
+    )
+    (row,) = offset_rows([CLUSTER], found)
+    assert (row["state"], row["safe_offset"], row["bound"]) == ("overwritten", 300, "at least")
+    document = cluster_document(CLUSTER, found, {}, NOW, stakes.found)
+    assert document["state"] == "at stake"
+
+    stakes = Stakes(tmp_path)  # the dashboard was started again
+    found = looked(stakes, 210, 210, 60)
+    (again,) = warnings([CLUSTER], found, NOW, stakes.found)
+    assert again == warning
+    stakes.dismiss(place)
+    found = looked(stakes, 210, 210, 61)
+    assert warnings([CLUSTER], found, NOW, stakes.found) == []
+    assert Stakes(tmp_path)._read(place).is_dismissed
+    looked(stakes, 300, 300, 62)
+    assert list(tmp_path.iterdir()) == []

@@ -17,6 +17,7 @@ from failback.analytics.live.facts import (
     user_keys,
 )
 from failback.analytics.live.known import Bound, bound
+from failback.carry.restoring import restore_command
 from failback.client.admin.queue_offsets import (
     CLIENT,
     COPIES_NONE,
@@ -306,11 +307,15 @@ def carry_command(
 
 
 def carry_now(facts: PairFacts, options: Iterable[str] = ()) -> str | None:
-    """Return the same for a pair; ``None`` if no slave knows more than a master that runs."""
-    if not facts.slaves or (facts.master is not None and not slave_ahead(facts)):
-        return None
-    master = "" if facts.master is None else facts.master.address
-    return carry_command(master, sorted(each.address for each in facts.slaves), options=options)
+    """Return what gives a pair's master what its slaves know, for all groups at once.
+
+    ``None`` if no slave knows more than a master that runs.
+    """
+    if facts.master is not None:
+        ahead = slave_ahead(facts)
+        return restore_command(broker=facts.broker, options=options) if ahead else None
+    slaves = sorted(each.address for each in facts.slaves)
+    return carry_command("", slaves, options=options) if slaves else None
 
 
 class GroupStake(NamedTuple):

@@ -92,7 +92,8 @@ class Stakes:
             if key in messages
         }
         at_ms = round((watch.overwritten_at or 0) * 1000)
-        told = {"offsetTable": table, _AT: at_ms, _DISMISSED: watch.is_dismissed}
+        told: dict[str, object] = {"brokerName": place[1], "offsetTable": table}
+        told |= {_AT: at_ms, _DISMISSED: watch.is_dismissed}
         content, path = json.dumps(told).encode(), self._path(place)
         if content != self._written.get(place):
             try:

@@ -19,7 +19,6 @@ from failback.analytics.live.queues import (
     Step,
     act_or_wait,
     ahead_of,
-    carry_command,
     carry_now,
     explain_recorded,
     lineage,
@@ -27,6 +26,7 @@ from failback.analytics.live.queues import (
     reset_command,
     slave_ahead,
 )
+from failback.carry.restoring import restore_command
 from failback.client.admin.queue_offsets import CLIENT, MASTER_FILE, MASTER_TABLE, SLAVE_TABLE, Span
 
 ClientMemory = Mapping[tuple[str, str, int], tuple[int, str]]
@@ -191,7 +191,7 @@ def _warning(pair: PairSeen, facts: PairFacts, rows: Sequence[Json]) -> Json:
     ahead: dict[str, int] = {}
     for row in rows:
         ahead[row["group"]] = ahead.get(row["group"], 0) + row["ahead"]
-    command = carry_now(facts)
+    command = carry_now(facts, () if pair.master is None else _named(pair))
     if pair.master is None:
         text = "The master is away. What its file knows is older than what the slave knows."
         advice = (
@@ -211,14 +211,20 @@ def _overwritten(pair: PairSeen, facts: PairFacts, stake: Stake) -> Json:
     groups: dict[str, int] = {}
     for key, messages in stake.messages.items():
         groups[key.group] = groups.get(key.group, 0) + messages
-    master = "" if pair.master is None else pair.master.member.address
-    command = carry_command(master, (), files=[stake.file]) if master and stake.file else None
+    command = None
+    if pair.master is not None and stake.file is not None:
+        command = restore_command(stake.file, broker=pair.broker_name, options=_named(pair))
     clock = time.strftime("%H:%M:%S %Z", time.localtime(stake.at))
     return _document(pair, facts, groups, command, None) | {
         "overwritten_at_ns": round(stake.at * 1e9),
         "text": f"{clock} the slave copied the old offsets.",
         "advice": "Offsets as they were, of all groups at once:",
     }
+
+
+def _named(pair: PairSeen) -> tuple[str, ...]:
+    """Return the option that names the cluster's name servers."""
+    return ("-n", ";".join(pair.cluster.namesrv)) if pair.cluster.namesrv else ()
 
 
 def _document(
