@@ -10,7 +10,6 @@ import re
 import resource
 import shutil
 import socket
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from typing import Final
 from failback.cli.shared.errors import EXTRAS
 from failback.cli.shared.folders import check_folder
 from failback.client.remoting.guarded.cluster import Cluster
+from failback.common import java as java_here
 from failback.common import numbers
 from failback.common.text import install, typed
 from failback.protocol.errors import ConfigError, FailbackError
@@ -112,20 +112,15 @@ def _extras() -> Iterator[Finding]:
 
 
 def _java() -> Finding:
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    java = java_here.find_java()
     advice = "apt-get install openjdk-17-jre-headless; for Spark reports and engine apache only"
-    if not java or not Path(java).exists():
+    if java is None:
         return Finding("Java", OPTIONAL, "not there", advice)
-    try:
-        said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=20)
-    except (OSError, subprocess.TimeoutExpired):
-        return Finding("Java", OPTIONAL, f"{java} does not start", advice)
-    version = re.search(r'version "(\d+)(?:\.(\d+))?[^"]*"', said.stderr + said.stdout)
+    version = java_here.version_of(java)
     if version is None:
         return Finding("Java", OPTIONAL, f"{java} does not tell its version", advice)
-    major = int(version[2] or 0) if version[1] == "1" else int(version[1])
-    shown = f"{version[0].removeprefix('version ').strip(chr(34))} ({java})"
+    name, major = version
+    shown = f"{name} ({java})"
     if major < 17:
         return Finding("Java", OPTIONAL, shown, "Spark 4 needs Java 17 or newer")
     return Finding("Java", OK, shown)

@@ -18,6 +18,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Final
 
+from failback.common import java as java_here
 from failback.protocol.errors import ConfigError
 
 MINIMUM_JAVA: Final = 17
@@ -95,15 +96,13 @@ def find_java() -> str:
     Raises:
         ConfigError: There is none.
     """
-    home = os.environ.get("JAVA_HOME")
-    java = shutil.which(str(Path(home) / "bin" / "java")) if home else shutil.which("java")
+    java = java_here.find_java()
     needed = f"Java {MINIMUM_JAVA} or newer is needed for engine apache"
     if java is None:
         raise ConfigError("java", f"{needed}; install it: apt-get install openjdk-17-jre-headless")
-    shown = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
-    version = re.search(r'version "(\d+)', shown.stderr)
-    if version is None or int(version[1]) < MINIMUM_JAVA:
-        found = version[1] if version else "an unknown version"
+    version = java_here.version_of(java)
+    if version is None or version[1] < MINIMUM_JAVA:
+        found = version[0] if version else "an unknown version"
         raise ConfigError("java", f"{needed}, {java} is {found}")
     return java
 

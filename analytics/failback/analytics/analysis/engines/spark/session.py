@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
-import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,6 +28,7 @@ from failback.analytics.analysis.engines.spark.pods import (
 )
 from failback.analytics.errors import EngineUnavailable
 from failback.analytics.lake.store import LakeStore
+from failback.common import java as java_here
 from failback.common.text import install
 
 if TYPE_CHECKING:
@@ -41,13 +42,46 @@ _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 
 
 def why_not() -> str | None:
-    """What to install before Spark can start here; ``None`` when it can."""
+    """What Spark lacks before it can start here, in one line; ``None`` when it can."""
     if importlib.util.find_spec("pyspark") is None:
         return INSTALL_PYSPARK
-    home = os.environ.get("JAVA_HOME")
-    if shutil.which("java") is None and not (home and Path(home, "bin", "java").exists()):
+    java = java_here.find_java()
+    if java is None:
         return INSTALL_JAVA
-    return None
+    version = java_here.version_of(java)
+    if version is None or version[1] < 17:
+        return f"{INSTALL_JAVA}; {java} is {version[0] if version else 'an unknown version'}"
+    return _other_spark() or _other_python()
+
+
+def _other_spark() -> str | None:
+    """What is wrong with the Spark of ``SPARK_HOME``, whose programs are started if it is set."""
+    home = os.environ.get("SPARK_HOME")
+    if not home:
+        return None
+    needed = package_version("pyspark")
+    cores = sorted(Path(home, "jars").glob("spark-core_*.jar"))
+    found = cores[-1].stem.rpartition("_")[2].partition("-")[2] if cores else "no Spark"
+    if found.split(".")[:2] == needed.split(".")[:2]:
+        return None
+    return f"--engine spark needs Spark {needed}: SPARK_HOME={home} has {found}; unset it"
+
+
+def _other_python() -> str | None:
+    """What is wrong with ``PYSPARK_PYTHON``, which works beside this Python on this machine."""
+    python = os.environ.get("PYSPARK_PYTHON")
+    if not python or is_cluster():
+        return None
+    needed = "{}.{}".format(*sys.version_info)
+    say = "import sys; print('{}.{}'.format(*sys.version_info))"
+    try:
+        done = subprocess.run([python, "-c", say], capture_output=True, text=True, timeout=20)
+        found = done.stdout.strip() or "no Python"
+    except (OSError, subprocess.TimeoutExpired):
+        found = "no Python"
+    if found == needed:
+        return None
+    return f"--engine spark needs Python {needed}: PYSPARK_PYTHON={python} is {found}; unset it"
 
 
 def master_of(master: str | None = None) -> str:
