@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,9 +29,10 @@ SCALE = 0.05
 class Servers:
     """Name servers in this process, at ports that stay theirs."""
 
-    def __init__(self, folder: Path, count: int) -> None:
+    def __init__(self, folder: Path, count: int, hosts: tuple[str, ...] = ("127.0.0.1",)) -> None:
         self.folder = folder
-        self.ports = [free_port() for _ in range(count)]
+        self.ports = [free_port() for _ in range(count)] if len(hosts) == 1 else [free_port()] * 2
+        self.hosts = hosts * count
         self.running: dict[int, tuple[NameServer, asyncio.Event, asyncio.Task[None]]] = {}
 
     @property
@@ -39,7 +42,7 @@ class Servers:
     async def start(self, number: int) -> None:
         properties = {
             "listenPort": str(self.ports[number]),
-            "bindAddress": "127.0.0.1",
+            "bindAddress": self.hosts[number],
             "kvConfigPath": str(self.folder / "kvConfig.json"),
         }
         server, stop, ready = (
@@ -148,3 +151,36 @@ async def test_a_name_server_that_was_taken_off_the_list_is_left_alone(
     await servers.start(1)
     await asyncio.sleep(0.2)
     assert not servers.knows(1)
+
+
+async def test_a_name_of_two_addresses_is_both_name_servers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    servers = Servers(tmp_path, 2, ("127.0.0.1", "127.0.0.2"))
+    hosts = list(servers.hosts[:1])
+    loop = asyncio.get_running_loop()
+    real = loop.getaddrinfo
+
+    async def getaddrinfo(host: Any, port: Any, **rest: Any) -> Any:
+        if host != "ns.test":
+            return await real(host, port, **rest)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (each, port)) for each in hosts]
+
+    monkeypatch.setattr(loop, "getaddrinfo", getaddrinfo)
+    for number in (0, 1):
+        await servers.start(number)
+    broker = Broker(tmp_path, [f"ns.test:{servers.ports[0]}"])
+    await broker.registration.register_all()
+    assert (servers.knows(0), servers.knows(1)) == (True, False)
+    hosts.append("127.0.0.2")
+    await broker.registration.register_all()
+    assert servers.knows(1)
+    await servers.stop(1)
+    await servers.start(1)
+    await servers.wait_for_routes(1)
+    await broker.registration.unregister()
+    assert not servers.knows(0)
+    assert not servers.knows(1)
+    await broker.client.close()
+    for number in (0, 1):
+        await servers.stop(number)

@@ -63,8 +63,19 @@ class BrokerOuterApi:
         self, client: RemotingClient, name_servers: Sequence[str], *, timeout_ms: float = 3_000
     ) -> None:
         self._client = client
-        self.name_servers = tuple(name_servers)
         self._timeout_ms = timeout_ms
+        self.take(name_servers)
+
+    def take(self, name_servers: Sequence[str]) -> None:
+        """Use these name servers from now on; the addresses of names are looked up later."""
+        self._configured = self.name_servers = tuple(name_servers)
+
+    async def look_up(self) -> None:
+        """Let :attr:`name_servers` be all addresses that the configured names have now."""
+        configured = self._configured
+        found = await asyncio.gather(*map(self._client.addresses_of, configured))
+        if configured == self._configured:
+            self.name_servers = tuple(dict.fromkeys(addr for each in found for addr in each))
 
     async def register_all(
         self,
@@ -106,6 +117,7 @@ class BrokerOuterApi:
     async def answers(self, name_server: str) -> bool:
         """Tell whether a name server answers, on a connection that nothing else waits for."""
         async with RemotingClient(settings=self._client.settings) as client:
+            client.names = self._client.names
             try:
                 await client.call(name_server, calls.get_kv("failback", "alive"), self._timeout_ms)
             except BrokerError:  # it has no such key

@@ -49,7 +49,12 @@ class Registration:
     _is_leaving: bool = field(init=False, default=False)
 
     async def register_all(self, *, oneway: bool = False) -> None:
-        """Register the whole topic table with every name server."""
+        """Register the whole topic table with every name server.
+
+        One that is not one-way looks up first which addresses their names have now.
+        """
+        if not oneway:
+            await self.outer.look_up()
         await self._register(self._all_topics(), oneway=oneway)
 
     async def register_topic(self, topic: TopicConfig) -> None:

@@ -463,7 +463,7 @@ class BrokerController:
     def _config_changed(self, changed: set[str]) -> None:
         apply_live(self._store_settings, self.config)
         self.send.take_settings()
-        self.outer.name_servers = self.config.name_servers
+        self.outer.take(self.config.name_servers)
         role = self.config.broker_role
         if self.identity.is_slave or role == "SLAVE":
             role = self._store_settings.broker_role  # a change of sides needs a restart

@@ -95,28 +95,25 @@ def first_local_address() -> str:
         return str(probe.getsockname()[0])
 
 
-async def all_addresses(address: str) -> tuple[str, ...]:
-    """Return ``host:port`` of every address that a name has now, sorted; else ``address`` alone.
+async def addresses_now(host: str, port: int) -> tuple[str, ...]:
+    """Return the addresses that the name of a host has now, sorted; none for an address.
 
-    Of IPv4 and IPv6, which are mostly the same machines, only those of the kind with more are
-    taken. With one address, or none in three seconds, the name stays: a connection tries both.
+    Of IPv4 and IPv6, which are mostly the same machines, those of the kind with more come first.
+    Without an answer of the resolver in three seconds there are none.
     """
-    host, _, port = address.rpartition(":")
     if re.fullmatch(r"[\d.]+|.*:.*", host):
-        return (address,)
+        return ()
     try:
         async with asyncio.timeout(_RESOLVE_SECONDS):
             loop = asyncio.get_running_loop()
-            found = await loop.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)
-    except (OSError, ValueError, TimeoutError):
-        return (address,)
+            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError, TimeoutError):
+        return ()
     kinds: dict[int, set[str]] = {}
     for family, _, _, _, place in found:
         kinds.setdefault(family, set()).add(str(place[0]))
-    most = max(kinds.values(), key=len, default=set())
-    if len(most) < 2:
-        return (address,)
-    return tuple(f"[{each}]:{port}" if ":" in each else f"{each}:{port}" for each in sorted(most))
+    most = sorted(kinds.values(), key=len, reverse=True)
+    return tuple(address for kind in most for address in sorted(kind))
 
 
 def is_everywhere(address: str) -> bool:

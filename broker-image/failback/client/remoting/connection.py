@@ -29,7 +29,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar, cast
 
-from failback.client.remoting.addresses import all_addresses
+from failback.client.remoting.addresses import addresses_now
 from failback.client.remoting.guarded.access import ClusterAccess
 from failback.client.remoting.guarded.signing import REFUSALS, refusal
 from failback.common.text import why
@@ -189,6 +189,11 @@ class _Connection(asyncio.Protocol):
         """Whether the transport's buffer is above its high-water mark."""
         return self._writable is not None
 
+    def is_at_none_of(self, addresses: Sequence[str]) -> bool:
+        """Tell whether it leads elsewhere and nothing waits for an answer."""
+        peer = self._transport.get_extra_info("peername") if self._transport else None
+        return bool(peer) and not self.calls and peer[0] not in addresses
+
     async def drained(self) -> None:
         """Wait until the transport's buffer is below its low-water mark."""
         while self._writable is not None:
@@ -283,7 +288,9 @@ class RemotingClient:
         self._calls: set[_Call] = set()
         self._scan_timer: asyncio.TimerHandle | None = None
         self._handlers: set[asyncio.Task[None]] = set()
-        self._names: dict[str, str] = {}  # address found for a name, to the host that was asked for
+        self.names: dict[str, str] = {}
+        """Addresses that were found for names to these names, which certificates are for."""
+        self._found: dict[str, tuple[str, ...]] = {}
         self._is_closed = False
 
     async def __aenter__(self) -> RemotingClient:
@@ -368,13 +375,25 @@ class RemotingClient:
         connection.send(request)
 
     async def addresses_of(self, addr: str) -> tuple[str, ...]:
-        """Return all addresses that ``addr`` stands for now: itself, or of its name several.
+        """Return the ``host:port`` that ``addr`` stands for now: of its name several, or itself.
 
-        A certificate of the name is taken at each of them.
+        Of a name with addresses of IPv4 and of IPv6 those of the kind with more are taken. A
+        certificate of the name is taken at each. While the resolver is silent those of before
+        stay. A connection to an address that the name has no more is closed when nothing waits.
         """
-        found = await all_addresses(addr)
-        if found != (addr,):
-            self._names.update(dict.fromkeys(found, _host_of(addr)))
+        host, port = _host_of(addr), addr.rpartition(":")[2]
+        places = await addresses_now(host, int(port)) if port.isdecimal() else ()
+        if not places:
+            return self._found.get(addr, (addr,))
+        entry = self._table.get(addr)
+        if isinstance(entry, _Connection) and entry.is_at_none_of(places):
+            entry.close("its name has other addresses now")
+        kind = [each for each in places if (":" in each) == (":" in places[0])]
+        found = (addr,)
+        if len(kind) > 1:
+            found = tuple(f"[{each}]:{port}" if ":" in each else f"{each}:{port}" for each in kind)
+            self.names.update(dict.fromkeys(found, host))
+        self._found[addr] = found
         return found
 
     def is_connected(self, addr: str) -> bool:
@@ -512,7 +531,7 @@ class RemotingClient:
         settings = self.settings
         port = addr.rpartition(":")[2]
         host, tls = _host_of(addr), self._access.tls if self._access is not None else None
-        name = self._names.get(addr, host)
+        name = self.names.get(addr, host)
         made: _Connection | RemotingConnectError
         connection = _Connection(self, addr)
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import Callable
 from typing import Any
@@ -11,10 +12,11 @@ import pytest
 
 from failback.client.admin import name_servers
 from failback.client.admin.admin import AdminClient
-from failback.client.remoting.addresses import all_addresses
+from failback.client.remoting.connection import RemotingClient
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import BrokerError, RemotingConnectError
 from failback.protocol.route import BrokerData, ClusterInfo, QueueData, TopicList, TopicRouteData
+from tests.support.common.polling import until
 from tests.support.net.ports import free_port
 from tests.support.net.remoting_peer import RemotingPeer
 
@@ -120,13 +122,13 @@ async def test_no_route_is_raised_only_where_no_name_server_has_one() -> None:
 class Resolver:
     """Stands for a resolver: what a name is, changes."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, name: str = "ns.test") -> None:
         self.hosts: list[str] = []
         loop = asyncio.get_running_loop()
         real = loop.getaddrinfo
 
         async def getaddrinfo(host: Any, port: Any, **rest: Any) -> Any:
-            if host != "ns.test":
+            if host != name:
                 return await real(host, port, **rest)
             if not self.hosts:
                 raise socket.gaierror(socket.EAI_NONAME, "no such name")
@@ -141,16 +143,38 @@ class Resolver:
 
 async def test_a_name_stands_for_its_addresses_of_now(monkeypatch: pytest.MonkeyPatch) -> None:
     resolver = Resolver(monkeypatch)
-    for hosts, expected in (
-        ([], ("ns.test:9876",)),
-        (["::1", "127.0.0.1"], ("ns.test:9876",)),
-        (["127.0.0.3", "127.0.0.2", "127.0.0.2"], ("127.0.0.2:9876", "127.0.0.3:9876")),
-        (["fd00::1", "fd00::2", "10.0.0.1"], ("[fd00::1]:9876", "[fd00::2]:9876")),
+    async with RemotingClient() as client:
+        for hosts, expected in (
+            ([], ("ns.test:9876",)),
+            (["::1", "127.0.0.1"], ("ns.test:9876",)),
+            (["127.0.0.3", "127.0.0.2", "127.0.0.2"], ("127.0.0.2:9876", "127.0.0.3:9876")),
+            ([], ("127.0.0.2:9876", "127.0.0.3:9876")),
+            (["fd00::1", "fd00::2", "10.0.0.1"], ("[fd00::1]:9876", "[fd00::2]:9876")),
+        ):
+            resolver.hosts = hosts
+            assert await client.addresses_of("ns.test:9876") == expected
+        for address in ("127.0.0.1:9876", "[::1]:9876", "no-port", ":"):
+            assert await client.addresses_of(address) == (address,)
+
+
+async def test_a_connection_follows_a_name_that_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    resolver = Resolver(monkeypatch, "localhost")  # uvloop connects by a resolver of its own
+    resolver.hosts = ["127.0.0.1"]
+    closed: list[tuple[str, str]] = []
+    async with (
+        RemotingPeer(knowing(PAIR)) as peer,
+        RemotingClient(on_close=lambda addr, why: closed.append((addr, why))) as client,
     ):
-        resolver.hosts = hosts
-        assert await all_addresses("ns.test:9876") == expected
-    assert await all_addresses("127.0.0.1:9876") == ("127.0.0.1:9876",)
-    assert await all_addresses("[::1]:9876") == ("[::1]:9876",)
+        name = f"localhost:{peer.addr.rpartition(':')[2]}"
+        admin = AdminClient([name], client=client)
+        await admin.cluster_info()
+        await admin.cluster_info()
+        assert not closed
+        resolver.hosts = ["127.0.0.9"]
+        with contextlib.suppress(RemotingConnectError):
+            await admin.cluster_info()
+        await until(lambda: bool(closed), "the connection to the old address is closed", 5)
+        assert closed == [(name, "its name has other addresses now")]
 
 
 async def test_a_tool_asks_all_addresses_of_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
