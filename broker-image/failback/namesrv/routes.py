@@ -223,14 +223,20 @@ class RouteInfoManager:
     def unregister_broker(
         self, cluster: str, broker_name: str, broker_id: int, broker_addr: str
     ) -> None:
-        """Remove one id of a broker name, at any address; nothing where the cluster is another."""
+        """Remove one id of a broker name where it is at this address; another's place stays.
+
+        4.9.8 removes the id at any address, so a broker that moved goes by its old goodbye.
+        """
         broker = self._brokers.get(broker_name)
         if broker is None or broker_name not in self._clusters.get(cluster, ()):
             return
+        if broker.broker_addrs.get(broker_id) == broker_addr:
+            del broker.broker_addrs[broker_id]
+            self._drop_if_empty(broker)
+        elif any(broker_addr in each.broker_addrs.values() for each in self._brokers.values()):
+            return
         self._live.pop(broker_addr, None)
         self._filter_servers.pop(broker_addr, None)
-        broker.broker_addrs.pop(broker_id, None)
-        self._drop_if_empty(broker)
 
     def channel_lost(self, channel: Hashable) -> list[str]:
         """Remove every broker that registered last on ``channel``; return their addresses."""

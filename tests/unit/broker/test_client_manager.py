@@ -151,3 +151,19 @@ def test_producers_come_and_go() -> None:
     assert list(manager.groups["PG"]) == ["c2"]
     manager.unregister("PG", "c2")
     assert manager.groups == {}
+
+
+def test_a_client_id_is_found_by_its_latest_connection() -> None:
+    consumers = Lab().manager
+    producers: ProducerManager[str] = ProducerManager()
+    for connection, now in (("old", 10), ("new", 10), ("other", 5)):
+        member = Member(connection, "id", "JAVA", 409, now)
+        consumers.register(ConsumerData("CG"), member)
+        producers.register("PG" if connection == "old" else "PG2", member)
+    found = consumers.find("CG", "id"), producers.find("id")
+    assert [each.connection for each in found if each is not None] == ["new", "new"]
+    consumers.unregister("CG", "old")  # what the old connection's end takes is its own
+    left = consumers.find("CG", "id")
+    assert left is not None
+    assert left.connection == "new"
+    assert consumers.find("CG", "nobody") is None

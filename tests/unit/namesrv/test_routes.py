@@ -194,6 +194,19 @@ def test_unregistering_removes_one_id() -> None:
     routes.unregister_broker("C", "broker-a", 0, MASTER)  # twice is nothing
 
 
+def test_a_goodbye_takes_only_what_is_at_its_address() -> None:
+    routes, moved = pair(), "10.0.0.9:10911"
+    routes.register_broker(registration(0, moved), 0)
+    routes.unregister_broker("C", "broker-a", 0, MASTER)
+    assert addrs(routes) == {0: moved, 1: SLAVE}
+    assert MASTER not in routes.live_brokers()
+    routes.register_broker(registration(0, "10.0.1.1:10911", name="broker-b"), 0)
+    for number, address in ((0, "10.0.1.1:10911"), (0, SLAVE), (1, moved), (7, moved)):
+        routes.unregister_broker("C", "broker-a", number, address)
+    assert addrs(routes) == {0: moved, 1: SLAVE}
+    assert routes.live_brokers().keys() == {moved, SLAVE, "10.0.1.1:10911"}
+
+
 def test_wiping_write_permission_lasts_until_the_version_changes() -> None:
     routes = RouteInfoManager()
     topics = {"T": TopicConfig("T"), "TBW102": TopicConfig("TBW102", perm=7)}

@@ -143,10 +143,9 @@ class ConsumerManager(Generic[ConnectionT]):
         }
 
     def find(self, group_name: str, client_id: str | None) -> Member[ConnectionT] | None:
-        """Return the member of a group that calls itself ``client_id``."""
+        """Return the member of a group that calls itself ``client_id``: its latest connection."""
         group = self.groups.get(group_name)
-        members = group.members.values() if group is not None else ()
-        return next((each for each in members if each.client_id == client_id), None)
+        return _latest(group.members.values() if group is not None else (), client_id)
 
     def subscribes_elsewhere(self, group_name: str, topic: str) -> bool:
         """Whether a group's members subscribe to topics, and ``topic`` is none of them."""
@@ -156,6 +155,19 @@ class ConsumerManager(Generic[ConnectionT]):
     def groups_of_topic(self, topic: str) -> set[str]:
         """Return the groups with members that subscribe to ``topic``."""
         return {name for name, group in self.groups.items() if topic in group.subscriptions}
+
+
+def _latest(
+    members: Iterable[Member[ConnectionT]], client_id: str | None
+) -> Member[ConnectionT] | None:
+    """Return the member of this id that gave a sign of life last; of equal ones the last."""
+    found: Member[ConnectionT] | None = None
+    for each in members:
+        if each.client_id == client_id and (
+            found is None or each.last_update_ms >= found.last_update_ms
+        ):
+            found = each
+    return found
 
 
 class ProducerManager(Generic[ConnectionT]):
@@ -180,15 +192,9 @@ class ProducerManager(Generic[ConnectionT]):
             del self.groups[group]
 
     def find(self, client_id: str) -> Member[ConnectionT] | None:
-        """Return a member of any group that calls itself ``client_id``."""
-        return next(
-            (
-                member
-                for members in self.groups.values()
-                for member in members.values()
-                if member.client_id == client_id
-            ),
-            None,
+        """Return the member of any group that calls itself ``client_id``: its latest connection."""
+        return _latest(
+            (each for members in self.groups.values() for each in members.values()), client_id
         )
 
     def closed(self, connection: ConnectionT) -> None:
