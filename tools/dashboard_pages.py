@@ -44,7 +44,8 @@ _VARIABLES: Final = (
     ("topic", "rocketmq_messages_in_total", "topic"),
     ("consumer_group", "rocketmq_consumer_lag_messages", "consumer_group"),
 )
-_NODE: Final = "{{node_id}} {{node_type}}"
+_MEMBER: Final = "{{cluster}} {{node_id}}"
+_NODE: Final = "{{cluster}} {{node_id}} {{node_type}}"
 _OBJECT: Final = 'namespace=~"$namespace"'
 
 
@@ -53,7 +54,7 @@ def _each(metric: str, labels: str = _PAIR) -> str:
 
 
 def _rate(metric: str, labels: str, by: str) -> str:
-    return f"sum by ({by}) (rate({metric}{{{labels}}}[$__rate_interval]))"
+    return f"sum by (cluster, {by}) (rate({metric}{{{labels}}}[$__rate_interval]))"
 
 
 OFFSETS: Final = Dashboard(
@@ -71,7 +72,7 @@ OFFSETS: Final = Dashboard(
                     f"{_each('rocketmq_broker_start_time_seconds', _MASTER)}), 0) and "
                     "on (cluster, broker) max by (cluster, broker) ("
                     f"{_each('rocketmq_slave_offset_divergence_messages', _AHEAD)}) > 0",
-                    "{{broker}}",
+                    "{{cluster}} {{broker}}",
                 ),
             ),
             "s",
@@ -83,7 +84,7 @@ OFFSETS: Final = Dashboard(
             (
                 (
                     _each("rocketmq_slave_offset_divergence_messages", f"{_PAIR},{_GROUP}"),
-                    "{{member}} {{consumer_group}} {{direction}}",
+                    "{{cluster}} {{member}} {{consumer_group}} {{direction}}",
                 ),
             ),
         ),
@@ -110,7 +111,7 @@ OFFSETS: Final = Dashboard(
                         f"{_PAIR},{_PLACE}",
                         "broker, consumer_group, source",
                     ),
-                    "{{broker}} {{consumer_group}} {{source}}",
+                    "{{cluster}} {{broker}} {{consumer_group}} {{source}}",
                 ),
             ),
         ),
@@ -120,14 +121,19 @@ OFFSETS: Final = Dashboard(
             (
                 (
                     _each("rocketmq_reconsume_exposure_messages", f"{_PAIR},{_GROUP}"),
-                    "{{broker}} {{consumer_group}}",
+                    "{{cluster}} {{broker}} {{consumer_group}}",
                 ),
             ),
         ),
         Panel(
             "Copies that overwrote newer offsets",
             "Synchronisations per second that made an offset of a slave smaller.",
-            ((_rate("rocketmq_slave_sync_overwrites_total", _PAIR, "node_id"), "{{node_id}}"),),
+            (
+                (
+                    _rate("rocketmq_slave_sync_overwrites_total", _PAIR, "node_id"),
+                    _MEMBER,
+                ),
+            ),
         ),
         Panel(
             "Consumer lag",
@@ -135,13 +141,15 @@ OFFSETS: Final = Dashboard(
             (
                 (
                     _each("rocketmq_consumer_lag_messages", f"{_NODES},{_PLACE}"),
-                    "{{node_id}} {{consumer_group}} {{topic}}",
+                    "{{cluster}} {{node_id}} {{consumer_group}} {{topic}}",
                 ),
             ),
         ),
     ),
 )
 
+_KILLED: Final = 'cluster=~"$cluster|",broker=~"$pair"'
+_BY_GROUP: Final = "sum by (cluster, consumer_group)"
 _AGAIN: Final = "rocketmq_reconsumed_messages_total"
 _RUNS: Final = f'cluster=~"$cluster|",{_PLACE}'
 """Run folders may not know their cluster."""
@@ -161,16 +169,16 @@ RECONSUMPTION: Final = Dashboard(
         Panel(
             "Consumed again, by cause",
             "Messages delivered again that reports have found, by group of causes.",
-            ((f"sum by (cause) ({_AGAIN}{{{_RUNS}}})", "{{cause}}"),),
+            ((f"sum by (cluster, cause) ({_AGAIN}{{{_RUNS}}})", "{{cluster}} {{cause}}"),),
         ),
         Panel(
             "Share of all deliveries",
             "Of the same reports: repeats divided by deliveries.",
             (
                 (
-                    f"sum by (consumer_group) ({_AGAIN}{{{_RUNS}}}) / sum by (consumer_group) "
+                    f"{_BY_GROUP} ({_AGAIN}{{{_RUNS}}}) / {_BY_GROUP} "
                     f"(failback_delivered_messages_total{{{_RUNS}}})",
-                    "{{consumer_group}}",
+                    "{{cluster}} {{consumer_group}}",
                 ),
             ),
             "percentunit",
@@ -180,8 +188,8 @@ RECONSUMPTION: Final = Dashboard(
             "What handlers spent on messages that they had handled before.",
             (
                 (
-                    f"sum by (consumer_group) (rocketmq_reconsume_wasted_seconds_total{{{_RUNS}}})",
-                    "{{consumer_group}}",
+                    f"{_BY_GROUP} (rocketmq_reconsume_wasted_seconds_total{{{_RUNS}}})",
+                    "{{cluster}} {{consumer_group}}",
                 ),
             ),
             "s",
@@ -192,9 +200,9 @@ RECONSUMPTION: Final = Dashboard(
             "the budget of a month is an alert.",
             (
                 (
-                    f"sum by (consumer_group) ({_in_an_hour(_AGAIN)}) / "
-                    f"sum by (consumer_group) ({_in_an_hour('failback_delivered_messages_total')})",
-                    "{{consumer_group}}",
+                    f"{_BY_GROUP} ({_in_an_hour(_AGAIN)}) / "
+                    f"{_BY_GROUP} ({_in_an_hour('failback_delivered_messages_total')})",
+                    "{{cluster}} {{consumer_group}}",
                 ),
             ),
             "percentunit",
@@ -218,9 +226,9 @@ RECONSUMPTION: Final = Dashboard(
             "Seconds after the kill, mean over all reports.",
             (
                 (
-                    'sum by (phase) (rocketmq_failover_phase_seconds_sum{broker=~"$pair"}) / '
-                    'sum by (phase) (rocketmq_failover_phase_seconds_count{broker=~"$pair"})',
-                    "{{phase}}",
+                    f"sum by (cluster, phase) (rocketmq_failover_phase_seconds_sum{{{_KILLED}}}) / "
+                    f"sum by (cluster, phase) (rocketmq_failover_phase_seconds_count{{{_KILLED}}})",
+                    "{{cluster}} {{phase}}",
                 ),
             ),
             "s",
@@ -278,9 +286,9 @@ BROKERS: Final = Dashboard(
             "Messages handed out whose offsets are not committed yet.",
             (
                 (
-                    "sum by (node_id, consumer_group) (rocketmq_consumer_inflight_messages"
+                    "sum by (cluster, node_id, consumer_group) (rocketmq_consumer_inflight_messages"
                     f"{{{_NODES},{_PLACE}}})",
-                    "{{node_id}} {{consumer_group}}",
+                    "{{cluster}} {{node_id}} {{consumer_group}}",
                 ),
             ),
         ),
@@ -294,7 +302,7 @@ BROKERS: Final = Dashboard(
                         f"{_NODES},{_GROUP}",
                         "node_id, consumer_group",
                     ),
-                    "{{node_id}} {{consumer_group}}",
+                    "{{cluster}} {{node_id}} {{consumer_group}}",
                 ),
             ),
             "ops",
@@ -303,14 +311,14 @@ BROKERS: Final = Dashboard(
             "HA link",
             "Connections of a master, and whether a slave is connected.",
             (
-                (_each("failback_ha_connections", _MASTER), "connections {{node_id}}"),
-                (_each("failback_ha_connected"), "connected {{node_id}}"),
+                (_each("failback_ha_connections", _MASTER), "connections {{cluster}} {{node_id}}"),
+                (_each("failback_ha_connected"), "connected {{cluster}} {{node_id}}"),
             ),
         ),
         Panel(
             "Replication stopped",
             "1 where a slave refuses its master's log because it has another.",
-            ((_each("failback_ha_stopped"), "{{node_id}}"),),
+            ((_each("failback_ha_stopped"), _MEMBER),),
         ),
         Panel(
             "Not on disk yet",
@@ -334,8 +342,14 @@ BROKERS: Final = Dashboard(
             "Connections",
             "Producers and consumers by heartbeat.",
             (
-                (_each("rocketmq_producer_connections", _NODES), "producers {{node_id}}"),
-                (_each("rocketmq_consumer_connections", _NODES), "consumers {{node_id}}"),
+                (
+                    _each("rocketmq_producer_connections", _NODES),
+                    f"producers {_MEMBER}",
+                ),
+                (
+                    _each("rocketmq_consumer_connections", _NODES),
+                    f"consumers {_MEMBER}",
+                ),
             ),
         ),
         Panel(

@@ -12,9 +12,10 @@ from prometheus_client.core import Metric
 from failback.analytics.exporter import families
 from failback.analytics.exporter.figures import bytes_of, figures_of
 from failback.analytics.exporter.pair_history import Budget, History
-from failback.analytics.exporter.survey import BrokerAnswers, Survey
+from failback.analytics.exporter.survey import BrokerAnswers, MemberStatus, Survey
 from failback.analytics.live.facts import OffsetFile, Table, table_of
 from failback.protocol.clients import Connection, ConsumerConnection
+from failback.protocol.stats import ConsumeStatus
 
 RUNTIME = {
     "bootTimestamp": "1000000",
@@ -87,7 +88,7 @@ def test_one_survey_shows_what_needs_no_second() -> None:
     assert found["rocketmq_topic_dlq_offset"][("c", "b", "g")] == 3
     assert found["rocketmq_consumer_offset"][("c", "b", "T", "g")] == 100
     assert found["rocketmq_message_accumulation"][("c", "b", "T", "g")] == 50
-    assert found["rocketmq_group_diff"][("g", "T", "1", "CLUSTERING")] == 50
+    assert found["rocketmq_group_diff"][("c", "g", "T", "1", "CLUSTERING")] == 50
     assert found["rocketmq_consumer_lag_messages"][(*node, "T", "g", "false", "false")] == 50
     assert found["rocketmq_messages_in_total"][(*node, "TBW102", "false", "true")] == 1
     assert found["rocketmq_brokeruntime_put_tps60"]
@@ -321,9 +322,24 @@ def test_what_another_member_knows_was_not_consumed_meanwhile() -> None:
 
 def test_a_dead_letter_queue_that_is_consumed_has_a_diff_of_its_own() -> None:
     found = shown(survey(0, replace(MASTER, offsets={"%DLQ%g@g": {0: 1}})))
-    row = ("g", "%DLQ%g", "1", "CLUSTERING")
+    row = ("c", "g", "%DLQ%g", "1", "CLUSTERING")
     assert found["rocketmq_group_dlqdiff"] == {row: 2}
     assert "rocketmq_group_diff" not in found
+
+
+def test_two_clusters_at_one_name_server_are_never_added_up() -> None:
+    """The same pair, group, topic and client are in both."""
+    client = MemberStatus("g", "T", "one", "127.0.0.1:5", ConsumeStatus(consume_failed_msgs=3))
+    one = replace(MASTER, cluster="c1", members=[client])
+    two = replace(one, cluster="c2", offsets={"T@g": {0: 60, 1: 47}})
+    alone = [shown(survey(0, each)) for each in (one, two)]
+    both = shown(survey(0, one, two))
+    for name in ("rocketmq_group_diff", "rocketmq_client_consume_fail_msg_count"):
+        assert both[name] == {**alone[0][name], **alone[1][name]}
+    assert sorted(both["rocketmq_group_diff"].values()) == [43, 50]
+    for family in families.ALL:
+        if family.labels and family.labels[0] not in ("run", "fault", "engine", "address"):
+            assert family.labels[0] == "cluster", family.name
 
 
 def test_what_has_no_line_of_its_own_is_added_up() -> None:

@@ -149,7 +149,9 @@ def test_reports_are_counted_once_each(tmp_path: Path) -> None:
     assert values(watch, name) == {"rollback": 14, "retry": 4}
     found = shown(tmp_path, watch)
     assert [labels["verdict"] for labels in found["failback_run_verdict"]] == ["Pass", "Fail"]
-    assert found["rocketmq_failover_phase_seconds_sum"] == [{"broker": "b", "phase": "accept"}]
+    assert found["rocketmq_failover_phase_seconds_sum"] == [
+        {"cluster": "demo", "broker": "b", "phase": "accept"}
+    ]
     assert found["failback_report_seconds_count"] == [{"engine": "local", "stage": "total"}]
 
 

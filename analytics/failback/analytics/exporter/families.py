@@ -1,6 +1,7 @@
 """What the exporter shows beside the names that our brokers have too.
 
-The names of rocketmq-exporter have its labels, so that dashboards for it go on working.
+The names of rocketmq-exporter have its labels, so that dashboards for it go on working. What is
+of a cluster or a broker says of which: labels that rocketmq-exporter lacks are added for that.
 Source: RMQMetricsCollector, apache/rocketmq-exporter.
 """
 
@@ -85,7 +86,7 @@ WASTED: Final = Family(
 PHASE_SECONDS: Final = Family(
     "rocketmq_failover_phase_seconds",
     "histogram",
-    ("broker", "phase"),
+    ("cluster", "broker", "phase"),
     "How long the phases of failovers took, as reports found them.",
 )
 REPORT_SECONDS: Final = Family(
@@ -135,8 +136,8 @@ SHARED: Final = (
 _BROKER: Final = ("cluster", "brokerIP", "broker")
 _TOPIC: Final = ("cluster", "broker", "topic")
 _GROUP: Final = ("cluster", "broker", "topic", "group")
-_DIFF: Final = ("group", "topic", "countOfOnlineConsumers", "msgModel")
-_CLIENT: Final = ("clientAddr", "clientId", "group", "topic")
+_DIFF: Final = ("cluster", "group", "topic", "countOfOnlineConsumers", "msgModel")
+_CLIENT: Final = ("cluster", "broker", "clientAddr", "clientId", "group", "topic")
 _RUNTIME: Final = ("cluster", "brokerIP", "brokerHost", "des", "boottime", "broker_version")
 
 
@@ -175,7 +176,9 @@ ACCUMULATION: Final = _gauge(
     "rocketmq_message_accumulation", _GROUP, "Messages behind the committed offsets."
 )
 GROUP_DIFF: Final = _gauge(
-    "rocketmq_group_diff", _DIFF, "Messages behind the committed offsets, over all brokers."
+    "rocketmq_group_diff",
+    _DIFF,
+    "Messages behind the committed offsets, over all brokers of the cluster.",
 )
 GROUP_RETRY_DIFF: Final = _gauge("rocketmq_group_retrydiff", _DIFF, "The same of retry topics.")
 GROUP_DLQ_DIFF: Final = _gauge(
@@ -210,7 +213,9 @@ SEND_BACK: Final = _gauge(
     "Messages sent back per second over the last minute, of groups with members.",
 )
 GROUP_COUNT: Final = _gauge(
-    "rocketmq_group_count", ("caddr", "localaddr", "group"), "1 for each member of a group."
+    "rocketmq_group_count",
+    ("cluster", "broker", "caddr", "localaddr", "group"),
+    "1 for each member of a group.",
 )
 CLIENT_FAILED: Final = _gauge(
     "rocketmq_client_consume_fail_msg_count", _CLIENT, "Failed handlings within an hour."

@@ -258,7 +258,7 @@ def _add_groups(
         if total.rate is not None:
             found.set(own.CONSUMER_TPS, known, total.rate)
             found.set(own.GROUP_CONSUME_TPS, known, total.rate)
-        found.set(family, (group, topic, members, model), total.lag)
+        found.set(family, (cluster, group, topic, members, model), total.lag)
     _add_group_details(found, broker, history, lags)
 
 
@@ -296,6 +296,7 @@ def _members_of(broker: BrokerAnswers, group: str) -> tuple[int, str]:
 
 def _add_members(found: Figures, broker: BrokerAnswers, history: History) -> None:
     count = sum(len(each.connection_set) for each in broker.groups.values())
+    place = (broker.cluster, broker.broker)
     found.set(shared.CONSUMERS, broker.node, count)
     if broker.producers is not None:
         found.set(shared.PRODUCERS, broker.node, sum(broker.producers.values()))
@@ -304,9 +305,10 @@ def _add_members(found: Figures, broker: BrokerAnswers, history: History) -> Non
             found.set(own.PRODUCER_COUNT, (broker.cluster, broker.broker, shown), number)
     for group, connection in list(broker.groups.items())[: shared.MAX_SERIES]:
         for member in connection.connection_set:
-            found.set(own.GROUP_COUNT, (member.client_addr, member.client_id, group), 1)
+            client = (member.client_addr, member.client_id)
+            found.set(own.GROUP_COUNT, (*place, *client, group), 1)
     for each in broker.members[: shared.MAX_SERIES]:
-        labels = (each.client_addr, each.client_id, each.group, each.topic)
+        labels = (*place, each.client_addr, each.client_id, each.group, each.topic)
         status = each.status
         found.set(own.CLIENT_FAILED, labels, status.consume_failed_msgs)
         found.set(own.CLIENT_FAILED_TPS, labels, status.consume_failed_tps)

@@ -124,9 +124,13 @@ def write_textfile(path: Path, reports: Sequence[Report]) -> None:
     replace_file(path, generate_latest(registry))
 
 
+def _cluster_of(report: Report) -> str:
+    return str((report.get("system") or {}).get("cluster") or "")
+
+
 def _counts(report: Report, budget: Budget) -> Iterator[Sample]:
     """Return the counts of a report. Raises what a wrong shape raises."""
-    cluster = str((report.get("system") or {}).get("cluster") or "")
+    cluster = _cluster_of(report)
     brokers: dict[tuple[str, str], set[str]] = {}
     for queue in report.get("queues") or ():
         brokers.setdefault((queue["group"], queue["topic"]), set()).add(queue["broker"])
@@ -144,12 +148,13 @@ def _counts(report: Report, budget: Budget) -> Iterator[Sample]:
 
 def _times(report: Report) -> Iterator[Sample]:
     """Return the durations of a report. Raises what a wrong shape raises."""
+    cluster = _cluster_of(report)
     for each in report.get("rto") or ():
         broker, phases = str(each.get("broker") or OTHER), each.get("phases") or {}
         kill = phases.get("kill")
         for name, instant in phases.items():
             if name != "kill" and None not in (kill, instant) and instant >= kill:
-                yield own.PHASE_SECONDS, (broker, name), (instant - kill) / 1e9
+                yield own.PHASE_SECONDS, (cluster, broker, name), (instant - kill) / 1e9
     engine = str(report.get("engine", ""))
     for stage, seconds in (report.get("timings") or {}).items():
         if isinstance(seconds, int | float):

@@ -192,7 +192,7 @@ class _Connection(asyncio.Protocol):
     def is_at_none_of(self, addresses: Sequence[str]) -> bool:
         """Tell whether it leads elsewhere and nothing waits for an answer."""
         peer = self._transport.get_extra_info("peername") if self._transport else None
-        return bool(peer) and not self.calls and peer[0] not in addresses
+        return peer is not None and not self.calls and peer[0] not in addresses
 
     async def drained(self) -> None:
         """Wait until the transport's buffer is below its low-water mark."""
@@ -389,7 +389,7 @@ class RemotingClient:
         if isinstance(entry, _Connection) and entry.is_at_none_of(places):
             entry.close("its name has other addresses now")
         kind = [each for each in places if (":" in each) == (":" in places[0])]
-        found = (addr,)
+        found: tuple[str, ...] = (addr,)
         if len(kind) > 1:
             found = tuple(f"[{each}]:{port}" if ":" in each else f"{each}:{port}" for each in kind)
             self.names.update(dict.fromkeys(found, host))
