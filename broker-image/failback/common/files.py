@@ -220,3 +220,11 @@ def lock_owner(fd: int) -> str:
     except OSError:
         return f"pid {pid}"
     return f"pid {pid} ({b' '.join(words).decode(errors='replace').strip()[:200] or '?'})"
+
+
+def has_rows(name: str) -> bool:
+    """Whether a file's name is one of rows: ``.parquet``, hidden by no ``.`` or ``_`` before it.
+
+    Spark, Hive, Trino and Arrow pass over the others.
+    """
+    return name.endswith(".parquet") and not name.startswith((".", "_"))

@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from failback.analytics.analysis.engines.spark import session
@@ -122,3 +125,24 @@ def test_a_master_is_a_cluster_unless_it_is_this_machine(monkeypatch: pytest.Mon
     monkeypatch.setenv("FAILBACK_SPARK_MASTER", "k8s://https://api")
     assert is_cluster()
     assert not is_cluster("local[2]")
+
+
+HIDDEN = ("._part-0.parquet", "_x.parquet", ".x.parquet.crc", "_SUCCESS")
+
+
+def test_files_that_others_hide_are_no_rows(tmp_path: Path) -> None:
+    """Neither for a reader here nor for the glob that is printed for DuckDB."""
+    folder = tmp_path / "table=deliver" / "date=2026-01-01" / "run=r"
+    folder.mkdir(parents=True)
+    pq.write_table(pa.table({"a": [1]}), folder / "part-0.parquet")
+    for name in HIDDEN:
+        (folder / name).write_bytes(b"no rows")
+    (folder / "_pipe.parquet").mkdir()
+    store = open_store(tmp_path)
+    below = folder.relative_to(tmp_path).as_posix()
+    assert [each.name for each in store.files(below)] == [f"{below}/part-0.parquet"]
+    assert store.irregular_files("") == []
+    page = (ROOT / "docs" / "howto" / "query-the-lake.md").read_text(encoding="utf-8")
+    (glob,) = re.findall(r"'lake/(table=deliver/date=\*/\S+)'", page)
+    seen = duckdb.connect().execute(f"SELECT a FROM read_parquet('{tmp_path}/{glob}')").fetchall()
+    assert seen == [(1,)]

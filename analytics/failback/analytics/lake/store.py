@@ -25,7 +25,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from failback.analytics.errors import ReportInputError, StoreUnusable
-from failback.common.files import open_file
+from failback.common.files import has_rows, open_file
 from failback.common.replacing import place, sync_folder
 from failback.common.text import why
 
@@ -180,7 +180,7 @@ class LakeStore:
             raise StoreUnusable(f"there is no bucket {bucket}", self._uri(""))
 
     def files(self, prefix: str, suffix: str = ".parquet") -> list[Found]:
-        """The files right in a folder, by name. Hidden ones are unfinished and left out.
+        """The files right in a folder, by name. Hidden ones (of rows: ``_`` too) are left out.
 
         A pipe, a folder or a dangling link with a file's suffix is one that cannot be opened.
         """
@@ -190,6 +190,7 @@ class LakeStore:
             if (suffix or info.type == fs.FileType.File)
             and info.base_name.endswith(suffix)
             and not info.base_name.startswith(".")
+            and (suffix != ".parquet" or has_rows(info.base_name))
         ]
         return sorted(found, key=lambda file: file.name)
 
@@ -199,7 +200,11 @@ class LakeStore:
         found: list[str] = []
         for at, folders, files in os.walk(self.folder / prefix) if self.folder is not None else ():
             names = [*folders, *(each for each in files if not os.path.isfile(f"{at}/{each}"))]
-            found += [f"{at}/{name}" for name in names if name.endswith(suffix)]
+            found += [
+                f"{at}/{name}"
+                for name in names
+                if name.endswith(suffix) and (suffix != ".parquet" or has_rows(name))
+            ]
         return sorted(os.path.relpath(each, self.folder) for each in found)
 
     def drop_unfinished(self, prefix: str, start: str) -> None:

@@ -14,7 +14,7 @@ from failback.analytics.lake.store import open_store
 from failback.analytics.run.documents import read_closed, read_manifest, read_run
 from failback.analytics.run.run_folder import Evidence, RunFolder
 from failback.client.consumelog.upload.layout import mark_name
-from failback.common.files import open_file, parsed, read_file
+from failback.common.files import has_rows, open_file, parsed, read_file
 from failback.common.text import why
 
 
@@ -91,7 +91,7 @@ def _check_manifest(path: Path) -> Evidence:
     lake = path / "lake"
     for extra in sorted(lake.rglob("*.parquet")) if lake.exists() else ():
         name = extra.relative_to(path).as_posix()
-        if name not in files:
+        if has_rows(extra.name) and name not in files:
             changed.append(name)
     lines = "".join(f"{files[name].sha256}  {name}\n" for name in sorted(files))
     if manifest.run_sha256 != hashlib.sha256(lines.encode()).hexdigest():

@@ -23,6 +23,7 @@ from failback.chaos.workload.process import CONSUMER, WorkloadProcess
 from failback.client.consumelog.reader import missing_ranges
 from failback.client.consumelog.schema import TABLES
 from failback.client.consumelog.upload.sealing import Shipper, segment_metadata
+from failback.common.files import has_rows
 
 logger = logging.getLogger(__name__)
 
@@ -211,4 +212,5 @@ def lake_rows(folder: Path) -> dict[str, int]:
     return {
         path.relative_to(folder).as_posix(): pq.read_metadata(path).num_rows
         for path in sorted((folder / "lake").rglob("*.parquet"))
+        if has_rows(path.name)
     }

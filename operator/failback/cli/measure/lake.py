@@ -155,7 +155,7 @@ def _show(options: argparse.Namespace) -> int:
         where[each.run] = each.day or "waits to be opened"
     print(
         f"{store}: {numbers.counted(len(found), 'run')},"
-        " rows in table=TABLE/date=DAY/run=ID/*.parquet"
+        " rows in table=TABLE/date=DAY/run=ID/[!._]*.parquet"
     )
     for run, tables in sorted(found.items()):
         print(f"{run}: {where[run]}, {numbers.size(sum(map(sum, tables.values())))}")

@@ -16,7 +16,7 @@ import pyarrow.dataset as ds
 from failback.analytics.lake.store import readable
 from failback.analytics.run.lake_sql import plain_schema
 from failback.client.consumelog.lab_id import format_lab_id, parse_lab_id
-from failback.common.files import open_file
+from failback.common.files import has_rows, open_file
 
 Json = dict[str, Any]
 MOST_STEPS: Final = 200
@@ -107,7 +107,9 @@ def _read(
     lake: Path, name: str, columns: Sequence[str], condition: pc.Expression
 ) -> pa.Table | None:
     """Raises ``ReportInputError`` where a file cannot be read."""
-    files = sorted((lake / f"table={name}").rglob("*.parquet"))
+    files = sorted(
+        each for each in (lake / f"table={name}").rglob("*.parquet") if has_rows(each.name)
+    )
     if not files:
         return None
     for each in files:
