@@ -256,9 +256,9 @@ def test_everything_can_be_reached_with_the_keyboard(browser: Browser, lab: Dash
         tab_to("re-consumed")
         page.keyboard.press("Enter")
         column = page.locator("#part-runs tbody tr td[data-label='re-consumed']")
-        assert column.all_inner_texts() == ["0", "40"]
+        assert column.all_inner_texts()[:2] == ["0", "40"], "what is no number comes behind"
         page.keyboard.press("Enter")
-        assert column.all_inner_texts() == ["40", "0"]
+        assert column.all_inner_texts()[:2] == ["40", "0"]
         assert page.locator("th[aria-sort='descending']").inner_text().startswith("re-consumed")
         tab_to(RUN)
         page.keyboard.press("Enter")
