@@ -19,7 +19,7 @@ from failback.analytics.report.make_report import report
 from failback.cli.shared.bundled import bundled
 from failback.client.admin.admin import AdminClient
 from tests.e2e.demo_run import run_command
-from tests.support.common.polling import SCALE, wait_until
+from tests.support.common.polling import wait_until
 from tests.support.dashboard.browser import (
     OpenPage,
     dead_buttons,
@@ -41,7 +41,6 @@ from tests.support.observe.outages import at_work, come_back, serve
 
 NAME: Final = "failback-demo"
 SCHEMES: Final[tuple[Literal["light", "dark"], ...]] = ("light", "dark")
-PATIENCE_MS: Final = 120_000 * SCALE
 OBSERVED: Final = "observed-1"
 LIVE: Final = "observed-2"
 PAGES: Final = {
@@ -102,7 +101,6 @@ def watched_page(
     ``expected``: how problems begin that are no mistake.
     """
     with opened_page(browser, width=width, scheme=scheme) as opened:
-        opened.page.set_default_timeout(PATIENCE_MS)
         yield opened
     problems = [each for each in opened.problems if not each.startswith(tuple(expected))]
     asked = [url for url in opened.requested if not url.startswith((f"{lab.url}/", "data:"))]

@@ -13,6 +13,8 @@ from typing import Any, Final
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from tests.support.common.polling import SCALE
+
 NAMES: Final = ("chromium", "chromium-browser", "google-chrome")
 ARGUMENTS: Final = (
     "--no-sandbox",
@@ -68,6 +70,7 @@ def opened_page(
     try:
         opened = OpenPage(context.new_page())
         page, problems = opened.page, opened.problems
+        page.set_default_timeout(120_000 * SCALE)
         page.on(
             "console",
             lambda said: (
