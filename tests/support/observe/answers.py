@@ -24,6 +24,7 @@ class Answer(NamedTuple):
     """One statement of one surface; times are Unix seconds."""
 
     at: float
+    """When it was asked."""
     surface: str
     group: str
     queue: int = ALL
@@ -32,6 +33,8 @@ class Answer(NamedTuple):
     says_none: bool = False
     """It says that nothing is at risk: 0, "ok" or "It never went down"."""
     says_unknown: bool = False
+    until: float = 0.0
+    """When it answered; 0: at once."""
 
 
 class Sample(NamedTuple):
@@ -98,7 +101,7 @@ def false_answers(
     windows = {group: truth.served_by_slave(group) for group, _ in truth.samples[-1].handled}
     for each in answers:
         then = truth.before(each.at - slack_seconds).handled
-        now, later = truth.before(each.at), truth.after(each.at)
+        now, later = truth.before(each.at), truth.after(max(each.at, each.until))
         key = each.group, each.queue
         if each.safe is not None and each.queue != ALL:
             if each.safe > later.handled.get(key, 0):
