@@ -26,7 +26,7 @@ from tests.support.processes.child_process import (
 )
 
 TOPIC = "orders"
-MESSAGES = 12_000
+MESSAGES = 16_000
 THRESHOLD = 32
 """Messages of a queue that a member pulls ahead; it handles them before it stops."""
 HANDLER_MS = 200
@@ -64,8 +64,7 @@ class Outage:
         sender.wait_for("done", 120)
         for group in self.members:
             self.join(group)
-        for group in self.members:
-            self.wait_beyond(group, 200)
+        self.wait_beyond(200)
         wait_until(lambda: asyncio.run(self._copied()), "offsets at the slave", 60)
 
     def join(self, group: str) -> None:
@@ -88,16 +87,19 @@ class Outage:
         seen = Counter(key for member in self.members[group] for key in self._keys(member))
         return sum(count > 1 for count in seen.values())
 
-    def wait_beyond(self, group: str, more: int) -> None:
-        """Wait until a group has handled so many more messages."""
-        wanted = self.handled(group) + more
-        wait_until(lambda: self.handled(group) >= wanted, f"{wanted} messages of {group}", 90)
+    def wait_beyond(self, more: int, *groups: str) -> None:
+        """Wait until each of the groups, by default all, has handled so many more messages."""
+        wanted = {group: self.handled(group) + more for group in groups or self.members}
+        for group, count in wanted.items():
+            self.wait_handled(group, count)
+
+    def wait_handled(self, group: str, count: int) -> None:
+        wait_until(lambda: self.handled(group) >= count, f"{count} messages of {group}", 90)
 
     def outage(self, *, carries: bool) -> None:
         """Kill the master, consume on the slave, change members as groups say, and start it."""
         self.master.kill()
-        for group in self.members:  # what was pulled from the master first
-            self.wait_beyond(group, FROM_SLAVE)
+        self.wait_beyond(FROM_SLAVE)  # what was pulled from the master first
         time.sleep(3)
         for group, members in self.members.items():
             if group in (HANDED, SUCCESSOR):
@@ -113,15 +115,14 @@ class Outage:
         self.returned_at = time.time()
         for group in self.members.keys() & {HANDED, KILLED}:
             self.join(group)
-        for group in self.members:
-            self.wait_beyond(group, 500)
+        self.wait_beyond(500)
 
     def silence(self, group: str) -> float:
         """The longest time in seconds without a delivery to a group that stays, since the return.
 
         It is watched for longer than a guarded master withholds its lists.
         """
-        self.wait_beyond(group, round(WATCHED_SECONDS * RATE))
+        self.wait_beyond(round(WATCHED_SECONDS * RATE), group)
         (member,) = self.members[group]
         words = [line.split() for line in member.lines()]
         times = [int(word[-1]) / 1000 for word in words if word[0] == "got"]

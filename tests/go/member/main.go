@@ -58,6 +58,7 @@ func main() {
 		consumer.WithNameServer(strings.Split(*namesrv, ";")),
 		consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset),
 		consumer.WithPullThresholdForQueue(*threshold),
+		consumer.WithConsumeConcurrentlyMaxSpan(int(*threshold)),
 	)
 	if err == nil {
 		err = member.Subscribe(*topic, consumer.MessageSelector{}, handle(*handler))
