@@ -107,6 +107,9 @@ class CauseRun:
         )
 
 
+SENT_AGAIN = "SEND_TIMEOUT_DUP"
+
+
 @dataclass(frozen=True)
 class Labelled:
     """What a run's report calls its duplicates."""
@@ -125,7 +128,9 @@ class Labelled:
 
     @property
     def share(self) -> float:
-        return self.right / self.total if self.total else 0.0
+        """Of the duplicates that the fault made: sends time out by themselves on a busy machine."""
+        made = self.total - (0 if self.run.label == SENT_AGAIN else self.labels[SENT_AGAIN])
+        return self.right / made if made else 0.0
 
     @property
     def off(self) -> dict[str, int]:
