@@ -71,10 +71,12 @@ def test_a_kill_and_a_return_are_counted_and_nothing_is_left(lab: Lab) -> None:
     wait_until(lambda: is_copied(observed, names), "the canary on both brokers' disks", 150)
     killed = time.monotonic()
     observed.master.kill()
-    wait_until(lambda: said(observed, f"left {names.moves}"), "the canary handed over", 90)
+    wait_until(
+        lambda: said(observed, f"the member of {names.moves} leaves"), "the canary handed over", 90
+    )
     away = time.monotonic() - killed
     observed.master.start()
-    wait_until(lambda: said(observed, f"joined {names.moves}"), "its new member", 60)
+    wait_until(lambda: said(observed, f"{names.moves} has a new member"), "its new member", 60)
     time.sleep(30)
     report = observed.stop_observing(codes=(1,))
     (back,) = report["observation"]["returns"]
@@ -106,12 +108,14 @@ def test_of_two_pairs_that_of_the_one_that_returned_is_counted(lab: Lab) -> None
     names, others = names_of(observed.out), names_of(observed.out, "broker-b")
     wait_until(lambda: is_copied(observed, names), "the canary on both brokers' disks", 150)
     observed.master.kill()
-    wait_until(lambda: said(observed, f"left {names.moves}"), "the canary handed over", 90)
+    wait_until(
+        lambda: said(observed, f"the member of {names.moves} leaves"), "the canary handed over", 90
+    )
     observed.leave()
     observed.master.start()
     observed.wait_listed(observed.master)
     observed.join()
-    wait_until(lambda: said(observed, f"joined {names.moves}"), "its new member", 60)
+    wait_until(lambda: said(observed, f"{names.moves} has a new member"), "its new member", 60)
     report = settled(observed)
     assert returned(report)["broker"] == "broker-a"
     groups = {(each["group"], each["topic"]): each for each in returned(report)["groups"]}

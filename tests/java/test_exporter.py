@@ -38,7 +38,7 @@ async def test_an_apache_broker_has_the_same_names(lab: Lab) -> None:
         surveyor = Surveyor([namesrv.address], client=client, timeout_ms=30_000)
         history, found = History(), dict[str, float]()
         async with asyncio.timeout(60 * SCALE):
-            while "rocketmq_reconsume_exposure_messages" not in found:
+            while "rocketmq_group_diff" not in found:
                 survey = await surveyor.survey()
                 history.look(survey)
                 found = {

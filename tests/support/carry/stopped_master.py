@@ -8,8 +8,10 @@ from typing import Any
 
 from failback.carry.command import main
 from failback.carry.master_store import MasterStore, read_conf
+from failback.protocol.body import MessageQueue
 from failback.protocol.command import RemotingCommand
 from failback.protocol.route import ConsumerOffsetTable
+from failback.protocol.stats import TopicOffset, TopicStatsTable
 from tests.support.net.fake_remoting import FakeBroker
 from tests.support.store.store_kit import open_store, put_all
 
@@ -91,8 +93,13 @@ class RunningMaster(FakeBroker):
     def __init__(self, port: int, offsets: Offsets) -> None:
         super().__init__(port=port)
         self.offsets = offsets
-        self.answers[30] = lambda request: request.response(0, ext={"offset": "60"})
+        self.answers[202] = self._ends
         self.answers[14] = self._offset
+
+    def _ends(self, request: RemotingCommand) -> RemotingCommand:
+        topic = (request.ext_fields or {})["topic"]
+        ends = {MessageQueue(topic, "b", 0): TopicOffset(0, 60)}
+        return request.response(0, body=TopicStatsTable(ends).to_json())
 
     def _offset(self, request: RemotingCommand) -> RemotingCommand:
         said = request.ext_fields or {}

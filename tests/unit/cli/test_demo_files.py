@@ -13,7 +13,7 @@ from rich.console import Console
 
 from failback.chaos.faults.catalogue import load_experiment, parse_experiment
 from failback.cli.experiment.demo import demo_resources, load_demo
-from failback.cli.shared import output, verdicts
+from failback.cli.shared import output
 from failback.cli.shared.bundled import EXPERIMENTS, bundled
 from failback.cli.shared.verdicts import print_verdicts, row_of
 from failback.operator.schema.decoding import BrokerCluster, NameServer, decode
@@ -153,7 +153,7 @@ def test_the_table_shows_the_report_s_figures(
     ]
 
 
-def test_a_narrow_terminal_has_an_arm_in_a_column_and_cuts_no_figure(
+def test_a_narrow_terminal_has_an_arm_in_a_card_and_cuts_no_figure(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     row = {
@@ -165,7 +165,6 @@ def test_a_narrow_terminal_has_an_arm_in_a_column_and_cuts_no_figure(
     }  # fmt: skip
     for width, arms_are_lines in ((80, False), (240, True)):
         wide = Console(force_terminal=True, width=width, file=io.StringIO(), color_system=None)
-        monkeypatch.setattr(verdicts, "console", wide)
         monkeypatch.setattr(output, "console", wide)
         print_verdicts([row, row | {"arm": "stay", "causes": {}}])
         said = wide.file.getvalue()  # type: ignore[attr-defined]

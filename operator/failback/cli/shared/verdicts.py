@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from failback.cli.shared.output import FRAME, console, print_table, say
+from failback.cli.shared.output import print_table, say
 from failback.common import numbers
 from failback.common.files import read_object
 
@@ -72,14 +72,8 @@ def row_of(report_file: Path) -> dict[str, Any]:
 
 
 def print_verdicts(rows: Sequence[dict[str, Any]], title: str = "") -> None:
-    """Print the table: a line for each arm, or a column where a terminal has no room for lines."""
-    cells = [_cells(row) for row in rows]
-    widths = [max(map(len, column)) for column in zip(HEADERS, *cells, strict=True)]
-    if not console.is_terminal or sum(widths) + FRAME * len(widths) < console.width:
-        print_table(HEADERS, cells, title)
-        return
-    head, *lines = zip(HEADERS, *cells, strict=True)
-    print_table(head, lines, title)
+    """Print the table: a line for each arm, or a card where a terminal has no room for lines."""
+    print_table(HEADERS, [_cells(row) for row in rows], title)
 
 
 def say_answers(row: dict[str, Any]) -> None:

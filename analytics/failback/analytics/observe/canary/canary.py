@@ -127,10 +127,12 @@ class Canary:
                 pair, SlaveService(clients.names.moves_key)
             )
             if is_away and not clients.has_moved_out and slave_service.is_long(pair, look):
+                self._note(f"canary on {_broker(pair)}: the member of {clients.names.moves} leaves")
                 self._do(pair, clients.move_out())
             elif not is_away:
                 slave_service.master_is_there(pair, look)
                 if clients.has_moved_out and master_serves(pair, look):
+                    self._note(f"canary on {_broker(pair)}: {clients.names.moves} has a new member")
                     self._do(pair, clients.move_in())
 
     async def end(self) -> None:

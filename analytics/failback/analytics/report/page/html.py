@@ -236,7 +236,12 @@ def _put_on_clock(figure: dict[str, Any], zero: float) -> None:
     for mark in [*layout.get("shapes", ()), *layout.get("annotations", ())]:
         mark.update({name: at(mark[name]) for name in ("x", "x0", "x1") if name in mark})
     axis = layout["xaxis"]
-    axis |= {"type": "date", "hoverformat": "%H:%M:%S.%L", "title": {"text": zone(zero)}}
+    axis |= {
+        "type": "date",
+        "tickformat": "%H:%M:%S",
+        "hoverformat": "%H:%M:%S.%L",
+        "title": {"text": zone(zero)},
+    }
     if "range" in axis:
         axis["range"] = [at(each) for each in axis["range"]]
 
