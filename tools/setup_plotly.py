@@ -1,10 +1,10 @@
 """Fetch the plots' script for pages: ``python tools/setup_plotly.py``.
 
 Reports and dashboard draw with plotly.js. Its basic bundle (lines and bars) is a quarter of the
-whole one that the Python package carries. It comes from the registry in ``npm_config_registry``,
-through npm, or from npm's public registry, pinned with its hash, and lands in the tree, from where
-it goes into the wheel. Without it pages carry the whole bundle: they work, with 5 MB instead of
-1.5. Uses the standard library only.
+whole one that the Python package carries. It comes from the registry in ``npm_config_registry``, or
+through npm, pinned with its hash, and lands in the tree, from where it goes into the wheel. Without
+it pages carry the whole bundle: they work, with 5 MB instead of 1.5. Uses the standard library
+only.
 """
 
 from __future__ import annotations
@@ -33,8 +33,6 @@ INTEGRITY = (
 )
 """SHA-512 of the package's archive, as the registry states it."""
 FILES = {"package/plotly-basic.min.js": "plotly-basic.min.js", "package/LICENSE": "LICENSE"}
-PUBLIC = "https://registry.npmjs.org"
-"""What npm asks where it has no settings."""
 _SECONDS = 60
 
 
@@ -45,11 +43,10 @@ class CannotFetch(Exception):
 def fetch(folder: Path = FOLDER, *, npm: str | None = None) -> Path:
     """Put the bundle and its licence into ``folder`` unless they are there; return the bundle.
 
-    Asked are the registry that is named, ``npm``, which knows its own, and the public one, until
-    one answers. Where a registry is named, the public one is not asked.
+    The registry in ``npm_config_registry`` is asked, then ``npm``, which knows its own.
 
     Raises:
-        CannotFetch: None answered, or the hash differs.
+        CannotFetch: There is neither, none answered, or the hash differs.
         OSError: The folder cannot be written.
     """
     stamp, bundle = folder / "version", folder / "plotly-basic.min.js"
@@ -78,9 +75,11 @@ def _replace(path: Path, content: bytes) -> None:
 
 def _archive(npm: str | None) -> bytes:
     named = os.environ.get("npm_config_registry")  # noqa: SIM112 - that is how npm calls it
-    ways = [partial(_from_registry, named or PUBLIC)]
+    ways = [partial(_from_registry, named)] if named else []
     if npm is not None:
-        ways.insert(1 if named else 0, partial(_from_npm, npm))
+        ways.append(partial(_from_npm, npm))
+    if not ways:
+        raise CannotFetch("there is no npm, and npm_config_registry names no registry")
     reasons = []
     for way in ways:
         try:

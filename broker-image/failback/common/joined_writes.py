@@ -7,6 +7,7 @@ are written as they come, from then on 8 MB a second. Without an event loop each
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
@@ -25,7 +26,7 @@ class Write(NamedTuple):
     done: Callable[[Exception | None], None]
 
 
-class MustWait(Exception):
+class MustWait(Exception, ABC):
     """A request goes on when something is written, and has done nothing so far.
 
     Attributes:
@@ -34,9 +35,9 @@ class MustWait(Exception):
 
     count = 0
 
+    @abstractmethod
     def order(self) -> Sequence[asyncio.Future[None]]:
         """Have it written; return what is done when it is, or can't be."""
-        raise NotImplementedError
 
 
 class JoinedWrites:

@@ -31,6 +31,7 @@ def test_what_has_the_pinned_hash_is_kept_and_not_fetched_again(
     content, asked = archive(), [b""]
     digest = base64.b64encode(hashlib.sha512(content).digest()).decode()
     monkeypatch.setattr(setup_plotly, "INTEGRITY", digest)
+    monkeypatch.setenv("npm_config_registry", "http://mirror")
     monkeypatch.setattr(setup_plotly, "_from_registry", lambda _registry: asked.pop())
     asked.append(content)
     for _ in range(2):
@@ -43,6 +44,7 @@ def test_what_has_the_pinned_hash_is_kept_and_not_fetched_again(
 def test_another_content_is_refused_and_nothing_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("npm_config_registry", "http://mirror")
     monkeypatch.setattr(setup_plotly, "_from_registry", lambda _registry: archive())
     with pytest.raises(setup_plotly.CannotFetch, match="another hash"):
         setup_plotly.fetch(tmp_path / "page")
@@ -52,8 +54,8 @@ def test_another_content_is_refused_and_nothing_is_left(
 @pytest.mark.parametrize(
     ("named", "npm", "asked"),
     [
-        ("", None, ["https://registry.npmjs.org"]),
-        ("", "npm", ["npm", "https://registry.npmjs.org"]),
+        ("", None, ["there is no npm, and npm_config_registry names no registry"]),
+        ("", "npm", ["npm"]),
         ("http://mirror", None, ["http://mirror"]),
         ("http://mirror", "npm", ["http://mirror", "npm"]),
     ],
