@@ -79,6 +79,12 @@ def parser() -> CommandParser:
         help="Name servers, HOST:PORT;HOST:PORT (default: namesrvAddr of the file).",
     )
     made.add_argument(
+        "--mounted",
+        type=Path,
+        metavar="FILE",
+        help="Take changes of this file's failback* keys while the broker runs (ConfigMap).",
+    )
+    made.add_argument(
         "-p", "--print-config", action="store_true", help="Print all settings and exit."
     )
     return made
@@ -89,6 +95,7 @@ def _configuration(arguments: argparse.Namespace) -> BrokerConfig:
         config = BrokerConfig.from_properties({}, environment=os.environ)
     else:
         config = BrokerConfig.load(arguments.config)
+    config.mounted = arguments.mounted
     if arguments.namesrv:
         addresses_of("--namesrv", arguments.namesrv)
         config.apply({"namesrvAddr": arguments.namesrv})

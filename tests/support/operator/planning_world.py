@@ -192,7 +192,10 @@ class World(Machines):
         if pod is None or not pod.up or action.member in self.silent:
             raise Refused(f"{action.address} does not answer")
         assert pod.address == action.address
+        failback = self.cluster.spec.engine.program == "failback"
         for key, value in action.values.items():
+            if failback and self.needs_admin(pod, key):
+                raise Refused(f"{key} can be set from this machine")
             pod.config[key] = self.stubborn.get((action.member, key), value)
             if pod.config[key] != value:
                 raise Refused(f"26 answers {key}={pod.config[key]}")

@@ -13,6 +13,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+from failback.broker.config.config_keys import FIXED_AT_START, needs_admin
 from failback.operator.kinds.base import parse_quantity
 from failback.operator.planning.observed import facts
 from failback.operator.planning.observed.observed import Broker, Claim, Key, Pod, Route
@@ -116,6 +117,9 @@ class Machines:
         self.resize_refused = False
         self.resize_needs_restart = False
         self.resize_hangs = False
+        self.mount_seconds = 60.0
+        """How old a ConfigMap is before a kubelet has mounted it and a broker has read it."""
+        self._mounts: dict[str, tuple[dict[str, str], float]] = {}
         self.traffic = 0
         """Bytes per second that producers write to every open pair, and that a group reads."""
         self.most_masters = 0
@@ -174,6 +178,7 @@ class Machines:
         for pod in self.pods.values():
             if not (pod.up or pod.deleting or self._is_hindered(pod)):
                 self._start(pod)
+            self._mount(pod)
         self._work(seconds)
         self.check()
 
@@ -303,6 +308,22 @@ class Machines:
             pod.store.topics = {**made, **pod.store.topics}
             self._master_seen.pop(name, None)
         self.registered.setdefault(name, {})[int(pod.config["brokerId"])] = pod.address
+
+    def _mount(self, pod: SimPod) -> None:
+        """Let a broker of Failback take what its mounted file says and requests may not set."""
+        now = dict(facts.properties(self.objects.get(("ConfigMap", pod.statefulset))))
+        mounted, since = self._mounts.get(pod.uid, (now, self.now - self.mount_seconds))
+        if mounted != now:
+            mounted, since = now, self.now
+        self._mounts[pod.uid] = mounted, since
+        if pod.up and self.now - since >= self.mount_seconds:
+            pod.config |= {k: v for k, v in now.items() if self.needs_admin(pod, k)}
+
+    def needs_admin(self, pod: SimPod, key: str) -> bool:
+        """Tell whether a broker refuses a request that sets ``key``, and can change it live."""
+        env = pod.template["spec"]["containers"][0]["env"]
+        guarded = {"name": "FAILBACK_RULES", "value": "guarded"} in env
+        return needs_admin(key, guarded=guarded) and key not in FIXED_AT_START
 
     def _prefix(self, pod: SimPod) -> str:
         """Return what the comparison with the master's log finds."""

@@ -9,8 +9,10 @@ import javaproperties
 import pytest
 
 from failback.broker.config.config import BrokerConfig
-from failback.protocol.codes import RequestCode
+from failback.broker.config.mounted_file import MountedFile
+from failback.protocol.codes import RequestCode, ResponseCode
 from failback.protocol.command import RemotingCommand
+from failback.protocol.errors import ConfigError
 from failback.protocol.headers import (
     CreateTopicRequestHeader,
     DeleteSubscriptionGroupRequestHeader,
@@ -135,6 +137,69 @@ async def change(client: LabClient, text: str) -> RemotingCommand:
     for _ in range(5):
         await client.turn()
     return client.answer_to(request)
+
+
+STRANGER, OWN = ("203.0.113.9", 40000), ("127.0.0.1", 40000)
+
+
+@pytest.mark.parametrize("rules", ["compat", "guarded"])
+async def test_no_stranger_sets_what_guards_and_bounds_rest_on(tmp_path: Path, rules: str) -> None:
+    """Each key there is, so that a new one is among them."""
+    addresses = {"namesrvAddr", "haMasterAddress", "brokerIP1", "brokerIP2"}
+    async with broker_lab(tmp_path, failbackRules=rules, failbackAdminFrom="10.1.0.0/16") as lab:
+        client = lab.connect(STRANGER)
+        before, _ = await settings(client)
+        ours = {key for key in before if key.startswith("failback")}
+        assert len(ours) > 25
+        for key in before:
+            value = {"false": "true", "true": "false"}.get(before[key], "7")
+            answer = await change(client, f"{key}={value}\nslaveReadEnable=true\n")
+            refused = answer.code == ResponseCode.NO_PERMISSION
+            wanted = key in ours or (rules == "guarded" and key in addresses)
+            wanted |= key in ("configBlackList", "brokerConfigPath")
+            assert refused == wanted, (key, answer.remark)
+            if refused:
+                assert key in (answer.remark or "")
+        after, _ = await settings(client)
+        assert {key: after[key] for key in ours} == {key: before[key] for key in ours}
+        for peer in (OWN, ("10.1.2.3", 1), ("::ffff:10.1.2.3", 1)):
+            assert (await change(lab.connect(peer), "failbackMaxTopics=7\n")).code == 0
+        assert lab.controller.config.failback_max_topics == 7
+
+
+async def test_a_mounted_file_sets_what_requests_may_not(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    mounted = tmp_path / "desired.conf"
+    async with broker_lab(tmp_path, fileReservedTime=48) as lab:
+        config = lab.controller.config
+        look = MountedFile(mounted, config, lab.controller.parts.admin.change).look
+        look()
+        look()
+        assert caplog.text.count("nothing of it was taken") == 1, "once, not each second"
+
+        def mount(text: str) -> None:
+            other = tmp_path / "other.conf"
+            other.write_text(text)
+            other.rename(mounted)
+            look()
+
+        mount("failbackMaxTopics=9\nfileReservedTime=24\nfailbackHttpPort=1\nbrokerId=5\n")
+        assert (config.failback_max_topics, config.file_reserved_time) == (9, 48)
+        assert (await change(lab.connect(OWN), "failbackMaxTopics=8\n")).code == 0
+        look()
+        assert config.failback_max_topics == 9, "the file wins"
+        mount("failbackMaxTopics=none\nfailbackMaxGroups=11\n")
+        assert (config.failback_max_topics, config.failback_max_groups) == (9, 50_000)
+        assert "failbackMaxTopics" in caplog.text
+        mount("failbackMembers=${POD_IP}:1\nfailbackMaxGroups=11\n")
+        assert (config.members, config.failback_max_groups) == ((), 11)
+
+
+@pytest.mark.parametrize("value", ["10.0.0.0/33", "nobody", "10.0.0.1;;x"])
+def test_a_wrong_list_of_administrators_is_named(value: str) -> None:
+    with pytest.raises(ConfigError, match=r"failbackAdminFrom.*networks"):
+        BrokerConfig.from_properties({"failbackAdminFrom": value}, environment={})
 
 
 async def test_a_setting_is_changed_live_shown_and_written(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ Source: BrokerConfig, MessageStoreConfig, NettyServerConfig and Configuration, a
 from __future__ import annotations
 
 import dataclasses
+import ipaddress
 import logging
 import os
 import socket
@@ -226,6 +227,9 @@ class BrokerConfig:
     """Ours. A slave whose log is not the beginning of its master's does not replicate. A master
     refuses a slave that reports more than it has, or has sent."""
 
+    failback_admin_from: str = ""
+    """Ours. Addresses and networks, joined by ``;``, that may change our settings by code 25. This
+    machine may in any case."""
     failback_members: str = ""
     """Ours. Addresses of the pair's members, ``host:port`` joined by ``;``. A returned master takes
     offsets from these alone."""
@@ -250,6 +254,8 @@ class BrokerConfig:
     failback_max_calls_per_client: int = _ranged(100, 1)
 
     file: Path | None = field(default=None, metadata={"own": True})
+    mounted: Path | None = field(default=None, metadata={"own": True})
+    """A copy of the file whose changes are taken while the broker runs."""
     unknown: dict[str, str] = field(default_factory=dict, metadata={"own": True})
     """Keys of the file that no field takes, as written."""
     lines: dict[str, int] = field(default_factory=dict, metadata={"own": True})
@@ -363,6 +369,23 @@ class BrokerConfig:
                 check_address("member", member)
             except NameRefused as error:
                 raise ConfigError("failbackMembers", str(error), file=file) from error
+        try:
+            self.may_administer("127.0.0.1")
+        except ValueError as error:
+            problem = f"must be addresses or networks joined by ';': {error}"
+            raise ConfigError("failbackAdminFrom", problem, file=file) from error
+
+    def may_administer(self, host: str) -> bool:
+        """Tell whether a peer at ``host`` may change what guards and bounds rest on."""
+        asker = ipaddress.ip_address(host)
+        asker = getattr(asker, "ipv4_mapped", None) or asker
+        networks = [
+            ipaddress.ip_network(each.strip(), strict=False)
+            for each in self.failback_admin_from.split(";")
+            if each.strip()
+        ]
+        own = (self.failback_bind_address, self.broker_ip1)
+        return asker.is_loopback or str(asker) in own or any(asker in each for each in networks)
 
     @property
     def is_slave(self) -> bool:

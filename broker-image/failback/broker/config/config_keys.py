@@ -83,6 +83,7 @@ OLD_SPELLINGS: Final = {
 }
 """Keys of 4.4 that 4.9.8 does not know, and what it has in their place: a store that was made with
 the default is refused with another size."""
+_ADDRESSES: Final = frozenset({"namesrvAddr", "haMasterAddress", "brokerIP1", "brokerIP2"})
 SHOWN_ONLY: Final = frozenset(
     {
         "commercialEnable",
@@ -103,3 +104,12 @@ SHOWN_ONLY: Final = frozenset(
     }
 )
 """Keys that are kept and shown, and do nothing here."""
+
+
+def needs_admin(key: str, *, guarded: bool) -> bool:
+    """Tell whether a request may set ``key`` only from an address of ``failbackAdminFrom``.
+
+    Guards and bounds rest on these keys. Under compat rules the addresses are no part of them:
+    4.9.8 takes a change of them from each asker.
+    """
+    return key.startswith("failback") or (guarded and key in _ADDRESSES)

@@ -95,6 +95,10 @@ MEANINGS: Final[dict[str, str]] = {
     "failbackMaxUnreadBytesInAll": (
         "The same of all peers; who left most is closed first. Looked at every second."
     ),
+    "failbackAdminFrom": (
+        "Addresses and networks, joined by `;`, that may change `failback*` keys by request"
+        " (guarded rules: and the addresses of name servers and brokers). This machine may."
+    ),
     "failbackMembers": (
         "The pair's members, `host:port` joined by `;`. A returned master asks no others."
     ),

@@ -54,7 +54,6 @@ _Part = TypeVar("_Part")
 
 OTHER_PROCESSORS: Final[tuple[type, ...]] = (
     AccessProcessor,
-    AdminProcessor,
     CleaningProcessor,
     ClientRequestProcessor,
     ConsumptionProcessor,
@@ -68,7 +67,10 @@ OTHER_PROCESSORS: Final[tuple[type, ...]] = (
     ReplyProcessor,
     SendBackProcessor,
 )
-PROCESSORS: Final = (SendProcessor, PullProcessor, ClientProcessor, *OTHER_PROCESSORS)
+PROCESSORS: Final = (
+    *(SendProcessor, PullProcessor, ClientProcessor, AdminProcessor),
+    *OTHER_PROCESSORS,
+)
 
 
 def handled_codes() -> Iterator[tuple[type, Handled]]:
@@ -101,6 +103,7 @@ class Parts:
     clock_ms: Callable[[], int]
 
     # What several processors share is built once, from the parts above.
+    admin: AdminProcessor = field(init=False)
     clients: ClientProcessor = field(init=False)
     consumers: ConsumerManager[BrokerConnection] = field(init=False)
     producers: ProducerManager[BrokerConnection] = field(init=False)
@@ -118,6 +121,7 @@ class Parts:
     runtime_table: Callable[[], dict[str, str]] = field(init=False)
 
     def __post_init__(self) -> None:
+        self.admin = self.build(AdminProcessor)
         self.clients = self.build(ClientProcessor)
         self.consumers, self.producers = self.clients.consumers, self.clients.producers
         self.calls = ClientCalls(self.server.limits)
@@ -169,6 +173,6 @@ def register_processors(parts: Parts) -> tuple[SendProcessor, PullProcessor]:
     send, pull = parts.build(SendProcessor), parts.build(PullProcessor)
     send.register_hot_path(server)
     pull.register_hot_path(server)
-    for each in (send, pull, parts.clients, *map(parts.build, OTHER_PROCESSORS)):
+    for each in (send, pull, parts.admin, parts.clients, *map(parts.build, OTHER_PROCESSORS)):
         register(server, each)
     return send, pull

@@ -25,6 +25,7 @@ from failback.broker.cluster.slave_synchronize import PERIOD_MS as SYNC_PERIOD_M
 from failback.broker.cluster.slave_synchronize import LogNews, SlaveSynchronize
 from failback.broker.config.config import BrokerConfig
 from failback.broker.config.identity import BrokerIdentity
+from failback.broker.config.mounted_file import MountedFile
 from failback.broker.filters.consumer_filters import PERSIST_PERIOD_MS as FILTERS_MS
 from failback.broker.filters.consumer_filters import ConsumerFilterManager
 from failback.broker.ha.config import HaConfig, batch_bytes_of
@@ -387,6 +388,9 @@ class BrokerController:
         self.cleaning.every("expire", EXPIRE_FIRST_DELAY_MS, clean_ms, self.store.expire)
         every("disk", LOOK_AT_DISK_MS, LOOK_AT_DISK_MS, self._look_at_disk)
         hold_ms = HOLD_PASS_MS if config.long_polling_enable else config.short_polling_time_mills
+        if config.mounted is not None:
+            mounted = MountedFile(config.mounted, config, self.parts.admin.change)
+            every("mounted file", LOOK_AT_DISK_MS, LOOK_AT_DISK_MS, mounted.look)
         every("held pulls", hold_ms, hold_ms, self.pull.hold_pass)
         every("clients", SCAN_PERIOD_MS, SCAN_PERIOD_MS, self._scan_clients)
         every("unread answers", UNREAD_PERIOD_MS, UNREAD_PERIOD_MS, self.server.close_unread)

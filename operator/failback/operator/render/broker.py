@@ -180,7 +180,7 @@ def _container(context: ClusterContext, member: MemberContext, shared: Object) -
         found["lifecycle"] = {"preStop": {"exec": {"command": ["sh", "-c", _STOP_AND_WAIT]}}}
     else:
         found["command"] = list(common.INIT)
-        found["args"] = ["broker", "-c", conf]
+        found["args"] = ["broker", "-c", conf, "--mounted", f"{member.home}/desired/broker.conf"]
         ports["http"] = member.http_port
     found["ports"] = [{"name": port, "containerPort": number} for port, number in ports.items()]
     found["resources"] = common.resources_of(member.pair.resources)

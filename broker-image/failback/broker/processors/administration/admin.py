@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from failback.broker.config.config import BrokerConfig
+from failback.broker.config.config_keys import needs_admin
 from failback.broker.config.identity import BrokerIdentity
 from failback.broker.ha.service import HaService
 from failback.broker.messaging.send_rules import SendRefused, check_topic_name
@@ -262,23 +263,41 @@ class AdminProcessor:
             if refused:
                 remark = f"Can not update config in black list: {', '.join(refused)}."
                 return request.response(ResponseCode.NO_PERMISSION, remark)
-            planned, changed = self.config.planned(wanted)
-            if changed and self.config.file is not None:
-                rewrite_file(self.config.file, planned.to_file())
+            guarded = self.config.failback_rules == "guarded"
+            kept = sorted(key for key in wanted if needs_admin(key, guarded=guarded))
+            if kept and not self.config.may_administer(connection.host):
+                remark = (
+                    f"{', '.join(kept)} can be set from this machine and from addresses of"
+                    f" failbackAdminFrom, not from {connection.host}; nothing was changed"
+                )
+                return request.response(ResponseCode.NO_PERMISSION, remark)
+            changed = self.change(wanted, connection.address)
         except ConfigError as error:
             return request.response(ResponseCode.SYSTEM_ERROR, str(error))
         except OSError as error:
             remark = f"{self.config.file} can't be written: {why(error)}; nothing was changed"
             return request.response(ResponseCode.SYSTEM_ERROR, remark)
-        self.config.take(planned)
-        logger.info("settings from %s: changed %s", connection.address, sorted(changed))
-        self.config_version = self.config_version.next(self.clock_ms())
-        self.on_config_change(changed)
         if "brokerPermission" in changed:
             # Name servers ignore a registration under a version they know.
             self.topics.data_version = self.topics.data_version.next(self.clock_ms())
             return self._reregistered(request)
         return request.response(ResponseCode.SUCCESS)
+
+    def change(self, wanted: Mapping[str, str], source: str) -> set[str]:
+        """Write settings to the file and apply them; return the keys that changed.
+
+        Raises:
+            ConfigError: As :meth:`BrokerConfig.planned`; nothing was changed.
+            OSError: The file can't be written; nothing was changed.
+        """
+        planned, changed = self.config.planned(wanted)
+        if changed and self.config.file is not None:
+            rewrite_file(self.config.file, planned.to_file())
+        self.config.take(planned)
+        logger.info("settings from %s: changed %s", source, sorted(changed))
+        self.config_version = self.config_version.next(self.clock_ms())
+        self.on_config_change(changed)
+        return changed
 
     async def _reregistered(self, request: RemotingCommand) -> RemotingCommand:
         await self.registrar.register_all()

@@ -157,7 +157,9 @@ def work_of(state: ClusterState) -> Work:
         if state.is_contested(pair):  # which of two masters is right is not for us to say
             blocked += ["SingleMaster"] * any(each.file or each.broker for each in found)
             continue
+        mounts = (live_keys.mounted_changes(state, shape, each.member) for each in found)
         waits = _may_enable(state, pair, master, found)
+        blocked += ["ConfigMount"] * (any(mounts) and "ConfigMount" not in blocked)
         blocked += [name for name in waits if name not in blocked]
         enables = state.cluster.pair(pair).slave_read_enable or not any(map(_reads, found))
         changes += _in_order(state, master, found, enables=enables, withhold=bool(waits))

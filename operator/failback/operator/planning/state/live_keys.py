@@ -1,6 +1,7 @@
 """Live keys of ``broker.conf``: what each member should have, and what it has. Pure.
 
-A live key is set in a running broker (25) and in the member's ConfigMap, member by member. Until
+A live key is set in a running broker (25) and in the member's ConfigMap, member by member. Keys
+that a broker refuses by request it takes from the ConfigMap, once the kubelet has mounted it. Until
 a member's turn has come its ConfigMap keeps the old value, so :func:`held` tells rendering.
 ``brokerPermission`` is not among them: the operations that close and open pairs own it. Nor is
 ``failbackMembers``: it is rendered, and a broker needs it when it starts.
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from failback.broker.config.config_keys import needs_admin
 from failback.operator.engines.catalogue import config_keys, same_value
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.planning.observed import facts
@@ -73,7 +75,27 @@ def file_changes(state: ClusterState, shape: Shape, member: Member) -> dict[str,
 
 
 def broker_changes(state: ClusterState, shape: Shape, member: Member) -> dict[str, str]:
-    """Return the live keys that a member's broker answers differently (26); empty if unknown."""
+    """Return the live keys that a member's broker answers differently (26); empty if unknown.
+
+    Without those that it takes from its mounted file.
+    """
+    found = _other_values(state, shape, member)
+    return {key: value for key, value in found.items() if not is_mounted(state.cluster, key)}
+
+
+def mounted_changes(state: ClusterState, shape: Shape, member: Member) -> dict[str, str]:
+    """Return the live keys that a member's broker will take from its mounted file."""
+    found = _other_values(state, shape, member)
+    return {key: value for key, value in found.items() if is_mounted(state.cluster, key)}
+
+
+def is_mounted(cluster: BrokerCluster, key: str) -> bool:
+    """Tell whether a broker takes ``key`` from its mounted file: it refuses it by request (25)."""
+    engine = cluster.spec.engine
+    return engine.program == "failback" and needs_admin(key, guarded=engine.rules == "guarded")
+
+
+def _other_values(state: ClusterState, shape: Shape, member: Member) -> dict[str, str]:
     broker = state.observed.member(*member).broker
     if broker is None or broker.config is None:
         return {}

@@ -274,6 +274,29 @@ def test_reads_are_forced_while_the_master_is_gone_and_given_back_after() -> Non
     assert file(world, 0, 1)[READ] == "false"
 
 
+@pytest.mark.parametrize("rules", ["compat", "guarded"])
+def test_what_a_broker_refuses_by_request_it_takes_from_its_mounted_file(rules: str) -> None:
+    world = steady(engine={"rules": rules, "version": "0.2.0"})
+    world.mount_seconds = 600.0
+    world.edit(config={"failbackMaxTopics": "900", "fileReservedTime": "24"})
+    world.name_servers = ["ns-0:9876", "ns-1:9876", "ns-2:9876"]
+    run = Run(world)
+    run.until(lambda: world.status.get("currentOperation") is not None)
+    run.for_passes(30)
+    assert world.status["currentOperation"]["blockedBy"] == ["ConfigMount"]
+    assert world.running(0, 1).config.get("failbackMaxTopics") is None
+    assert file(world, 0, 1)["failbackMaxTopics"] == "900"
+    asked = {key for each in world.log if isinstance(each, SetConfig) for key in each.values}
+    assert asked == {"fileReservedTime"} | ({"namesrvAddr"} if rules == "compat" else set())
+    run.until_steady()
+    for ordinal in range(2):
+        config = world.running(0, ordinal).config
+        assert config["failbackMaxTopics"] == "900"
+        assert config["namesrvAddr"].count(";") == 2
+    assert condition(world, "ConfigApplied") == ("True", "Verified")
+    assert not world.taken_away()
+
+
 def test_without_the_mode_nothing_is_forced() -> None:
     world = steady()
     world.annotate(hold_member="orders-0-0")
