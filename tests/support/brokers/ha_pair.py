@@ -87,9 +87,11 @@ class BareSlave(_BareEnd):
 
 
 @asynccontextmanager
-async def bare_slave(master: HaService) -> AsyncIterator[BareSlave]:
-    """Connect to ``master`` without reporting anything yet."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", master.bound_port)
+async def bare_slave(master: HaService, host: str = "127.0.0.1") -> AsyncIterator[BareSlave]:
+    """Connect to ``master`` from an address of loopback without reporting anything yet."""
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", master.bound_port, local_addr=(host, 0)
+    )
     try:
         yield BareSlave(reader, writer)
     finally:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from dataclasses import replace
 
 import pytest
 
 from failback.broker.ha.config import HaConfig
 from failback.broker.ha.connection import HaConnection
-from failback.broker.ha.service import HaService
+from failback.broker.ha.service import MOST_CONNECTIONS, HaService
 from tests.support.brokers.fake_log import FakeLog
 from tests.support.brokers.ha_pair import FAST, bare_slave, running
 from tests.support.common.polling import until
@@ -118,6 +119,37 @@ async def test_a_silent_slave_is_disconnected() -> None:
         await until(lambda: master.connection_count == 0, "the connection's end")
 
 
+async def test_bytes_that_are_no_report_renew_nothing() -> None:
+    config = replace(SMALL, housekeeping_ms=200)
+    async with running(log_of(100), config) as master, bare_slave(master) as slave:
+        for _ in range(60):  # eight of them are a report
+            if slave.reader.at_eof() or slave.reader.exception():
+                break
+            slave.writer.write(b"\0")
+            await asyncio.sleep(0.05)
+        else:
+            pytest.fail("still open")
+
+
+@pytest.mark.parametrize("talk", [(), (0,)], ids=["silent", "reporting"])
+async def test_strangers_that_take_all_connections_do_not_keep_a_slave_out(
+    talk: tuple[int, ...],
+) -> None:
+    async with running(log_of(100), SMALL) as master, AsyncExitStack() as stack:
+        for _ in range(2 * MOST_CONNECTIONS):
+            stranger = await stack.enter_async_context(bare_slave(master, "127.0.0.9"))
+            stranger.report(*talk)
+        async with bare_slave(master, "127.0.0.2") as slave:
+            slave.report(50)
+            assert await slave.frame() == (50, body(50, 100))
+            for _ in range(2 * MOST_CONNECTIONS):
+                stranger = await stack.enter_async_context(bare_slave(master, "127.0.0.9"))
+                stranger.report(*talk)
+            slave.report(100)
+            await until(lambda: master.push2slave_max_offset == 100, "the slave's report")
+            assert master.connection_count == MOST_CONNECTIONS
+
+
 async def test_a_reporting_slave_stays_connected() -> None:
     config = replace(SMALL, heartbeat_ms=20, housekeeping_ms=400)
     async with running(log_of(100), config) as master, bare_slave(master) as slave:
@@ -131,7 +163,7 @@ async def test_a_report_above_the_end_closes_except_as_the_first() -> None:
     async with running(log_of(100), SMALL) as master, bare_slave(master) as slave:
         slave.report(101)
         assert await slave.frame() == (101, b"")  # only heartbeats
-        assert master.push2slave_max_offset == 101  # unchecked, as in 4.9.8
+        assert (master.push2slave_max_offset, master.refused_reports) == (0, 1)
         slave.report(101)
         await slave.closed()
 

@@ -52,14 +52,15 @@ class HaConnection(asyncio.Protocol):
         """The next byte to send; ``None`` before the slave's first report."""
         self._paused = False
         self._turn_scheduled = False
-        self._last_read = self._last_write = self._loop.time()
+        self.opened_at = self._last_read = self._last_write = self._loop.time()
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        self.peer = ""
+        self.peer = self.host = ""
         self.ack_offset = -1
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass of it
-        self.peer = "{}:{}".format(*transport.get_extra_info("peername")[:2])
+        self.host, port = transport.get_extra_info("peername")[:2]
+        self.peer = f"{self.host}:{port}"
         sock = transport.get_extra_info("socket")
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._schedule_heartbeat(self._service.config.heartbeat_ms / 1000)
@@ -80,10 +81,10 @@ class HaConnection(asyncio.Protocol):
         self.pump()
 
     def data_received(self, data: bytes) -> None:
-        self._last_read = self._loop.time()
         report = self._reports.receive_data(data)
         if report is None or self._transport is None:
             return
+        self._last_read = self._loop.time()  # bytes that are no whole report renew nothing
         max_offset = self._service.store.max_physical_offset
         objection = self._objection(report, max_offset)
         if objection is not None:
@@ -102,6 +103,16 @@ class HaConnection(asyncio.Protocol):
                 self.transfer_offset,
             )
             self.pump()
+        if report > max_offset:
+            # 4.9.8 believes the first report of a connection, whatever it says.
+            self._service.refused_reports += 1
+            logger.warning(
+                "HA: slave %s reports offset %d, this master ends at %d: no acknowledgement",
+                self.peer,
+                report,
+                max_offset,
+            )
+            return
         self._service.acknowledged(report)
 
     def pump(self) -> None:

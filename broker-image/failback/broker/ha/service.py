@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
@@ -26,9 +27,9 @@ class HaService:
     """Both ends of replication.
 
     ``push2slave_max_offset`` is one number for all slaves: the greatest offset any of them ever
-    reported to this process. It starts at 0 and never decreases. The first report of a connection
-    counts, unchecked. A peer that over-reports therefore makes SYNC_MASTER's wait vacuous
-    (apache/rocketmq#1155, #3015); ``HaConfig.is_guarded`` refuses it.
+    reported to this process. It starts at 0 and never decreases. A report beyond this log's end is
+    counted and acknowledges nothing: 4.9.8 believes the first one of each connection, so that a
+    peer makes SYNC_MASTER's wait vacuous (apache/rocketmq#1155, #3015).
     """
 
     def __init__(self, store: HaStore, config: HaConfig) -> None:
@@ -103,9 +104,22 @@ class HaService:
         self._connections.add(connection)
         self._unconnected.clear()
         if len(self._connections) > MOST_CONNECTIONS:
-            connection.close(f"{MOST_CONNECTIONS} are open: a pair has not so many slaves")
-            return
+            self._least().close(f"more than {MOST_CONNECTIONS} are open, which no pair needs")
         logger.info("HA: connection from %s, %d open", connection.peer, len(self._connections))
+
+    def _least(self) -> HaConnection:
+        """Return the connection that gives way where there are too many.
+
+        It is one of the address that has most. The oldest one that has not reported goes first,
+        then the youngest.
+        """
+        counts = Counter(each.host for each in self._connections)
+
+        def rank(each: HaConnection) -> tuple[int, bool, float]:
+            is_silent = each.transfer_offset is None
+            return counts[each.host], is_silent, -each.opened_at if is_silent else each.opened_at
+
+        return max(self._connections, key=rank)
 
     def connection_closed(self, connection: HaConnection, error: Exception | None) -> None:
         """Called by a connection: its peer is gone."""
