@@ -62,9 +62,11 @@ async def test_a_stray_peer_makes_acknowledgements_of_a_sync_master_vacuous(lab:
     await lab.start(master)
     topic = await lab.new_topic(master)
     assert await code_of_send(lab, master, topic) == ResponseCode.SLAVE_NOT_AVAILABLE
+    # A broker of Failback believes no report beyond its end: its sends wait for a true one.
+    code = 0 if lab.engine == "apache" else ResponseCode.FLUSH_SLAVE_TIMEOUT
     async with peer_of(master, reports=1 << 40) as received:
-        await lab.comes(lambda: code_of_send(lab, master, topic), 0, "SEND_OK")
-        assert [await code_of_send(lab, master, topic) for _ in range(3)] == [0, 0, 0]
+        await lab.comes(lambda: code_of_send(lab, master, topic), code, "an answer beside the peer")
+        assert await code_of_send(lab, master, topic) == code
         assert sum(received) == 0, "bytes of the log"
     await lab.comes(
         lambda: code_of_send(lab, master, topic), ResponseCode.SLAVE_NOT_AVAILABLE, "refusal"
@@ -72,7 +74,7 @@ async def test_a_stray_peer_makes_acknowledgements_of_a_sync_master_vacuous(lab:
 
     # Mode 12: what was answered with "no slave" is stored all the same.
     end = await lab.admin.max_offset(master.address, topic, 0)
-    assert end >= 6
+    assert end >= 4
     member = await lab.consume(GROUP, topic)
     await until(lambda: len(member.got) == end, "whatever the answer was", PATIENT_SECONDS)
 
