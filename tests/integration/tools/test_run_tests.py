@@ -103,7 +103,7 @@ def test_the_sample_and_the_rest_are_all(runner: ModuleType) -> None:
 @pytest.mark.soak
 def test_the_sample_and_the_rest_of_unit_share_only_properties(runner: ModuleType) -> None:
     paths = ["tests/unit/store", "tests/unit/collector/test_stream_sizes.py"]
-    paths.append("tests/unit/collector/test_page_sizes.py")
+    paths.append("tests/unit/analytics/test_page_sizes.py")
     found = {part: collected(runner.pytest("unit", part, paths)) for part in runner.PARTS}
     sampled = [*COMMAND[:3], *paths, "-q", "-m", "hypothesis and not foreign and not soak"]
     assert found["sample"] & found["rest"] == collected(sampled)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from failback.analytics.api.frames import to_frame
 from failback.analytics.api.runs import Run, open_run
 from failback.analytics.errors import ReportInputError
+from failback.analytics.lake.parquet_guard import read_table
 from failback.analytics.lake.store import readable
 from failback.analytics.report.blocks.report import Report
 from failback.analytics.report.compare import compare_reports
@@ -252,7 +252,7 @@ def read_result(path: Path | str) -> Result:
     table = POINTS.empty_table()
     if points.exists() or points.is_symlink():
         with readable(str(points)), open_file(points) as content:
-            table = pq.read_table(content)
+            table = read_table(content)
     return Result(read_report(file), table)
 
 

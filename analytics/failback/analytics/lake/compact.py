@@ -23,6 +23,7 @@ from failback.analytics.lake.catalogue import CLOSED, EXPIRED, Entry, catalogue_
 from failback.analytics.lake.fsck import check_run
 from failback.analytics.lake.lake import SEGMENTS_KEY, segments_in
 from failback.analytics.lake.layout import run_files
+from failback.analytics.lake.parquet_guard import BATCH_ROWS
 from failback.analytics.lake.segment_ids import UPLOAD_KEY
 from failback.analytics.lake.store import Found, LakeStore, readable
 from failback.client.consumelog.schema import SCHEMA_KEY
@@ -199,12 +200,14 @@ def _row_groups(store: LakeStore, names: Sequence[str]) -> Iterator[pa.Table]:
     waiting: list[pa.Table] = []
     count = 0
     for name in names:
+        with readable(f"{store}/{name}"):
+            store.footer(name)
         with (
             readable(f"{store}/{name}"),
             store.open(name) as source,
             pq.ParquetFile(source) as file,
         ):
-            for batch in file.iter_batches(ROW_GROUP_ROWS):
+            for batch in file.iter_batches(BATCH_ROWS):
                 waiting.append(pa.table(batch).replace_schema_metadata())
                 count += batch.num_rows
                 if count >= ROW_GROUP_ROWS:

@@ -130,6 +130,7 @@ class Lake:
         schema = _chosen(table, columns)
         present = [name for name in schema.names if name in part.columns]
         try:
+            # Its footer and pages were looked at by open_lake.
             with self.store.open(part.name) as source, pq.ParquetFile(source) as file:
                 groups = wanted_groups(file, wanted)
                 for batch in file.iter_batches(rows, groups, present) if groups else ():
@@ -157,8 +158,7 @@ def open_lake(root: Path | str | LakeStore, run: str, tables: Iterable[str] = TA
     for table in tables:
         for found in files.get(table, ()):
             try:
-                with store.open(found.name) as source:
-                    footer = pq.read_metadata(source)
+                footer = store.footer(found.name)
                 schema = footer.schema.to_arrow_schema()
                 segments = segments_in(schema.metadata or {})
             except StoreUnusable:

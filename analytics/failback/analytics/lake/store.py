@@ -22,9 +22,11 @@ from typing import Any, Final, Self
 from urllib.parse import parse_qs, urlsplit
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyarrow import fs
 
 from failback.analytics.errors import ReportInputError, StoreUnusable
+from failback.analytics.lake.parquet_guard import footer_of
 from failback.common.files import has_rows, open_file
 from failback.common.replacing import place, sync_folder
 from failback.common.text import why
@@ -243,6 +245,21 @@ class LakeStore:
         self._check_file(name)
         with self._asked_for(name):
             return self.fs.open_input_file(self.path(name))
+
+    def footer(self, name: str) -> pq.FileMetaData:
+        """What a Parquet file says of itself; in a folder its pages are looked at.
+
+        Those of an object store were looked at by the collector, which alone writes there.
+
+        Raises:
+            FileNotFoundError: There is none.
+            ValueError: As :func:`parquet_guard.footer_of`.
+        """
+        if self.folder is not None:
+            with open_file(self.folder / name) as source:
+                return footer_of(source)
+        with self.open(name) as source:
+            return pq.read_metadata(source)
 
     def read(self, name: str) -> bytes:
         """A whole small file. Raises ``FileNotFoundError``."""

@@ -35,6 +35,7 @@ from failback.analytics.run.run_folder import Evidence, RunFolder
 from failback.analytics.run.run_source import stored_closed, stored_run
 from failback.client.consumelog.schema import TABLES, lake_schema
 from failback.common.files import read_object
+from failback.common.text import why
 
 if TYPE_CHECKING:
     import duckdb
@@ -116,11 +117,21 @@ class LakeTables:
             return ds.dataset(schema.empty_table())
         irregular = self.store.irregular_files(f"table={table}")
         self.left_out.extend(f"{name}: is no file" for name in irregular)
-        found = ds.dataset(
-            path, schema, "parquet", self.store.fs, ds.partitioning(PATH_COLUMNS, flavor="hive"),
-            partition_base_dir=path,
-        )  # fmt: skip
+        parts = ds.partitioning(PATH_COLUMNS, flavor="hive")
+        found = ds.dataset(path, schema, "parquet", self.store.fs, parts, partition_base_dir=path)
+        if self.store.folder is not None:
+            kept = [each for each in found.get_fragments() if self._is_safe(each.path)]
+            found = ds.FileSystemDataset(kept, schema, found.format, self.store.fs)
         return found.filter(~ds.field("date").is_null()) if self.unseen else found
+
+    def _is_safe(self, path: str) -> bool:
+        name = str(Path(path).relative_to(self.store.path("")))
+        try:
+            self.store.footer(name)
+        except (OSError, ValueError, pa.ArrowException) as error:
+            self.left_out.append(f"{name}: {why(error)}")
+            return False
+        return True
 
     def runs_table(self) -> pa.Table:
         """The table ``runs``."""

@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from failback.analytics.errors import ReportInputError
+from failback.analytics.lake.parquet_guard import read_table
 from failback.common.files import open_file, read_object
 from failback.common.replacing import replace_file
 from failback.common.text import why
@@ -180,8 +181,8 @@ class Pages:
             for _, _, path in self._files(self._queue(table, place)):
                 try:
                     with open_file(path) as file:
-                        yield pq.read_table(file, schema=SCHEMAS[table], partitioning=None)
-                except (OSError, pa.ArrowException) as error:
+                        yield read_table(file, SCHEMAS[table])
+                except (OSError, ValueError, pa.ArrowException) as error:
                     raise ReportInputError(
                         f"cannot be read ({why(error)}); delete it and those of its folder that "
                         "follow, to read them again",

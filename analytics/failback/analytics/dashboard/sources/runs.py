@@ -302,10 +302,10 @@ def _read_object(path: Path) -> Json:
 
 def read_points(path: Path) -> list[Point]:
     """Read the long table of points. Raises ``ReportInputError``."""
-    import pyarrow.parquet as pq
+    from failback.analytics.lake.parquet_guard import read_table
 
     with readable(str(path)), open_file(path) as file:
-        return points_of(pq.read_table(file))
+        return points_of(read_table(file))
 
 
 def chosen(

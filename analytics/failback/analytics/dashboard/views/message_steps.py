@@ -13,10 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from failback.analytics.lake.parquet_guard import check_files
 from failback.analytics.lake.store import readable
 from failback.analytics.run.lake_sql import plain_schema
 from failback.client.consumelog.lab_id import format_lab_id, parse_lab_id
-from failback.common.files import has_rows, open_file
+from failback.common.files import has_rows
 
 Json = dict[str, Any]
 MOST_STEPS: Final = 200
@@ -112,9 +113,7 @@ def _read(
     )
     if not files:
         return None
-    for each in files:
-        with readable(str(each)):
-            open_file(each).close()
     with readable():
+        check_files(files)
         found = ds.dataset([str(each) for each in files], plain_schema(name), "parquet")
         return found.to_table(columns=list(columns), filter=condition)

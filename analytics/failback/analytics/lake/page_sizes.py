@@ -1,86 +1,109 @@
 """How large the pages of a Parquet file become when unpacked, without unpacking them. Pure.
 
 The sizes in a footer may be false, and a reader allocates what the head of each page says. So the
-heads of the pages of each column chunk are read first. It is kept as the guard of an opener of
-Parquet files from outside; until there is one, only its tests import it. A head is Thrift's compact
-form of ``PageHeader``, of which the first three fields are needed, and the number of values:
+heads of the pages of each column chunk are read first. A head is Thrift's compact form of
+``PageHeader``, of which the first three fields are needed, and the number of values:
 
     1 type i32, 2 uncompressed size i32, 3 compressed size i32, 5 or 8 data page, 7 dictionary page
 
-Encodings whose values grow out of other values are refused: a page of a few bytes can hold a long
-text with every row. Layout: Parquet's parquet.thrift; Thrift's compact protocol.
+In a page whose encoding lets values grow out of other values each may be as long as the page.
+Layout: Parquet's parquet.thrift; Thrift's compact protocol.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
-
-from failback.analytics.collector.stream_sizes import BadStream
+from typing import Final, Protocol
 
 _DICTIONARY_PAGE: Final = 7
 _ENCODING_OF: Final = {5: 2, _DICTIONARY_PAGE: 2, 8: 4}
 """Field of a head that describes a page, and where its encoding stands there."""
-_TAKEN_ENCODINGS: Final = frozenset({0, 2, 3, 5, 8, 9})
-"""PLAIN, PLAIN_DICTIONARY, RLE, DELTA_BINARY_PACKED, RLE_DICTIONARY, BYTE_STREAM_SPLIT."""
+_CODED: Final = frozenset({2, 8})
+"""PLAIN_DICTIONARY, RLE_DICTIONARY: a value is a number of the dictionary's."""
+_AS_WRITTEN: Final = frozenset({0, 3, 5, 6, 9})
+"""PLAIN, RLE, DELTA_BINARY_PACKED, DELTA_LENGTH_BYTE_ARRAY, BYTE_STREAM_SPLIT."""
 _MAX_PAGES: Final = 100_000
 _MAX_DEPTH: Final = 8
 
 
+class Bytes(Protocol):
+    """What a column chunk is read from: bytes, or a file's."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, at: int, /) -> int: ...
+
+
+class BadPages(ValueError):
+    """A column chunk is no sequence of pages."""
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page as its head describes it; ``values`` is 0 for a dictionary's."""
+    """One page as its head describes it."""
 
+    start: int
+    """Where its content begins in ``data``."""
+    packed_bytes: int
     unpacked_bytes: int
     values: int
+    encoding: int | None
+    is_dictionary: bool
+
+    @property
+    def is_coded(self) -> bool:
+        """Whether its values are numbers of the dictionary's."""
+        return self.encoding in _CODED
+
+    @property
+    def grows(self) -> bool:
+        """Whether a value may be longer than what the page has of it."""
+        return self.encoding is not None and self.encoding not in _CODED | _AS_WRITTEN
 
 
-def pages(data: bytes, start: int, length: int) -> Iterator[Page]:
+def pages(data: Bytes, start: int, length: int) -> Iterator[Page]:
     """Walk the pages of a column chunk at ``data[start : start + length]``.
 
     Raises:
-        BadStream: It is cut, says something that cannot be, or has an encoding that is not taken.
+        BadPages: It is cut, or says something that cannot be.
     """
     end = start + length
     if start < 0 or length < 0 or end > len(data):
-        raise BadStream("a column chunk lies outside its file")
+        raise BadPages("a column chunk lies outside its file")
     number = 0
     while start < end:
         number += 1
         if number > _MAX_PAGES:
-            raise BadStream(f"more than {_MAX_PAGES} pages in a column chunk")
+            raise BadPages(f"more than {_MAX_PAGES} pages in a column chunk")
         head = _Compact(data, start, end)
         fields = head.struct()
         unpacked, packed = fields.get(2, 0), fields.get(3, 0)
         if not isinstance(unpacked, int) or not isinstance(packed, int):
-            raise BadStream("a page without sizes")
-        start = head.position + packed
+            raise BadPages("a page without sizes")
+        body, start = head.position, head.position + packed
         if unpacked < 0 or packed < 0 or start > end:
-            raise BadStream("a page lies outside its column chunk")
-        yield Page(unpacked, _values(fields))
+            raise BadPages("a page lies outside its column chunk")
+        yield Page(body, packed, unpacked, *_values(fields))
 
 
-def _values(fields: dict[int, object]) -> int:
-    """Return how many values a page holds, after a look at its encoding."""
+def _values(fields: dict[int, object]) -> tuple[int, int | None, bool]:
+    """Return how many values a page holds, its encoding, and whether it is the dictionary."""
     for number, at in _ENCODING_OF.items():
         described = fields.get(number)
         if not isinstance(described, dict):
             continue
-        encoding = described.get(at)
-        if encoding not in _TAKEN_ENCODINGS:
-            raise BadStream(f"a page has encoding {encoding}, which is not taken")
-        count = described.get(1, 0)
-        if not isinstance(count, int) or count < 0:
-            raise BadStream("a page has a negative number of values")
-        return 0 if number == _DICTIONARY_PAGE else count
-    return 0
+        count, encoding = described.get(1, 0), described.get(at)
+        if not isinstance(count, int) or count < 0 or not isinstance(encoding, int):
+            raise BadPages("a page has a negative number of values, or no encoding")
+        return count, encoding, number == _DICTIONARY_PAGE
+    return 0, None, False
 
 
 class _Compact:
     """A reader of Thrift's compact protocol."""
 
-    def __init__(self, data: bytes, position: int, end: int) -> None:
+    def __init__(self, data: Bytes, position: int, end: int) -> None:
         self._data = data
         self._end = end
         self.position = position
@@ -88,7 +111,7 @@ class _Compact:
     def struct(self, depth: int = 0) -> dict[int, object]:
         """Take a struct; return its numbers and structs by field."""
         if depth > _MAX_DEPTH:
-            raise BadStream("the head of a page is nested too deep")
+            raise BadPages("the head of a page is nested too deep")
         found: dict[int, object] = {}
         field = 0
         while (byte := self._byte()) != 0:
@@ -109,18 +132,18 @@ class _Compact:
             return None
         if kind == 12:
             return self.struct(depth + 1)
-        raise BadStream(f"the head of a page has a field of type {kind}")
+        raise BadPages(f"the head of a page has a field of type {kind}")
 
     def _byte(self) -> int:
         if self.position >= self._end:
-            raise BadStream("the head of a page is cut")
+            raise BadPages("the head of a page is cut")
         self.position += 1
         return self._data[self.position - 1]
 
     def _skip(self, count: int) -> None:
         self.position += count
         if self.position > self._end:
-            raise BadStream("the head of a page is cut")
+            raise BadPages("the head of a page is cut")
 
     def _varint(self) -> int:
         value = shift = 0
@@ -128,7 +151,7 @@ class _Compact:
             value |= (byte & 0x7F) << shift
             shift += 7
             if shift > 63:
-                raise BadStream("the head of a page has a number of too many bytes")
+                raise BadPages("the head of a page has a number of too many bytes")
         return value | byte << shift
 
     def _integer(self) -> int:
