@@ -54,11 +54,16 @@ class Shown:
 
     async def wait(self, names: set[str]) -> None:
         """Survey twice a second until all of these have the word of what is deleted later."""
-        async with asyncio.timeout(60 * SCALE):
-            for pause in repeat(0.5):
-                if names <= await self.now("gone"):
-                    return
-                await asyncio.sleep(pause)
+        missing = names
+        try:
+            async with asyncio.timeout(60 * SCALE):
+                for pause in repeat(0.5):
+                    missing = names - await self.now("gone")
+                    if not missing:
+                        return
+                    await asyncio.sleep(pause)
+        except TimeoutError:
+            pytest.fail(f"in no series: {missing}")
 
 
 @pytest.mark.parametrize("engine", ["failback", "apache"])
@@ -84,10 +89,13 @@ async def test_a_deleted_topic_and_group_are_in_no_series(lab: Lab, engine: Engi
             for group, topic in (*product(GROUPS, TOPICS), (LONE, TOPICS[1])):
                 await admin.update_offset(broker.address, group, topic, 0, offset)
             await shown.now()
-        await shown.wait(OF_EACH)
+        # A master of Apache tells no age of a log below 8 MiB: it may have been restarted.
+        unknown = {"rocketmq_reconsume_exposure_messages"} if engine == "apache" else set()
+        known = OF_EACH - unknown
+        await shown.wait(known)
 
         await admin.delete_group(broker.address, GROUPS[1], remove_offset=False)
         await admin.delete_topic(broker.address, TOPICS[1])
         await admin.delete_topic_in_namesrv(namesrv.address, TOPICS[1])
         assert await shown.now("gone") == set()
-        assert await shown.now("kept") >= OF_EACH
+        assert await shown.now("kept") >= known

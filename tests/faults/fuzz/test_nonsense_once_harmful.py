@@ -11,6 +11,7 @@ from failback.broker.ha.client import _MasterConnection
 from failback.broker.ha.stream import FRAME_HEADER
 from failback.protocol.codes import RequestCode
 from failback.protocol.frames import encode_frame
+from failback.protocol.route import TopicConfig
 from tests.faults.fuzz.fuzz_lab import (
     FILE_BYTES,
     FuzzTransport,
@@ -42,8 +43,7 @@ async def test_a_topic_that_claims_billions_of_queues(tmp_path: Path) -> None:
     """Listing them would have held up everybody for minutes."""
     async with broker_lab(tmp_path) as lab:
         client = lab.connect()
-        topic = lab.controller.topics.create_in_send_back("Huge", 2**31 - 1)
-        assert topic.write_queue_nums == 2**31 - 1
+        lab.controller.topics.update(TopicConfig("Huge", 2**31 - 1, 2**31 - 1))
         fields = {"topic": "Huge", "group": "CG", "consumerGroup": "CG"}
         for code in (RequestCode.GET_TOPIC_STATS_INFO, RequestCode.QUERY_CONSUME_TIME_SPAN):
             request = client.make(code, None, b"", ext=fields)

@@ -69,6 +69,7 @@ def _without_html(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = tmp_path / "runs" / "demo" / "handover"
     generate(Plan(rows=2_000, groups=2, seed=9), run)
+    (tmp_path / "runs" / "latest").symlink_to("demo")
     (by_command,) = report_many([run], "local", tmp_path / "by-command")
     report = read_report(by_command.json)
     found = outputs_of("one-run", tmp_path, monkeypatch)

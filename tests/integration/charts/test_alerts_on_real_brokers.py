@@ -33,6 +33,7 @@ from tests.support.net.ports import free_port
 
 EMPTY = {
     "Overwrite countdown": "over once the slave has copied",
+    "Exposure": "not known: the master has just been started",
     "In flight": "nobody pulls",
     "Messages out": "nobody pulls",
     "Dead letters": "there are none",

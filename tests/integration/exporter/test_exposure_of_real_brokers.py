@@ -14,6 +14,7 @@ import pytest
 from failback.analytics.dashboard.sources.brokers import look_at
 from failback.analytics.dashboard.sources.clusters import MemberRef
 from failback.analytics.exporter.survey import Surveyor, pair_facts
+from failback.analytics.live import known
 from failback.analytics.live.exposure import GroupExposure, exposure
 from failback.analytics.live.facts import GroupTopic, PairFacts
 from failback.analytics.live.offset_file import in_store
@@ -84,8 +85,13 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
 
 @pytest.mark.parametrize("after_return", [True, False], ids=["after its return", "while away"])
 async def test_what_was_shown_before_a_kill_is_what_a_new_consumer_gets_again(
-    lab: Lab, capsys: pytest.CaptureFixture[str], after_return: bool
+    lab: Lab,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    after_return: bool,
 ) -> None:
+    # The master restarts below, and is old enough for figures when its file is written.
+    monkeypatch.setattr(known, "YOUNG_SECONDS", 10.0)
     ns = lab.namesrv()
     master = lab.broker("failback", ns, settings=SETTINGS)
     rare = {**SETTINGS, "failbackTimeScale": 1.0}  # the slave copies every ten seconds

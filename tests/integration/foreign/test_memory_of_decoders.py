@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import closing
 from typing import Final
 
@@ -55,14 +55,18 @@ class Trial:
         self._child.close()
 
 
-def try_shapes(name: str, count: int) -> int:
-    """Decode shapes within the budget; return how many were tried."""
+def try_shapes(name: str, count: int, longest: Collection[str] = SHAPES) -> int:
+    """Decode shapes within the budget; return how many were tried.
+
+    Args:
+        longest: Shapes that are tried at the longest that the decoder's door lets in.
+    """
     decoder = DECODERS[name]
     chance = random.Random(f"{SEED} {name}")
     labels = sorted(SHAPES)
     with closing(Trial(name)) as trial:
-        for label, make in SHAPES.items():
-            body = make(chance, decoder.longest)
+        for label in longest:
+            body = SHAPES[label](chance, decoder.longest)
             trial.measure(label, body, decoder.wrap(body))
         while trial.tried < count:
             if name in SAMPLES and chance.random() < 0.4:
@@ -79,7 +83,9 @@ def try_shapes(name: str, count: int) -> int:
 def test_no_shape_takes_more_than_its_budget(
     name: str, record_property: Callable[[str, object], None]
 ) -> None:
-    record_property("inputs", try_shapes(name, SHAPES_OF_A_RUN // len(DECODERS) + 1))
+    """A third of the shapes are as long as can be; those of the next decoder are others."""
+    longest = sorted(SHAPES)[list(DECODERS).index(name) % 3 :: 3]
+    record_property("inputs", try_shapes(name, SHAPES_OF_A_RUN // len(DECODERS) + 1, longest))
 
 
 @pytest.mark.soak

@@ -76,7 +76,7 @@ async def test_a_kill_and_a_return_are_seen_and_nothing_is_written(tmp_path: Pat
         finally:
             watching.dispose()
         said = "\n".join(watching.lines())
-        assert "broker-a was away for" in said
+        assert "broker-a was down for" in said
         assert "Group billing: none." in said
         assert watching.lines()[-1].endswith("run/report/report.html")
         after = tables(cluster)
