@@ -127,7 +127,7 @@ def test_the_banner_is_chinese_and_stays_so_when_the_page_is_refreshed(
         said = page.locator(".alert").inner_text()
         left = page.evaluate(_ENGLISH_LEFT, ".alert *")
         assert (left == []) == (locale == CHINESE), left or said
-        assert "failback carry" in said
+        assert "failback offsets restore" in said
         bodies.pop(0)
         if bodies:
             page.evaluate("refreshing = false; refresh()")

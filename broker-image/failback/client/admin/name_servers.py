@@ -67,13 +67,17 @@ class AllNameServers:
         """
         asked = await self._now()
         answers, failures = await self._answers(asked, call, timeout_ms, parts)
-        for addr, failure in failures.items():
-            if answers:
-                is_unknown = getattr(failure, "code", None) == ResponseCode.TOPIC_NOT_EXIST
-                what = "has no route of a topic that others know"
-                self._tell(addr, what if is_unknown else f"is left out: {failure}")
         if not answers:
-            raise self._named(_first_failure(failures))
+            first = self._named(_first_failure(failures))
+            failures.clear()
+            try:
+                raise first
+            finally:
+                del first  # its traceback holds this frame
+        for addr, failure in failures.items():
+            is_unknown = getattr(failure, "code", None) == ResponseCode.TOPIC_NOT_EXIST
+            what = "has no route of a topic that others know"
+            self._tell(addr, what if is_unknown else f"is left out: {failure}")
         found = [answers[addr] for addr in asked if addr in answers]
         joined = found[0] if len(found) == 1 else join(found)
         for addr, each in answers.items():
@@ -119,12 +123,12 @@ class AllNameServers:
                     return_when=asyncio.FIRST_COMPLETED,
                 )
                 for task in done:
-                    try:
-                        answers[tasks[task]] = answer = task.result()
-                    except (RemotingError, BrokerError, ProtocolError) as error:
+                    error = task.exception()  # raised here it would hold this frame, which holds it
+                    if isinstance(error, (RemotingError, BrokerError, ProtocolError)):
                         failures[tasks[task]] = error
-                    else:
-                        end = end or (until() + LATE_SECONDS if parts(answer) else None)
+                        continue
+                    answers[tasks[task]] = answer = task.result()
+                    end = end or (until() + LATE_SECONDS if parts(answer) else None)
         finally:
             for task in pending:
                 task.cancel()
