@@ -68,6 +68,7 @@ test-foreign: setup-test
 	@$(PYTEST) tests/unit tests/integration -m "foreign and not soak" -q -n 2 --dist worksteal $(ARGS)
 
 soak: setup-test
+	@$(PYTEST) tests/unit -m "hypothesis and not soak" -q -n 2 --hypothesis-profile=soak
 	@$(PYTEST) tests -m soak -s --timeout 0 $(ARGS)
 
 bench: setup-bench

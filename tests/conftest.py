@@ -21,7 +21,7 @@ import pytest
 from hypothesis import settings
 from pluggy import Result
 
-from tests.support.common.counts import QUICK, QUICK_EXAMPLES
+from tests.support.common.counts import QUICK, QUICK_EXAMPLES, SOAK
 
 TESTS = Path(__file__).parent
 os.environ["FAILBACK_CONFIG"] = os.devnull  # a developer's own clusters are none of the tests'
@@ -30,7 +30,8 @@ REQUIRE_ALL = os.environ.get("FAILBACK_REQUIRE") == "all"
 UNIT_CASES = pytest.StashKey[int]()
 """How many cases of tests/unit were collected, before markers and names choose among them."""
 
-settings.register_profile("full", deadline=None)
+settings.register_profile(SOAK, deadline=None)
+settings.register_profile("full", deadline=None, max_examples=50)
 settings.register_profile(QUICK, deadline=None, max_examples=QUICK_EXAMPLES)
 settings.load_profile("full")
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import pytest
-from playwright.sync_api import Browser, Page, Route, sync_playwright
+from playwright.sync_api import Browser, Page, Route
 
 from failback.analytics.dashboard.http.rendering import static_file
 from failback.analytics.dashboard.serve import make_app
@@ -19,7 +19,6 @@ from failback.analytics.report.make_report import report
 from failback.analytics.report.page.html import render_html
 from tests.support.analytics.sample_report import compared_report, sample_points
 from tests.support.dashboard.asgi import ask
-from tests.support.dashboard.browser import ARGUMENTS, chromium
 from tests.support.dashboard.pairs import CLUSTER, MASTER, NOW, SLAVE, seen, world
 from tests.support.observe.folders import written
 from tests.support.observe.outages import at_work, come_back, serve, take_over
@@ -43,18 +42,9 @@ def banners(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         found = world(seen(MASTER, 210, file=210, up=10, problem=problem), seen(SLAVE, slave))
         poller.state = replace(poller.state, at=NOW, clusters=(CLUSTER,), seen=found)
         poller.history.note(NOW, poller.state.cluster_documents())
-        bodies.append(ask(app, "/offsets", accept="text/html")[1])
+        with ThreadPoolExecutor(1) as pool:  # this thread has the browser's event loop
+            bodies.append(pool.submit(ask, app, "/offsets", accept="text/html").result()[1])
     return bodies
-
-
-@pytest.fixture(scope="module")
-def browser(banners: list[str]) -> Iterator[Browser]:
-    """Opened after the pages were asked for: Playwright has the thread's event loop then."""
-    assert banners
-    with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=chromium(), args=[*ARGUMENTS])
-        yield found
-        found.close()
 
 
 def opened(browser: Browser, file: Path, locale: str) -> Page:

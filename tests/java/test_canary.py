@@ -62,6 +62,7 @@ def said(observed: Observed, words: str) -> bool:
     return any(words in line for line in observed.observer.lines())
 
 
+@pytest.mark.soak
 def test_a_kill_and_a_return_are_counted_and_nothing_is_left(lab: Lab) -> None:
     observed = Observed(lab, "apache", options=("--canary", "--max-rto", "1s"))
     observed.start_brokers()

@@ -154,6 +154,7 @@ class Outage:
         ]
 
 
+@pytest.mark.soak
 def test_with_keeper_and_carry_a_group_that_is_handed_over_repeats_nothing(lab: Lab) -> None:
     outage = Outage(lab, "apache", (HANDED,))
     outage.begin()

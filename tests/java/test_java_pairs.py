@@ -53,6 +53,7 @@ def queue_bytes(broker: Broker) -> dict[str, bytes]:
 @pytest.mark.parametrize(
     ("master_engine", "slave_engine"), [PAIRS[0], pytest.param(*PAIRS[1], marks=pytest.mark.soak)]
 )
+@pytest.mark.soak
 async def test_a_mixed_pair_killed_under_load_holds_the_same_and_the_slave_takes_over(
     lab: Lab, master_engine: Engine, slave_engine: Engine, kills: int
 ) -> None:

@@ -82,7 +82,7 @@ async def found_numbers(broker: Broker, numbers: Iterable[int]) -> set[int]:
     ("writer", "reader", "ending"),
     [
         ("failback", "apache", "killed"),
-        ("apache", "failback", "killed"),
+        pytest.param("apache", "failback", "killed", marks=pytest.mark.soak),
         pytest.param("failback", "apache", "stopped", marks=pytest.mark.soak),
         pytest.param("apache", "failback", "stopped", marks=pytest.mark.soak),
     ],

@@ -109,6 +109,7 @@ def test_6_two_groups_of_which_one_is_handed_over(lab: Lab) -> None:
     assert cost(report, "audit")["hi"] == 0
 
 
+@pytest.mark.soak
 def test_a_trace_makes_counts_exact(lab: Lab) -> None:
     observed = begun(lab, is_traced=True)
     observed.outage(AWAY_SECONDS, during=observed.leave)

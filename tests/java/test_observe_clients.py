@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import msgspec
+import pytest
 
 from failback.analytics.observe.folder import looks_in
 from failback.analytics.observe.observation import Observation
@@ -26,6 +27,7 @@ def unasked(observed: Observed) -> dict[str, Any]:
     return {"observation": Observation.of(looks).document()}
 
 
+@pytest.mark.soak
 def test_a_slow_group_is_handed_over_while_the_master_is_away(lab: Lab) -> None:
     slow = {"handler": 1000, "threshold": 100}
     observed = begun(lab, options=("--ask-clients",), consumers=slow)

@@ -65,6 +65,7 @@ def test_10_the_observer_stands_still_over_the_return(lab: Lab) -> None:
     assert group["lo"] <= observed.again().total() <= group["hi"]
 
 
+@pytest.mark.soak
 async def test_nothing_is_written_to_the_cluster(lab: Lab) -> None:
     observed = await asyncio.to_thread(begun, lab)
     await nothing_is_written(observed, observed.master)

@@ -6,6 +6,8 @@ import asyncio
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from failback.client.admin.admin import AdminClient
 from failback.client.consumer.consumer import PushConsumer
 from failback.client.model import ConsumeFrom, ConsumeResult, Message, SendStatus
@@ -88,6 +90,7 @@ async def _everything_once(admin: AdminClient, broker: Broker, settings: ClientS
         assert table[f"%RETRY%{GROUP}@{GROUP}"] == {0: 1}
 
 
+@pytest.mark.soak
 async def test_a_lone_member_repeats_nothing_over_a_killed_apache_master(tmp_path: Path) -> None:
     with NamesrvProcess(tmp_path) as namesrv:
         broker = Broker("apache", tmp_path / "broker", namesrv.addr)

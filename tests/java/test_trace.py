@@ -87,6 +87,7 @@ async def test_the_trace_counts_the_duplicates_that_the_java_program_counts(
     assert document["verdict"]["value"] == "Inconclusive"
 
 
+@pytest.mark.soak
 async def test_instances_are_told_apart_and_the_channel_cloud_is_read(
     lab: Lab, tmp_path: Path
 ) -> None:

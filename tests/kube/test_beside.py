@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
+import pytest
+
 from failback.client.admin.admin import AdminClient
 from failback.protocol.errors import FailbackError
 from tests.kube.test_scaling import drain_is_blocked, leave_unread
@@ -18,6 +20,7 @@ from tests.support.operator.real_cluster import LivedCluster
 from tests.support.operator.resources import resource
 
 
+@pytest.mark.soak
 async def test_nothing_waits_for_a_drain_that_does_not_end(
     namespace: Namespace, node: NodeProcess, control_plane: ControlPlane
 ) -> None:

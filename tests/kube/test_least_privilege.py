@@ -93,6 +93,7 @@ KILL = {
 }
 
 
+@pytest.mark.soak
 def test_every_right_is_needed_and_no_other(
     namespace: Namespace, node: NodeProcess, proxy: MisbehavingProxy, control_plane: ControlPlane
 ) -> None:

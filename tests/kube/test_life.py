@@ -75,6 +75,7 @@ async def _evictions_take_one_member_of_a_pair(cluster: LivedCluster) -> None:
     api.wait(
         "PodDisruptionBudget", "orders-1", lambda item: item["status"]["disruptionsAllowed"] == 0
     )
+    api.wait("Pod", "orders-1-1-0", lambda item: not is_true("Ready")(item))
     assert [cluster.evict(pod) for pod in ("orders-1-0-0", "orders-1-1-0")] == [429, 201]
     cluster.wait_settled()
     await _a_drain_leaves_each_pair_a_member(cluster)

@@ -189,6 +189,7 @@ async def serves_all(pair: QuickPair, end: int) -> None:
     await send(pair, 1)
 
 
+@pytest.mark.soak
 async def test_the_users_file_stays_as_it_was_applied(pair: QuickPair) -> None:
     before = pair.api.get("BrokerCluster", "orders")
     assert before["spec"]["pairOverrides"] == MANIFEST["spec"]["pairOverrides"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
@@ -13,6 +15,7 @@ OWNER = {"clusterRef": {"name": "orders"}}
 RESTARTS = 2
 
 
+@pytest.mark.soak
 def test_a_topic_stays_ready_when_the_operator_is_started_again(
     namespace: Namespace, node: NodeProcess
 ) -> None:

@@ -116,6 +116,7 @@ def end_pod(namespace: Namespace, job: str, message: str) -> None:
 
 
 @pytest.mark.skipif(bool(why_not()), reason=f"Spark can't start: {why_not()}")
+@pytest.mark.soak
 def test_spark_and_the_process_itself_count_and_judge_the_same(
     namespace: Namespace, node: NodeProcess
 ) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from failback.client.admin.admin import AdminClient
 from failback.client.model import Message
 from failback.client.producer.producer import Producer
@@ -101,6 +103,7 @@ def _volumes_grow(cluster: LivedCluster) -> None:
         assert wanted["storage"] == "5Gi"
 
 
+@pytest.mark.soak
 async def test_a_class_that_does_not_grow_is_told_once_and_left_alone(
     namespace: Namespace, node: NodeProcess, control_plane: ControlPlane
 ) -> None:

@@ -297,6 +297,7 @@ def live(namespace: Namespace, proxy: MisbehavingProxy, seed: int, changes: int)
         operator.dispose()
 
 
+@pytest.mark.soak
 def test_a_life_of_ten_changes_loses_nothing(
     namespace: Namespace, node: NodeProcess, proxy: MisbehavingProxy
 ) -> None:

@@ -184,6 +184,7 @@ def test_an_executor_that_dies_is_replaced_and_the_report_is_the_same(
 
 
 @pytest.mark.skipif(bool(why_not()), reason=f"Spark can't start: {why_not()}")
+@pytest.mark.soak
 def test_a_report_in_a_pod_counts_with_executors_in_pods_of_their_own(
     namespace: Namespace, node: NodeProcess, control_plane: ControlPlane, tmp_path: Path
 ) -> None:

@@ -39,7 +39,7 @@ FORWARD = STEPS[STEPS.index("StopOldMaster") :]
 WITHOUT_OLD_MASTER = STEPS[STEPS.index("StartNewMaster") : STEPS.index("Verify")]
 """At the begin of these steps no process of the old master runs."""
 OLD, NEW, SWITCH = "the old master", "the new master", "the switch"
-USUAL = [("Replicate", OLD), ("StopOldMaster", SWITCH), ("StartNewMaster", NEW)]
+USUAL = [("StopOldMaster", SWITCH)]
 ALL = [
     (step, what)
     for what in (OLD, NEW, SWITCH)

@@ -248,7 +248,7 @@ def test_the_session_of_the_caller_is_borrowed(spark: SparkSession) -> None:
     with session() as borrowed:
         assert borrowed is spark
     assert spark.range(3).count() == 3  # and not stopped
-    assert make_report._choose("auto", [], None, None) == "spark"
+    assert make_report._choose("auto", [], None, None) == "local", "a session alone is no wish"
 
 
 def test_the_surrogate_of_foreign_messages_is_sparks_hash(spark: SparkSession) -> None:

@@ -117,6 +117,7 @@ def kill_harness_at_random(folder: Path, seed: int, times: int) -> None:
     assert processes_of(folder) == []
 
 
+@pytest.mark.soak
 def test_nothing_is_lost_or_left_when_the_harness_is_killed(tmp_path: Path) -> None:
     seed = int(os.environ.get("FAILBACK_KILL_SEED", "4"))
     print(f"seed {seed}")

@@ -8,6 +8,8 @@ import resource
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from failback.analytics.live.facts import CANARY
 from failback.analytics.report.make_report import read_report, report
 from failback.analytics.trace.pages import Pages, Place
@@ -59,6 +61,7 @@ async def test_looks_that_a_full_disk_refuses_are_a_gap(tmp_path: Path) -> None:
     assert [each["what"] for each in observation["gaps"]] == ["the observer did not look"]
 
 
+@pytest.mark.soak
 async def test_a_trace_and_a_canary_on_a_full_disk_take_no_observation_along(
     tmp_path: Path,
 ) -> None:

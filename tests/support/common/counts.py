@@ -11,14 +11,17 @@ import pytest
 from hypothesis import settings
 
 QUICK: Final = "quick"
+SOAK: Final = "soak"
 QUICK_EXAMPLES: Final = 10
 """Of a property in `make test`."""
 QUICK_SEEDS: Final = 5
 
 
 def examples(count: int, quick: int = QUICK_EXAMPLES) -> int:
-    """Return the examples of a property that has ``count`` in `make test-all`."""
-    return min(count, quick) if settings.get_current_profile_name() == QUICK else count
+    """Return the examples of a property that has ``count`` in `make soak`, half in `test-all`."""
+    profile = settings.get_current_profile_name()
+    fewest = min(count, quick)
+    return {SOAK: count, QUICK: fewest}.get(profile, max(fewest, count // 2))
 
 
 def some(values: Iterable[Any], every: int) -> list[Any]:
