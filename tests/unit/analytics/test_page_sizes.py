@@ -116,7 +116,7 @@ def test_rows_that_take_more_than_they_may_are_never_read(
     monkeypatch.setattr(parquet_guard, "MOST_TABLE_BYTES", 16 << 20)
     monkeypatch.setattr(parquet_guard, "MOST_BATCH_BYTES", 32 << 20)
     for reader in (pq.read_table, pq.ParquetFile):
-        monkeypatch.setattr(parquet_guard.pq, reader.__name__, None)
+        monkeypatch.setattr(pq, reader.__name__, None)
     with pytest.raises(ValueError, match=r"MiB in memory, and 16 MiB are the most"):
         read_table(io.BytesIO(body))
     if name != "numbers without end":  # which come in batches
