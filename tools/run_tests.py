@@ -7,6 +7,7 @@
 A tier is a folder of tests. ``processes`` is three of them in one run of pytest. Three lanes run
 side by side: lint, the tiers that compute, and those that wait for processes. The first two print
 a tier's output as a whole when it ends. The first and the third help the second when they are done.
+``--rest`` has no lint, and so two lanes: with three, tests on two cores time out.
 Every tier runs even when an earlier one failed, so that one run shows everything; the exit code is
 1 if any failed.
 With ``FAILBACK_REQUIRE=all`` a skip for a missing tool is a failure (tests/conftest.py).
@@ -291,7 +292,7 @@ class Run:
         waiting = [name for name in names if name not in (*lint, *computing)]
         self._computing.extend(computing)
         beside: list[Iterable[str]] = [self._taken()] if computing and waiting else []
-        if len(names) > 1:
+        if lint and len(names) > 1:
             beside.append(chain(lint, self._taken()))
             lint = []
         threads = [Thread(target=self._run_quietly, args=(lane,)) for lane in beside]
