@@ -57,6 +57,12 @@ _MAX_OPAQUE: Final = 2**31 - 1
 _CLOSE_SECONDS: Final = 1.0  # what close() waits for buffers to drain before it cuts
 _NEVER: Final = -math.inf
 _UNREAD: Final = "it answered nothing at all: give --tls if it takes TLS alone"
+MOST_UNREAD_BYTES: Final = 1024 * 1024
+"""Answers to a peer's own requests that it may leave unread."""
+MOST_SERVED: Final = 1_000
+"""Requests of one peer whose answers are being made."""
+MOST_UNEXPECTED: Final = 64
+"""Requests of a peer to a client that serves none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +121,11 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._reader = FrameReader(client.settings.max_frame_bytes)
         self._out: list[bytes] = []
+        self._out_bytes = 0
         self._writable: asyncio.Future[None] | None = None
         self._close_reason: str | None = None
+        self.asked = 0
+        """Requests of the peer: all of them where none is served, else those under way."""
         self.hint = ""
         """What may be the reason that a lost connection brought nothing."""
         self._last_read = _NEVER
@@ -135,7 +144,7 @@ class _Connection(asyncio.Protocol):
         self._last_read = self.loop.time()
         try:
             self._reader.receive_data(data)
-            while (frame := self._reader.next_frame()) is not None:
+            while self._close_reason is None and (frame := self._reader.next_frame()) is not None:
                 self._dispatch(RemotingCommand.from_frame(frame))
         except ProtocolError as error:
             logger.warning("close connection addr=%s: %s", self.addr, error)
@@ -183,6 +192,7 @@ class _Connection(asyncio.Protocol):
         if not self._out:
             self.loop.call_soon(self._flush)
         self._out.append(data)
+        self._out_bytes += len(data)
 
     @property
     def is_full(self) -> bool:
@@ -218,6 +228,19 @@ class _Connection(asyncio.Protocol):
                 self._flush()
                 self._transport.close()
 
+    def answer(self, answer: RemotingCommand) -> None:
+        """Send an answer; a peer that reads none of them is cut. Raises as :meth:`send`."""
+        self.send(answer)
+        written = self._transport.get_write_buffer_size() if self._transport is not None else 0
+        unread = written + self._out_bytes
+        if unread > MOST_UNREAD_BYTES:
+            self.refuse(f"it has left {unread} bytes of answers to its own requests unread")
+
+    def refuse(self, why: str) -> None:
+        """Cut the connection of a peer that asks for too much."""
+        logger.warning("close connection addr=%s: %s", self.addr, why)
+        self.close(why, cut=True)
+
     # --- inside ---
 
     def _dispatch(self, command: RemotingCommand) -> None:
@@ -231,7 +254,7 @@ class _Connection(asyncio.Protocol):
             call.future.set_result(command)
 
     def _flush(self) -> None:
-        out, self._out = self._out, []
+        out, self._out, self._out_bytes = self._out, [], 0
         if out and self._transport is not None and not self._transport.is_closing():
             self._last_write = self.loop.time()
             self._transport.write(out[0] if len(out) == 1 else b"".join(out))
@@ -446,6 +469,11 @@ class RemotingClient:
 
     def on_request(self, connection: _Connection, request: RemotingCommand) -> None:
         """Serve a peer's request: at once if the handler is a plain function."""
+        connection.asked += 1
+        most = MOST_UNEXPECTED if self._on_request is None else MOST_SERVED
+        if connection.asked > most:
+            connection.refuse(f"it sent more than {most} requests of its own")
+            return
         if self._on_request is None:
             remark = f" request type {request.code} not supported"
             answer = request.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
@@ -454,14 +482,14 @@ class RemotingClient:
         try:
             result = self._on_request(connection.addr, request)
         except Exception as error:  # a handler's bug must not end the connection
-            self._answer(connection, request, _failure(connection.addr, request, error))
-            return
+            result = _failure(connection.addr, request, error)
         if inspect.isawaitable(result):
             task = asyncio.ensure_future(self._finish(connection, request, result))
             self._handlers.add(task)
             task.add_done_callback(self._handlers.discard)
         else:
             self._answer(connection, request, result)
+            connection.asked -= 1
 
     # --- inside ---
 
@@ -472,13 +500,15 @@ class RemotingClient:
             answer = await result
         except Exception as error:  # as above
             answer = _failure(connection.addr, request, error)
+        finally:
+            connection.asked -= 1
         self._answer(connection, request, answer)
 
     def _answer(self, connection: _Connection, request: RemotingCommand, answer: Answer) -> None:
         if answer is None or request.is_oneway or not connection.active:
             return
         try:
-            connection.send(answer)
+            connection.answer(answer)
         except FailbackError as error:
             logger.warning("answer to code=%d of %s: %s", request.code, connection.addr, error)
 

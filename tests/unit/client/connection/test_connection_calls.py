@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -350,3 +351,37 @@ async def test_cancellation_at_any_await_leaves_the_client_usable(turns: int) ->
         await asyncio.wait((call,))
         assert (await client.invoke(peer.addr, request())).code == 0
         assert not client._calls
+
+
+async def never(_: RemotingCommand) -> RemotingCommand:
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("serve", "reads", "why"),
+    [
+        (None, True, "more than 64 requests of its own"),
+        (lambda _, command: command.response(0, body=b"x" * 50_000), False, "requests unread"),
+        (lambda _, command: never(command), True, "more than 1000 requests of its own"),
+    ],
+    ids=["a client that serves none", "answers that stay unread", "answers that take time"],
+)
+async def test_a_peer_that_asks_without_end_is_cut(
+    serve: Any, reads: bool, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with RemotingPeer() as peer, RemotingClient(on_request=serve) as client:
+        await client.invoke(peer.addr, request())
+        (flood,) = peer.connections
+        peer.answer = silent
+        if not reads:
+            flood.transport.pause_reading()
+        for _ in range(3000):
+            flood.send(request(40))
+        await until(lambda: why in caplog.text, "the end of the connection", 30)
+        flood.transport.resume_reading()
+        await flood.closed
+        assert caplog.text.count(why) == 1
+        assert len(client._handlers) <= 1000
+        peer.answer = lambda command: command.response(0)
+        assert (await client.invoke(peer.addr, request())).code == 0, "it is asked again"
