@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 import gzip
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 
 import aiohttp
 import pytest
 from aiohttp import web
 
 from failback.operator.brokers.http_answers import read_bounded
+from failback.operator.brokers.peers import Peers
+from failback.operator.metrics import Metrics
+from failback.protocol.route import BrokerData, ClusterInfo
+from tests.support.net.remoting_peer import RemotingPeer
 
 pytestmark = pytest.mark.foreign
 
@@ -68,3 +73,28 @@ async def test_an_answer_without_an_end_is_given_up(url: str) -> None:
     async with aiohttp.ClientSession() as session, session.get(f"{url}/endless") as got:
         with pytest.raises(ValueError, match="more than 100000 bytes"):
             await asyncio.wait_for(read_bounded(got, LIMIT), 60)
+
+
+@pytest.mark.parametrize(
+    ("peers", "brokers", "known"), [(1, 500, 1), (1, 8_000, 0), (30, 2_000, 5)]
+)
+async def test_lists_of_name_servers_have_a_bound_each_and_together(
+    peers: int, brokers: int, known: int
+) -> None:
+    names = {
+        f"broker-{n}": BrokerData("c", f"broker-{n}", {0: f"10.0.0.1:{n}"}) for n in range(brokers)
+    }
+    body = ClusterInfo(names, {"c": list(names)}).to_json()
+    asked = Peers(Metrics(version="0", kopf="0", kubernetes="0"), timeout_seconds=60)
+    async with AsyncExitStack() as stack:
+        lists = [
+            await stack.enter_async_context(
+                RemotingPeer(lambda request: request.response(0, body=body))
+            )
+            for _ in range(peers)
+        ]
+        for each in lists:
+            await asked.refresh_routes([each.addr], fast=True)
+        found = [asked.route(each.addr).brokers for each in lists]
+        assert sum(each is not None for each in found) in range(known, 2 * known + 1)
+        await asked.close()

@@ -25,7 +25,7 @@ import msgspec
 from failback.carry.merge import Table
 from failback.carry.online import Seen, look_at
 from failback.client.admin.admin import AdminClient
-from failback.client.remoting.connection import RemotingClient
+from failback.client.remoting.connection import RemotingClient, RemotingSettings
 from failback.common.numbers import signed
 from failback.operator.brokers.backlogs import Backlogs
 from failback.operator.brokers.http_answers import read_bounded
@@ -48,6 +48,11 @@ _SILENT_SECONDS: Final = (10.0, 20.0, 30.0)
 _KEPT_OFFSETS: Final = 8
 _ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
 _MOST_METRICS_BYTES: Final = 4 * 1024**2
+_MOST_TABLE: Final = 4 * 1024**2
+"""Bytes of an answer of a broker: offsets of some 40,000 groups and topics."""
+_MOST_ROUTES: Final = 256 * 1024
+"""Bytes of an answer of a name server: some 2,500 brokers."""
+_MOST_ROUTES_IN_ALL: Final = 2 * 1024**2
 _MOST_GAUGES: Final = 1000
 _MOST_CARRY_BYTES: Final = 64 * 1024
 _CARRIED: Final = msgspec.json.Decoder(Carried)
@@ -100,6 +105,15 @@ class _Known:
     )
 
 
+def _size(route: Route) -> int:
+    """Return how many bytes the names and addresses of a route have."""
+    brokers = route.brokers or {}
+    return sum(
+        len(name) + sum(map(len, addresses.values())) + 64 * (1 + len(addresses))
+        for name, addresses in brokers.items()
+    )
+
+
 class Peers:
     """The answers of all brokers and name servers that any resource asks for."""
 
@@ -114,7 +128,9 @@ class Peers:
         self._timeout_seconds = timeout_seconds
         self._scale = scale
         self._clock = clock
-        self._remoting = RemotingClient()
+        # A frame takes twenty times its bytes once it is decoded; the pod has 256 MiB.
+        self._remoting = RemotingClient(settings=RemotingSettings(max_frame_bytes=_MOST_TABLE))
+        self._named = RemotingClient(settings=RemotingSettings(max_frame_bytes=_MOST_ROUTES))
         self._admin = AdminClient(client=self._remoting, timeout_ms=timeout_seconds * 1000)
         self._http: aiohttp.ClientSession | None = None
         self._questions = Questions(metrics, timeout_seconds)
@@ -137,7 +153,7 @@ class Peers:
         await asyncio.gather(*self._asking.values(), return_exceptions=True)
         if self._http is not None:
             await self._http.close()
-        await self._remoting.close()
+        await asyncio.gather(self._remoting.close(), self._named.close())
 
     # --- orders -------------------------------------------------------------------------
 
@@ -180,16 +196,20 @@ class Peers:
         self._asking.pop(address, None)
 
     async def _ask_route(self, address: str) -> None:
-        admin = AdminClient(
-            [address], client=self._remoting, timeout_ms=self._timeout_seconds * 1000
-        )
+        admin = AdminClient([address], client=self._named, timeout_ms=self._timeout_seconds * 1000)
         info = await self._ask(RequestCode.GET_BROKER_CLUSTER_INFO, admin.cluster_info())
         brokers = None
         if info is not None:
             brokers = {
                 name: dict(data.broker_addrs) for name, data in info.broker_addr_table.items()
             }
-        self._routes[address] = Route(address, brokers)
+        others = sum(_size(route) for name, route in self._routes.items() if name != address)
+        route = Route(address, brokers)
+        if others + _size(route) > _MOST_ROUTES_IN_ALL:
+            route = Route(address)
+            if self._routes.get(address) != route:
+                logger.warning("name server %s is left out: lists of brokers are too long", address)
+        self._routes[address] = route
         self._route_due[address] = self._clock()
 
     def route(self, address: str) -> Route:
@@ -202,9 +222,7 @@ class Peers:
         Args:
             topics: Broker name → the topic to look at.
         """
-        admin = AdminClient(
-            [address], client=self._remoting, timeout_ms=self._timeout_seconds * 1000
-        )
+        admin = AdminClient([address], client=self._named, timeout_ms=self._timeout_seconds * 1000)
         found: dict[str, int] = {}
         for name, topic in topics.items():
             route = await self._ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, admin.route(topic))

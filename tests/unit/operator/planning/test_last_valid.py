@@ -170,3 +170,20 @@ def test_operations_wait_for_a_free_name() -> None:
     found = plan(world, world.cluster, rival=RIVAL)
     assert found.status["currentOperation"]["blockedBy"] == ["NamesFree"]
     assert applied(found) == []
+
+
+def test_a_spec_whose_objects_would_be_too_many_bytes_is_kept_by_the_last_one() -> None:
+    """Each object stays below what the API server keeps, and all together fill its memory."""
+    world = steady()
+    lines = {f"key{number}": "x" * 1000 for number in range(100)}
+    large = stored(world, pairs=64, slaves_per_pair=3, config=lines)
+    found = plan(world, large)
+    assert said(found, "Ready") == ("False", "InvalidSpec")
+    entry = find_condition(found.status, "Ready")
+    assert entry is not None
+    assert "256 members with 1" in entry["message"]
+    assert "shorten podTemplate and config" in entry["message"]
+    assert applied(found) == []
+    assert (
+        said(plan(world, stored(world, pairs=64, slaves_per_pair=3)), "Ready")[1] != "InvalidSpec"
+    )

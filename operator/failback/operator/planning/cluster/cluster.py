@@ -93,11 +93,32 @@ def plan_cluster(
     memory = Memory() if memory is None else memory
     given = _Given(cluster, status, observed, context, now, memory)
     text = refused or "; ".join(_words(item) for item in broken(cluster, context.permits)[:3])
+    text = text or _oversize(cluster)
     return _by_last_valid(given, text) if text else _by_its_spec(given)
+
+
+def _oversize(cluster: BrokerCluster) -> str:
+    """Return why the objects of all members together would be too large; empty if they are not.
+
+    Each member's objects have the spec's template and keys once or more. All objects are in the
+    operator's memory and in the API server's.
+    """
+    members = cluster.spec.pairs * (1 + cluster.spec.slaves_per_pair)
+    size = len(cluster.spec.model_dump_json(exclude_unset=True)) * members
+    if size <= MOST_SPEC_BYTES:
+        return ""
+    return (
+        f"spec: {members} members with {size // members} bytes of spec each are {size} bytes, at"
+        f" most {MOST_SPEC_BYTES} are taken: shorten podTemplate and config, or have fewer pairs"
+    )
 
 
 def _words(found: Violation) -> str:
     return f"{found.rule} {found.path}: {found.message}"
+
+
+MOST_SPEC_BYTES: Final = 16 * 1024 * 1024
+"""Bytes of a cluster's spec times its members; 256 members with 10 KB each have 2.5 MB."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
