@@ -43,7 +43,10 @@ TURN_SECONDS: Final = 0.005
 """How long one connection may be served before it is the others' turn."""
 HIGH_WATER_BYTES: Final = 1024 * 1024
 """Answers that a peer may leave unread before its next request waits; one may be larger."""
+MOST_UNREAD_BYTES: Final = 64 * 1024 * 1024
+"""Answers that all peers together leave unread before the one with the most is cut."""
 CONNECTIONS: Final = "connections"
+UNREAD: Final = "unread"
 
 
 class _Connection(asyncio.Protocol):
@@ -109,6 +112,7 @@ class _Connection(asyncio.Protocol):
                     # Only now can the transport say that the peer does not read.
                     self._transport.write(b"".join(answers))
                     answers, size = [], 0
+                    self._server.unread(self)
                 if clock() >= turn_ends and not self._is_waiting:
                     self._wait()
                     self._server.loop.call_soon(self._go_on)
@@ -119,6 +123,11 @@ class _Connection(asyncio.Protocol):
             return
         if answers:
             self._transport.write(b"".join(answers))
+        self._server.unread(self)
+
+    @property
+    def unread_bytes(self) -> int:
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def _wait(self) -> None:
         assert self._transport is not None
@@ -205,7 +214,12 @@ class NameServer:
             lambda: config.max_connections, lambda: config.max_connections_per_address
         )
         self._unfinished = Unfinished[_Connection](lambda: config.max_unfinished_bytes)
-        self.refusals = Refusals((CONNECTIONS, UNFINISHED))
+        self._unread = Unfinished[_Connection](
+            lambda: MOST_UNREAD_BYTES,
+            "{} bytes of answers are unread",
+            lambda each: each.unread_bytes,
+        )
+        self.refusals = Refusals((CONNECTIONS, UNFINISHED, UNREAD))
         self.port = config.listen_port
         self.http_port = config.http_port
         self.is_ready = False
@@ -260,8 +274,16 @@ class NameServer:
             self.refusals.note(UNFINISHED, found[0].peer, found[1])
             found[0].cut()
 
+    def unread(self, connection: _Connection) -> None:
+        """Count the bytes of answers that a peer has not read; the same bound and end as above."""
+        found = self._unread.note(connection, connection.unread_bytes)
+        if found is not None:
+            self.refusals.note(UNREAD, found[0].peer, found[1])
+            found[0].cut()
+
     def connection_lost(self, connection: _Connection) -> None:
         self._unfinished.note(connection, 0)
+        self._unread.note(connection, 0)
         self.connections.discard(connection)
         for addr in self.routes.channel_lost(connection):
             if not self._stopping:

@@ -73,10 +73,18 @@ class ConnectionCounts:
 
 
 class Unfinished(Generic[PeerT]):
-    """The bytes of incomplete requests, by connection."""
+    """The bytes of incomplete requests, or of unread answers, by connection."""
 
-    def __init__(self, most: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        most: Callable[[], int],
+        what: str = "a request of {} bytes so far is not whole",
+        size_now: Callable[[PeerT], int] | None = None,
+    ) -> None:
+        """Make it; sizes that shrink unnoticed are asked for by ``size_now``."""
         self._most = most
+        self._what = what
+        self._size_now = size_now
         self._by_peer: dict[PeerT, int] = {}
         self.total = 0
 
@@ -91,8 +99,14 @@ class Unfinished(Generic[PeerT]):
         most = self._most()
         if self.total <= most:
             return None
+        if self._size_now is not None:
+            for each in tuple(self._by_peer):
+                now = self._size_now(each)
+                self._set(each, now if now >= LEAST_UNFINISHED_BYTES else 0)
+            if self.total <= most:
+                return None
         found = max(self._by_peer, key=lambda each: self._by_peer[each])
-        what = f"a request of {self._by_peer[found]} bytes so far is not whole, all together have"
+        what = f"{self._what.format(self._by_peer[found])}, all together have"
         what = f"{what} {self.total} bytes, at most {most}"
         self._set(found, 0)
         return found, what
