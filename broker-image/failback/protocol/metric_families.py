@@ -244,7 +244,7 @@ NAMESRV_REFUSED: Final = Family(
     "failback_namesrv_refused_total",
     "counter",
     ("bound",),
-    "What peers were refused because a bound was reached: connections, unfinished, tables.",
+    "What peers were refused because a bound was reached: connections, unfinished, unread, tables.",
 )
 NAMESRV: Final = (NAMESRV_CONNECTIONS, NAMESRV_BROKERS, NAMESRV_TOPICS, NAMESRV_REFUSED)
 """What our name server exports itself."""
