@@ -20,6 +20,7 @@ import msgspec
 from failback.kube import requests, shallow_json
 from failback.kube.configuration import configuration_of, tls_of
 from failback.kube.errors import ApiError, refusal
+from failback.kube.leases import SeenLeases
 from failback.kube.requests import Request
 from failback.kube.resources import RESOURCES, Object, prefix
 
@@ -88,8 +89,14 @@ class Kube:
         self._manager = manager
         self._meter = meter
         self._timeout_seconds = timeout_seconds
+        self._leases = SeenLeases()
 
     # --- read ---------------------------------------------------------------------------------
+
+    async def lease(self, namespace: str, name: str) -> Object | None:
+        """Return a Lease by this machine's clock (:class:`SeenLeases`); ``None``: there is none."""
+        found = await self.get("Lease", namespace, name)
+        return None if found is None else self._leases.of_own_clock(found)
 
     async def get(self, kind: str, namespace: str, name: str) -> Object | None:
         """Return one object, or ``None`` when there is none."""

@@ -146,7 +146,7 @@ class ExperimentKind(_JobKind):
                 if item["kind"] == "Pod"
                 and "failback.dev/member" in item["metadata"].get("labels", {})
             ],
-            lease=await self._kube.get("Lease", namespace, f"failback-{name}-chaos"),
+            lease=await self._kube.lease(namespace, f"failback-{name}-chaos"),
             jobs=jobs,
             pods=pods,
             claim=await self._kube.get("PersistentVolumeClaim", namespace, claim),

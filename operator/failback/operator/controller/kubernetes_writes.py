@@ -193,13 +193,13 @@ class KubernetesWrites:
 
     async def _take_lease(self, resource: Object, action: TakeLease) -> None:
         namespace = resource["metadata"]["namespace"]
-        have = await self._kube.get("Lease", namespace, action.name)
+        have = await self._kube.lease(namespace, action.name)
         spec = leases.held_by(action.holder, action.seconds)
         if have is None:
             await self._kube.create(_lease(resource, action.name, spec))
             return
         old, holder = have.get("spec", {}), leases.holder_of(have)
-        if holder and holder != action.holder and not leases.has_run_out(old):
+        if holder and holder != action.holder and not leases.has_run_out(old, time.time()):
             raise ApiError("update", "leases", 409, "LeaseHeld", f"{action.name}: {holder}")
         await self._kube.replace({**have, "kind": "Lease", "spec": {**old, **spec}})
 

@@ -458,7 +458,7 @@ class Observer:
             names.append(f"failback-{cluster.name}-chaos")
         found: dict[str, Object] = {}
         for name in sorted(names):
-            lease = await self._kube.get("Lease", cluster.namespace, name)
+            lease = await self._kube.lease(cluster.namespace, name)
             if lease is not None:
                 found[name] = lease
         return found

@@ -26,9 +26,13 @@ logger = logging.getLogger(__name__)
 
 LEASE_SECONDS: Final = 30
 RENEW_SECONDS: Final = 8.0
+LOST_SECONDS: Final = LEASE_SECONDS - RENEW_SECONDS
+"""Without a renewal for so long the holder stops: another one takes the lease later."""
+LOOK_SECONDS: Final = 2.0
 RUN_DIR: Final = "failback.dev/run-dir"
 SAVED: Final = "failback.dev/saved-files"
 """sha256 of the files that the run saved, one after the other."""
+_NOT_HEALED: Final = " (not healed)"
 _TRIES: Final = 5
 
 
@@ -51,18 +55,22 @@ class KubeLease:
         for _ in range(_TRIES):
             found = self._api.lease(self.name)
             if found is None:
+                begun = time.monotonic()
                 written = self._api.create_lease(self._fresh())
             else:
                 self._refuse_if_taken(found, run_dir, healing=healing)
+                begun = time.monotonic()
                 written = self._api.replace_lease(self._ours(found))
             if written:
-                self._renewed_at = time.monotonic()
+                self._renewed_at = begun
                 self._thread = threading.Thread(target=self._renew, name="lease", daemon=True)
                 self._thread.start()
                 return
         raise GuardRefused("OneExperiment", f"lease {self.name} is being fought over")
 
     def require(self) -> None:
+        if not self._lost and time.monotonic() - self._renewed_at > LOST_SECONDS:
+            self._lost = f"it could not be renewed for {LOST_SECONDS:g} s"
         if self._lost:
             raise GuardRefused("OneExperiment", f"lease {self.name}: {self._lost}")
 
@@ -79,7 +87,7 @@ class KubeLease:
             if healed:
                 annotations.pop(RUN_DIR, None)
                 annotations.pop(SAVED, None)
-            found["spec"]["holderIdentity"] = "" if healed else f"{self._holder} (not healed)"
+            found["spec"]["holderIdentity"] = "" if healed else self._holder + _NOT_HEALED
             found["spec"]["renewTime"] = leases.stamp()
             if self._api.replace_lease(found):
                 return
@@ -110,7 +118,7 @@ class KubeLease:
     def _refuse_if_taken(self, found: dict[str, Any], run_dir: Path, *, healing: bool) -> None:
         spec = found["spec"]
         holder = leases.holder_of(found)
-        if holder and not leases.has_run_out(spec, LEASE_SECONDS):
+        if holder and not self._is_gone(spec):
             raise GuardRefused("OneExperiment", f"{self._cluster} is in use by {holder}")
         left_in = _annotation(found, RUN_DIR)
         if not left_in or healing or Path(left_in) == run_dir:
@@ -122,6 +130,27 @@ class KubeLease:
         )
         if left:
             raise NotHealed(left, typed("failback", "experiment", "heal", left_in))
+
+    def _is_gone(self, spec: Mapping[str, Any]) -> bool:
+        """Tell whether the holder is gone: no renewal comes for as long as its lease lasts.
+
+        The lease's own times are another machine's, whose clock may be late.
+        """
+        if not leases.has_run_out(spec, time.time(), LEASE_SECONDS):
+            return False
+        has_ended = leases.holder_of({"spec": spec}).endswith(_NOT_HEALED)
+        if has_ended or leases.has_run_out(spec, time.time() - leases.SKEW_SECONDS, LEASE_SECONDS):
+            return True
+        logger.info("lease %s: waiting %d s for a sign of its holder", self.name, LEASE_SECONDS)
+        ends = time.monotonic() + float(spec.get("leaseDurationSeconds") or LEASE_SECONDS)
+        while time.monotonic() < ends:
+            time.sleep(LOOK_SECONDS)
+            now = (self._api.lease(self.name) or {}).get("spec") or {}
+            if not now.get("holderIdentity"):
+                return True
+            if now.get("renewTime") != spec.get("renewTime"):
+                return False
+        return True
 
     def _fresh(self) -> dict[str, Any]:
         labels = {
@@ -165,12 +194,12 @@ class KubeLease:
                     self._lost = f"it is held by {who} now"
                     return
                 found["spec"]["renewTime"] = leases.stamp()
+                begun = time.monotonic()
                 if self._api.replace_lease(found):
-                    self._renewed_at = time.monotonic()
+                    self._renewed_at = begun
             except TargetError as error:
                 logger.warning("lease %s was not renewed: %s", self.name, error)
-            if time.monotonic() - self._renewed_at > LEASE_SECONDS:
-                self._lost = f"it could not be renewed for {LEASE_SECONDS} s"
+            if time.monotonic() - self._renewed_at > LOST_SECONDS:
                 return
 
 
