@@ -156,7 +156,8 @@ def test_labels_variables_and_spreading_of_a_user_reach_the_operator(tmp_path: P
 
 
 def test_two_operators_need_a_leader(tmp_path: Path) -> None:
-    done = helm(tmp_path, "template", "failback", str(CHART), *settings(("replicas=2", "leaderElection.enabled=false")))
+    values = settings(("replicas=2", "leaderElection.enabled=false"))
+    done = helm(tmp_path, "template", "failback", str(CHART), *values)
     assert done.returncode != 0
     assert "replicas: 2 operators need leaderElection.enabled=true" in done.stderr
     render(tmp_path, "replicas=2")

@@ -358,7 +358,10 @@ def test_definitions_are_the_generated_ones_with_labels(keep: bool, tmp_path: Pa
         ("nosuch=1", "additional properties 'nosuch' not allowed"),
         ("rbac.nosuch=1", "at '/rbac': additional properties 'nosuch' not allowed"),
         ("rbac.scope=all", "at '/rbac/scope': value must be one of 'namespace', 'cluster'"),
-        ("replicas=2,leaderElection.enabled=false", "replicas: 2 operators need leaderElection.enabled=true"),
+        (
+            "replicas=2,leaderElection.enabled=false",
+            "replicas: 2 operators need leaderElection.enabled=true",
+        ),
         ("logLevel=LOUD", "at '/logLevel': value must be one of"),
         ("watchNamespaces={Shop}", "at '/watchNamespaces/0': 'Shop' does not match pattern"),
     ],

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 
 import pytest
 
+from failback.broker.startup import controller
 from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.headers import (
@@ -230,3 +232,22 @@ async def test_ordered_consumers_lock_queues(tmp_path: Path) -> None:
     ]
     assert held == [queues[:1], queues[1:], queues]
     assert released.code == 0
+
+
+@pytest.mark.parametrize(("rules", "kept"), [("guarded", True), ("compat", False)])
+async def test_a_wall_clock_that_is_set_forward_drops_no_client_under_guarded_rules(
+    rules: str, kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ahead = 0
+    monkeypatch.setattr(controller, "wall_ms", lambda: time.time_ns() // 1_000_000 + ahead)
+    async with broker_lab(tmp_path, failbackRules=rules) as lab:
+        client = lab.connect()
+        assert (await beat(client, "c1")).code == 0
+        locks = LockBatchRequestBody("CG", "c1", [MessageQueue("T", "broker-a", 0)]).to_json()
+        assert (await client.ask(RequestCode.LOCK_BATCH_MQ, None, locks)).code == 0
+        ahead = 180_000
+        lab.controller.clients.close_expired()
+        assert client.transport.aborted is not kept
+        other = LockBatchRequestBody("CG", "c2", [MessageQueue("T", "broker-a", 0)]).to_json()
+        answer = await lab.connect().ask(RequestCode.LOCK_BATCH_MQ, None, other)
+        assert (b'"lockOKMQSet":[]' in answer.body) is kept

@@ -103,6 +103,8 @@ class Parts:
     clock_ms: Callable[[], int]
 
     # What several processors share is built once, from the parts above.
+    steady_ms: Callable[[], int] = field(init=False)
+    """Measures how old heartbeats and locks are: under guarded rules it never jumps."""
     admin: AdminProcessor = field(init=False)
     clients: ClientProcessor = field(init=False)
     consumers: ConsumerManager[BrokerConnection] = field(init=False)
@@ -121,6 +123,9 @@ class Parts:
     runtime_table: Callable[[], dict[str, str]] = field(init=False)
 
     def __post_init__(self) -> None:
+        self.steady_ms = (
+            self._steady() if self.config.failback_rules == "guarded" else self.clock_ms
+        )
         self.admin = self.build(AdminProcessor)
         self.clients = self.build(ClientProcessor)
         self.consumers, self.producers = self.clients.consumers, self.clients.producers
@@ -146,6 +151,14 @@ class Parts:
         self.locks = QueueLocks(self.config.time_scale.ms(LOCK_LIVE_MS))
         self.progress = self.build(GroupProgress)
         self.runtime_table = self._runtime_table
+
+    def _steady(self) -> Callable[[], int]:
+        """Return a clock that begins with the wall's time and goes on as the loop's does.
+
+        Where the wall's clock is set two minutes forward, 4.9.8 drops all clients and locks.
+        """
+        wall_ms, begun = self.clock_ms(), self.clock()
+        return lambda: wall_ms + int(1000 * (self.clock() - begun))
 
     def build(self, part: type[_Part], **more: object) -> _Part:
         """Make a part of ``more``, and of the parts that its other arguments name."""

@@ -61,7 +61,7 @@ class ClientProcessor:
     groups: SubscriptionGroupManager
     offsets: ConsumerOffsetManager
     filters: ConsumerFilterManager
-    clock_ms: Callable[[], int]
+    steady_ms: Callable[[], int]
     consumers: ConsumerManager[BrokerConnection] = field(init=False)
     producers: ProducerManager[BrokerConnection] = field(init=False)
     _registered_ms: int | None = field(init=False, default=None)
@@ -76,7 +76,7 @@ class ClientProcessor:
 
     def registered(self) -> None:
         """Note that name servers know this broker: from now on all clients can find it."""
-        self._registered_ms = self.clock_ms()
+        self._registered_ms = self.steady_ms()
 
     @handles(RequestCode.HEART_BEAT)
     def heartbeat(self, connection: BrokerConnection, request: RemotingCommand) -> Answer:
@@ -93,7 +93,7 @@ class ClientProcessor:
         self._check_memberships(connection, data)
         self._ask_for(data.consumer_data_set)
         member = Member(
-            connection, data.client_id, request.language, request.version, self.clock_ms()
+            connection, data.client_id, request.language, request.version, self.steady_ms()
         )
         for consumer in data.consumer_data_set:
             self._register_consumer(consumer, member)
@@ -118,7 +118,7 @@ class ClientProcessor:
             consumer.subscription_data_set = [each for each in named if is_topic(each.topic)]
             for subscription in consumer.subscription_data_set:
                 # Java makes it now where a client does not say when: it is newer than the last one.
-                subscription.sub_version = subscription.sub_version or self.clock_ms()
+                subscription.sub_version = subscription.sub_version or self.steady_ms()
         for producer in data.producer_data_set:
             # Clients that only consume send a producer group without a name.
             if producer.group_name and producer.group_name not in self.producers.groups:
@@ -202,7 +202,7 @@ class ClientProcessor:
             return False
         if self._registered_ms is None:
             return True
-        age_ms = self.clock_ms() - self._registered_ms
+        age_ms = self.steady_ms() - self._registered_ms
         return age_ms < self.config.time_scale.ms(ABSENT_MS)
 
     @handles(RequestCode.CHECK_CLIENT_CONFIG)
@@ -232,7 +232,7 @@ class ClientProcessor:
 
     def close_expired(self) -> None:
         """Close connections whose client has not sent a heartbeat for 120 s (scaled)."""
-        horizon = self.clock_ms() - self.config.time_scale.ms(CLIENT_EXPIRY_MS)
+        horizon = self.steady_ms() - self.config.time_scale.ms(CLIENT_EXPIRY_MS)
         for connection in self.consumers.expired(horizon) | self.producers.expired(horizon):
             logger.warning("client at %s closed: no heartbeat", connection.address)
             connection.abort()

@@ -91,7 +91,7 @@ class LockProcessor:
 
     locks: QueueLocks
     groups: SubscriptionGroupManager
-    clock_ms: Callable[[], int]
+    steady_ms: Callable[[], int]
 
     @handles(RequestCode.LOCK_BATCH_MQ)
     def lock(self, _connection: BrokerConnection, request: RemotingCommand) -> Answer:
@@ -102,7 +102,7 @@ class LockProcessor:
         for queue in body.mq_set:
             check_topic(queue.topic)
             check_broker_name(queue.broker_name)
-        held = self.locks.lock(body.consumer_group, body.client_id, body.mq_set, self.clock_ms())
+        held = self.locks.lock(body.consumer_group, body.client_id, body.mq_set, self.steady_ms())
         answer = LockBatchResponseBody(held)
         return request.response(ResponseCode.SUCCESS, body=answer.to_json())
 
