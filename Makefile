@@ -8,7 +8,7 @@ PYTEST := $(BIN)/python -m pytest
 SRC := operator broker-image chaos analytics tests tools examples
 ARGS ?=
 
-.PHONY: help demo test test-all test-foreign soak lint format map bench images dist clean docs docs-pages docs-pictures versions size \
+.PHONY: help demo test test-all test-foreign soak lint format map bench images install dist clean docs docs-pages docs-pictures versions size \
         setup setup-test setup-kube setup-bench setup-docs \
         test-unit test-integration test-faults test-java test-spark test-e2e test-kube test-images
 
@@ -19,6 +19,7 @@ help:
 	@echo "make test-TIER   unit|integration|faults|java|spark|e2e|kube|images, whole (ARGS='-k name', ARGS=tests/kube/test_crds.py)"
 	@echo "make test-foreign  input as other clients, editors and strangers make it: kinds and inputs tried"
 	@echo "make bench       figures, as ratios against the opponent in the same run;  make bench-operator, bench-broker ... one"
+	@echo "make install     the operator on the cluster of kubectl's context, with its images (ARGS=--registry HOST/PATH)"
 	@echo "make images      the container images, with docker, podman or buildah (ARGS=broker builds one)"
 	@echo "make dist        what is given to others, in dist/: wheels, the chart's archive, checksums"
 	@echo "make soak        the full counts: SIGKILLs, crash points, property examples"
@@ -79,6 +80,9 @@ bench-%: setup-bench
 
 images:
 	@$(PYTHON) tools/build_images.py $(ARGS)
+
+install:
+	@$(PYTHON) tools/install_operator.py $(ARGS)
 
 dist: setup
 	@$(BIN)/python tools/dist.py

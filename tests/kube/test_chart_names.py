@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
+from tools import install_operator
 
 from failback.operator.settings import read_settings
 from tests.kube.test_chart_rendered import deployment, one, variables_of
@@ -183,3 +184,34 @@ def test_the_chart_shows_its_icon_and_its_kinds() -> None:
     assert sorted((each["name"], each["kind"]) for each in listed) == sorted(
         (each["metadata"]["name"], each["spec"]["names"]["kind"]) for each in defined
     )
+
+
+@pytest.mark.parametrize(
+    ("context", "registry", "brings"),
+    [
+        ("kind-lab", "", [["kind", "load", "docker-image"]]),
+        ("minikube", "", [["minikube", "image", "load"]] * 4),
+        ("prod", "reg.example.com/team", [["podman", "tag"], ["podman", "push"]] * 4),
+    ],
+)
+def test_make_install_brings_the_images_that_the_chart_names(
+    context: str, registry: str, brings: list[list[str]], tmp_path: Path
+) -> None:
+    *carried, last = install_operator.steps("podman", context, registry, "shop")
+    assert [each[: len(words)] for each, words in zip(carried, brings, strict=True)] == brings
+    given = [word for at, word in enumerate(last) if last[at - 1] == "--set"]
+    found = objects(render(tmp_path, *given))
+    named = {
+        value for key, value in variables_of(found, "failback-operator").items() if "IMAGE_" in key
+    }
+    operator = deployment(found, "failback-operator")["containers"][0]["image"]
+    targets = {f"failback/{target}" for target in ("broker", "chaos", "analytics", "operator")}
+    wanted = {f"{registry}/{target}" if registry else target for target in targets}
+    assert wanted <= {each.partition(":")[0] for each in (*named, operator)}
+    if registry:
+        assert {each[2].partition(":")[0] for each in carried if each[1] == "push"} == wanted
+
+
+def test_make_install_says_what_another_cluster_needs() -> None:
+    with pytest.raises(install_operator.InstallError, match="prod is no cluster of kind or mini"):
+        list(install_operator.steps("docker", "prod", "", "shop"))
