@@ -115,6 +115,21 @@ def test_queues_and_their_intervals_are_those_of_the_report(told: Any) -> None:
     assert checked > 3
 
 
+def test_rows_can_be_asked_for_by_long_names(told: Any) -> None:
+    folder, report = told
+    sql = """SELECT consumer_group, count(*) AS n, max(end_ns - begin_ns) AS longest
+             FROM deliveries WHERE counted AND class = 'DUP' GROUP BY consumer_group"""
+    found = {row["consumer_group"]: row["n"] for row in rows_of(folder, sql)}
+    assert found == {each["group"]: each["dup"] for each in report["groups"] if each["dup"]}
+    for view, table, column in (("sends", "produce", "begin_ns"), ("commits", "commit", "at_ns")):
+        ((count, filled),) = (
+            row.values()
+            for row in rows_of(folder, f"SELECT count(*) AS n, count({column}) AS m FROM {view}")
+        )
+        (row,) = rows_of(folder, f'SELECT count(*) AS n FROM "{table}"')
+        assert count == filled == row["n"]
+
+
 @pytest.mark.full
 def test_losses_and_counts_of_redelivery_are_those_of_the_report(told: Any) -> None:
     folder, report = told

@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 VIEWS: Final = (
     "handlings",
     "classified",
+    "deliveries",
+    "sends",
+    "commits",
     "totals",
     "queue_totals",
     "redelivered",
