@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -126,6 +127,43 @@ def test_a_hold_is_seen_until_it_is_released(
         assert run(interpreter, KEEPER.release()).returncode == 0
     assert not file.exists()
     assert run(interpreter, KEEPER.status()).stdout.startswith("free\n")
+
+
+@pytest.mark.parametrize("fault", ["stop", "hold"])
+def test_what_a_harness_left_ends_by_itself_once_it_renews_no_more(
+    interpreter: list[str],
+    broker: subprocess.Popen[bytes],
+    fault: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hold = tmp_path / "hold"
+    proc = tmp_path / "proc"
+    proc.mkdir()
+    (proc / str(broker.pid)).symlink_to(f"/proc/{broker.pid}")
+    monkeypatch.setattr(shell, "HOLD_FILE", str(hold))
+    monkeypatch.setattr(shell, "LIMIT_SECONDS", 4)
+
+    def here(argv: list[str]) -> list[str]:
+        """Among this test's processes alone; others may look like brokers too."""
+        known = [word.replace("for process in /proc/", f"for process in {proc}/") for word in argv]
+        return [word.replace("process#/proc/", f"process#{proc}/") for word in known]
+
+    def is_left() -> bool:
+        return state(broker) == "T" if fault == "stop" else hold.exists()
+
+    argv = KEEPER.hold("u1")
+    if fault == "stop":
+        argv = KEEPER.kill(signal.SIGSTOP, broker.pid, ticks_of(broker))
+    done = run(interpreter, here(argv))
+    assert done.returncode == 0, done.stderr
+    wait_until(is_left, "the fault")
+    for _ in range(3):
+        time.sleep(2)
+        assert run(interpreter, here(KEEPER.renew())).returncode == 0
+        assert is_left(), "it is renewed"
+    wait_until(lambda: not is_left(), "its end")
+    assert not hold.exists()
 
 
 def test_a_start_waits_for_the_release(interpreter: list[str], tmp_path: Path) -> None:
