@@ -19,6 +19,7 @@ from tests.support.common.polling import wait_until
 from tests.support.kube_lab.api import Api, ApiError, Object
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.operator.chart import CHART
+from tests.support.operator.commands import OPTIONS, S3A, SAFE_OPTIONS, VARIABLES
 from tests.support.operator.operator_process import chart_rules, condition_of, operator
 from tests.support.operator.resources import resource
 
@@ -280,7 +281,19 @@ def test_the_api_server_refuses_it_by_the_charts_policies(namespace: Namespace) 
         wait_until(lambda: refusal(author, evil), "the policy to be in force", 60)
         for field, (each, words) in EVIL.items():
             assert words in refusal(author, each), field
+        for name in VARIABLES:
+            env = {"env": [{"name": name, "value": "x"}]}
+            assert "allow.environment" in refusal(author, cluster("a", podTemplate=env)), name
+        for option in OPTIONS:
+            asked = apache("a", f"-Xmx1g {option}")
+            assert "allow.javaOptions" in refusal(author, asked), option
+        for key in S3A:
+            conf = {"conf": {f"spark.hadoop.fs.s3a.{key}": "x"}}
+            said = refusal(author, report("j", engine="Spark", spark=conf))
+            assert "allow.sparkSettings" in said, key
         fine = [
+            apache("jvm", SAFE_OPTIONS),
+            cluster("env", podTemplate={"env": [{"name": "TZ", "value": "UTC"}]}),
             resource("NameServer", "main", podTemplate={"serviceAccountName": "default"}),
             cluster(
                 "fine",
@@ -307,6 +320,11 @@ def test_the_api_server_refuses_it_by_the_charts_policies(namespace: Namespace) 
             ({"serviceAccountName": "failback-operator"}, "own account"),
             ({"volumes": [{"name": "n", "hostPath": {"path": "/"}}]}, "folder of the node"),
             ({"hostNetwork": True}, "network or processes"),
+            (with_container(securityContext={"privileged": True}), "is privileged or takes a port"),
+            (with_container(ports=[{"containerPort": 1, "hostPort": 1}]), "or takes a port"),
+            (with_container(envFrom=[{"secretRef": {"name": "x"}}]), "reads a Secret"),
+            (with_container(env=SECRET), "reads a Secret"),
+            ({"initContainers": [{"name": "i", "image": "x", "env": SECRET}]}, "reads a Secret"),
             ({}, ""),
         ):
             assert words in refusal(acting, job_of(pod, ours)), pod
@@ -333,6 +351,14 @@ def test_a_protected_cluster_is_not_deleted_before_it_says_otherwise(namespace: 
         author.patch("BrokerCluster", "kept", {"spec": {"deletionProtection": False}})
         author.delete("BrokerCluster", "kept")
         author.wait_gone("BrokerCluster", "kept")
+
+
+def apache(name: str, options: str) -> Object:
+    return cluster(name, engine={"type": "Apache", "version": "4.9.7", "javaOptions": options})
+
+
+def with_container(**fields: Any) -> Object:
+    return {"containers": [{"name": "main", "image": "failback/chaos:1", **fields}]}
 
 
 def job_of(pod: Object, labels: dict[str, str]) -> Object:

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from failback.operator.kinds.permits import Permits, is_image_allowed, read_permits, repository
 from failback.operator.schema.decoding import KINDS, decode
 from failback.operator.schema.permitted import refusals, weaknesses
+from tests.support.operator.commands import OPTIONS, S3A, SAFE_OPTIONS, VARIABLES
 from tests.support.operator.rule_cases import BASES
 
 DEFAULT = read_permits({})
@@ -23,6 +24,8 @@ EVERYTHING = Permits(
     report_accounts=("*",),
     secrets=("*",),
     config_maps=("*",),
+    environment=("*",),
+    java_options=("*",),
     pull_secrets=("*",),
     spark_settings=("*",),
     spark_masters=("*",),
@@ -39,6 +42,17 @@ POD_FIELDS = [
     ("spec.podTemplate.env[0].valueFrom.secretKeyRef.name", {"podTemplate": {"env": SECRET}}),
     ("spec.podTemplate.env[0].valueFrom.configMapKeyRef.name", {"podTemplate": {"env": CONFIG}}),
     ("spec.external.type", {"external": {"type": "LoadBalancer"}}),
+    *(
+        ("spec.podTemplate.env[0].name", {"podTemplate": {"env": [{"name": name, "value": "x"}]}})
+        for name in VARIABLES
+    ),
+    *(
+        (
+            "spec.engine.javaOptions",
+            {"engine": {"type": "Apache", "version": "4.9.7", "javaOptions": f"-Xmx1g {option}"}},
+        )
+        for option in OPTIONS
+    ),
     (
         "spec.podTemplate.securityContext.runAsUser",
         {"podTemplate": {"securityContext": {"runAsUser": 0}}},
@@ -55,6 +69,14 @@ POD_FIELDS = [
     ),
 ]
 JOB_FIELDS = [
+    *(
+        (
+            "ReconsumptionReport",
+            f"spec.spark.conf.spark.hadoop.fs.s3a.{key}",
+            {"spark": {"conf": {f"spark.hadoop.fs.s3a.{key}": "x"}}},
+        )
+        for key in S3A
+    ),
     ("ChaosExperiment", "spec.job.image", {"job": {"image": "evil.example/x:1"}}),
     ("ChaosExperiment", "spec.job.serviceAccountName", {"job": {"serviceAccountName": "admin"}}),
     ("ReconsumptionReport", "spec.job.image", {"job": {"image": "evil.example/x:1"}}),
@@ -107,6 +129,16 @@ def test_what_is_on_no_list_is_refused_by_its_field(
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_a_resource_leaves_out_is_allowed(kind: str) -> None:
     assert fields(kind, {}, DEFAULT) == []
+
+
+@pytest.mark.parametrize(
+    "name", ["TZ", "LANG", "LC_ALL", "APP_MODE", "ROCKETMQ_HOME", "GOMAXPROCS"]
+)
+def test_variables_and_options_that_run_nothing_are_allowed(name: str) -> None:
+    template = {"podTemplate": {"env": [{"name": name, "value": "x"}]}}
+    assert fields("BrokerCluster", template, DEFAULT) == []
+    engine = {"engine": {"type": "Apache", "version": "4.9.7", "javaOptions": SAFE_OPTIONS}}
+    assert fields("BrokerCluster", engine, DEFAULT) == []
 
 
 def test_the_operators_own_account_is_on_no_list() -> None:

@@ -15,7 +15,16 @@ SPARK_SETTINGS: Final = (
     "spark.default.parallelism",
     "spark.driver.memoryOverhead*",
     "spark.executor.memoryOverhead*",
-    "spark.hadoop.fs.s3a.*",
+    "spark.hadoop.fs.s3a.attempts.maximum",
+    "spark.hadoop.fs.s3a.block.size",
+    "spark.hadoop.fs.s3a.connection.*",
+    "spark.hadoop.fs.s3a.endpoint.region",
+    "spark.hadoop.fs.s3a.fast.upload*",
+    "spark.hadoop.fs.s3a.multipart.*",
+    "spark.hadoop.fs.s3a.path.style.access",
+    "spark.hadoop.fs.s3a.readahead.range",
+    "spark.hadoop.fs.s3a.retry.*",
+    "spark.hadoop.fs.s3a.threads.*",
     "spark.memory.*",
     "spark.network.timeout",
     "spark.reducer.*",
@@ -26,6 +35,35 @@ SPARK_SETTINGS: Final = (
     "spark.sql.shuffle.*",
     "spark.task.*",
 )
+COMMAND_VARIABLES: Final = (
+    "BASH_*",
+    "BROWSER",
+    "CLASSPATH",
+    "ENV",
+    "GCONV_PATH",
+    "IFS",
+    "JAVA_*",
+    "JDK_*",
+    "LD_*",
+    "MALLOC_*",
+    "NODE_*",
+    "OPENSSL_*",
+    "PATH",
+    "PERL*",
+    "PYTHON*",
+    "SHELLOPTS",
+    "SSL*",
+    "_JAVA_*",
+)
+"""Variables from which an interpreter, a linker or a library takes code, or whom it trusts."""
+JAVA_OPTION: Final = (
+    r"^(-X(m[snx]|ss)[0-9]+[kKmMgG]?"
+    r"|-XX:[+-]?[A-Za-z0-9]+(=[0-9.]+[kKmMgG%]?)?"
+    r"|-(server|client|verbose:gc)"
+    r"|-D(user[.]timezone|file[.]encoding|rocketmq[.][A-Za-z0-9_.]+|com[.]rocketmq[.][A-Za-z0-9_.]+"
+    r"|io[.]netty[.][A-Za-z0-9_.]+|java[.]net[.]prefer[A-Za-z0-9]+)=[A-Za-z0-9_.:/+-]*)$"
+)
+"""An option of ``javaOptions`` that sets memory, collection or a property; no text is a command."""
 SPARK_MASTERS: Final = (
     "local*",
     "k8s://https://kubernetes.default.svc",
@@ -52,6 +90,10 @@ class Permits:
     config_maps: tuple[str, ...] = ()
     """ConfigMaps that variables may be read from."""
     pull_secrets: tuple[str, ...] = ()
+    environment: tuple[str, ...] = ()
+    """Variables that may be set although code can come from them."""
+    java_options: tuple[str, ...] = ()
+    """Options of ``javaOptions`` beside those of memory, collection and known properties."""
     spark_settings: tuple[str, ...] = SPARK_SETTINGS
     spark_masters: tuple[str, ...] = SPARK_MASTERS
     name_servers: tuple[str, ...] = ()
@@ -87,6 +129,8 @@ def read_permits(environment: Mapping[str, str]) -> Permits:
         secrets=words("FAILBACK_ALLOWED_SECRETS"),
         config_maps=words("FAILBACK_ALLOWED_CONFIG_MAPS"),
         pull_secrets=words("FAILBACK_ALLOWED_PULL_SECRETS"),
+        environment=words("FAILBACK_ALLOWED_ENVIRONMENT"),
+        java_options=words("FAILBACK_ALLOWED_JAVA_OPTIONS"),
         spark_settings=(*SPARK_SETTINGS, *words("FAILBACK_ALLOWED_SPARK_SETTINGS")),
         spark_masters=(*SPARK_MASTERS, *words("FAILBACK_ALLOWED_SPARK_MASTERS")),
         name_servers=words("FAILBACK_ALLOWED_NAME_SERVERS"),

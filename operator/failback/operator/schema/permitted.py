@@ -6,7 +6,9 @@ allow. ``templates/admission.yaml`` of the chart has the same lists for the API 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from failback.operator.kinds.base import Engine, PodTemplate, Resource
@@ -14,7 +16,13 @@ from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.kinds.chaos_experiment import ChaosExperiment
 from failback.operator.kinds.external import External, NameServerExternal
 from failback.operator.kinds.name_server import NameServer
-from failback.operator.kinds.permits import Permits, is_image_allowed, is_named
+from failback.operator.kinds.permits import (
+    COMMAND_VARIABLES,
+    JAVA_OPTION,
+    Permits,
+    is_image_allowed,
+    is_named,
+)
 from failback.operator.kinds.reconsumption_report import ReconsumptionReport
 from failback.operator.schema.rules import Violation, violations
 
@@ -103,8 +111,24 @@ def _account(
         yield _unlisted(field, name, "allow.serviceAccounts")
 
 
+def accepting(permits: Permits | None, kept: BrokerCluster | NameServer) -> Permits | None:
+    """Return the lists with what a spec that was carried out has of commands: it goes on."""
+    if permits is None:
+        return None
+    options = (kept.spec.engine.java_options or "").split()
+    names = (variable.name for variable in kept.spec.pod_template.env)
+    return replace(
+        permits,
+        environment=(*permits.environment, *names),
+        java_options=(*permits.java_options, *options),
+    )
+
+
 def _engine(engine: Engine, permits: Permits) -> Iterator[Violation]:
     yield from _image("spec.engine.image", engine.image, permits)
+    for option in (engine.java_options or "").split():
+        if not re.match(JAVA_OPTION, option) and not is_named(option, permits.java_options):
+            yield _unlisted("spec.engine.javaOptions", option, "allow.javaOptions")
     for position, secret in enumerate(engine.image_pull_secrets):
         if not is_named(secret.name, permits.pull_secrets):
             field = f"spec.engine.imagePullSecrets[{position}].name"
@@ -125,6 +149,9 @@ def _pod_template(template: PodTemplate, permits: Permits) -> Iterator[Violation
     accounts = ("default", *permits.pod_accounts)
     yield from _account(at, template.service_account_name, accounts, permits)
     for position, variable in enumerate(template.env):
+        name = variable.name
+        if is_named(name, COMMAND_VARIABLES) and not is_named(name, permits.environment):
+            yield _unlisted(f"{at}.env[{position}].name", name, "allow.environment")
         source = variable.value_from
         if source is None:
             continue
@@ -133,9 +160,9 @@ def _pod_template(template: PodTemplate, permits: Permits) -> Iterator[Violation
             ("secretKeyRef", source.secret_key_ref, permits.secrets, "allow.secrets"),
             ("configMapKeyRef", source.config_map_key_ref, permits.config_maps, "allow.configMaps"),
         ):
-            name = None if reference is None else str(reference.get("name"))
-            if name is not None and not is_named(name, allowed):
-                yield _unlisted(f"{field}.{word}.name", name, of_chart)
+            wanted = None if reference is None else str(reference.get("name"))
+            if wanted is not None and not is_named(wanted, allowed):
+                yield _unlisted(f"{field}.{word}.name", wanted, of_chart)
     if permits.weak_security:
         return
     for name in weaknesses(template.security_context):

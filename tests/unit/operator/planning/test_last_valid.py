@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from failback.operator.kinds.base import EnvironmentVariable
 from failback.operator.kinds.broker_cluster import BrokerCluster
+from failback.operator.kinds.permits import read_permits
 from failback.operator.planning.cluster import last_valid
 from failback.operator.planning.cluster.cluster import plan_cluster
 from failback.operator.planning.plan.encoding import find_condition
@@ -187,3 +189,23 @@ def test_a_spec_whose_objects_would_be_too_many_bytes_is_kept_by_the_last_one() 
     assert (
         said(plan(world, stored(world, pairs=64, slaves_per_pair=3)), "Ready")[1] != "InvalidSpec"
     )
+
+
+def with_variable(world: World, name: str) -> BrokerCluster:
+    template = world.cluster.spec.pod_template
+    variable = EnvironmentVariable(name=name, value="x")
+    return stored(world, pod_template=template.model_copy(update={"env": [variable]}))
+
+
+def test_a_command_that_was_accepted_before_goes_on_until_the_spec_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = steady(podTemplate={"env": [{"name": "LD_PRELOAD", "value": "x"}]})
+    listed = dataclasses.replace(CONTEXT, permits=read_permits({}))
+    monkeypatch.setitem(globals(), "CONTEXT", listed)
+    found = plan(world, world.cluster)
+    assert said(found, "Ready")[1] != "InvalidSpec"
+    assert said(found, "Warning") == ("True", "NotAllowed")
+    found = plan(world, with_variable(world, "PYTHONPATH"))
+    assert said(found, "Ready") == ("False", "InvalidSpec")
+    assert applied(found) == []

@@ -59,7 +59,7 @@ from failback.operator.render.broker import REGISTERED_GATE
 from failback.operator.render.context import Context
 from failback.operator.render.objects import render_cluster
 from failback.operator.render.shape import Shape
-from failback.operator.schema.permitted import broken
+from failback.operator.schema.permitted import accepting, broken
 from failback.operator.schema.rules import Violation
 
 _OF_MEMBERS: Final = frozenset({"ConfigMap", "StatefulSet"})
@@ -92,8 +92,11 @@ def plan_cluster(
     """
     memory = Memory() if memory is None else memory
     given = _Given(cluster, status, observed, context, now, memory)
-    text = refused or "; ".join(_words(item) for item in broken(cluster, context.permits)[:3])
-    text = text or _oversize(cluster)
+    found = () if refused else broken(cluster, context.permits)
+    if found:
+        kept = last_valid.kept(cluster, observed.objects, memory)
+        found = broken(cluster, accepting(context.permits, kept)) if kept is not None else found
+    text = refused or "; ".join(map(_words, found[:3])) or _oversize(cluster)
     return _by_last_valid(given, text) if text else _by_its_spec(given)
 
 
@@ -156,7 +159,7 @@ def _by_last_valid(given: _Given, text: str) -> Plan:
     """Keep the cluster by the last spec that could be carried out; without one do nothing."""
     kept = last_valid.kept(given.cluster, given.observed.objects, given.memory)
     refusal = _Refusal("InvalidSpec", text)
-    if kept is None or broken(kept, given.context.permits):
+    if kept is None or broken(kept, accepting(given.context.permits, kept)):
         return _only_status(given.state, given.context, refusal)
     return _by_its_spec(dataclasses.replace(given, cluster=kept), refusal)
 

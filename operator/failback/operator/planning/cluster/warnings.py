@@ -21,6 +21,7 @@ from failback.operator.planning.operations import resize, resync
 from failback.operator.planning.plan.encoding import find_condition, names, stored_operations
 from failback.operator.planning.state.running_engine import held_engine
 from failback.operator.render.members import could_carry, offsets_in_rocksdb
+from failback.operator.schema.permitted import refusals
 
 KNOWN_ANNOTATIONS: Final = frozenset(
     f"failback.dev/{name}"
@@ -61,6 +62,10 @@ def warning(view: ClusterView, engine_version: str, permits: Permits | None = No
         found.append(
             ("DeletionUnprotected", f"{text} (admissionPolicies.enabled, Kubernetes 1.30)")
         )
+    found += [
+        ("NotAllowed", f"{each.path}: {each.message}; it stays until the spec changes")
+        for each in refusals(view.cluster, permits)
+    ]
     return joined(found)
 
 

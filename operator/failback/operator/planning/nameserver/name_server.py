@@ -36,7 +36,7 @@ from failback.operator.render.context import Context
 from failback.operator.render.nameserver import addresses, statefulset_name
 from failback.operator.render.objects import render_name_server
 from failback.operator.render.service import external_name
-from failback.operator.schema.permitted import broken
+from failback.operator.schema.permitted import accepting, broken
 
 SHRINK_SECONDS: Final = 240.0
 """Two polls of the brokers for name servers (120 s each)."""
@@ -63,10 +63,14 @@ def plan_name_server(
     refused = broken(name_server, context.permits)
     if not refused:
         return _by_its_spec(name_server, status, observed, context, now)
+    kept = last_valid.kept_name_server(name_server, observed.objects)
+    if kept is not None:
+        refused = broken(name_server, accepting(context.permits, kept))
+        if not refused:
+            return _by_its_spec(name_server, status, observed, context, now)
     text = "; ".join(f"{item.rule} {item.path}: {item.message}" for item in refused[:3])
     refusal = Verdict("Ready", False, "InvalidSpec", text)
-    kept = last_valid.kept_name_server(name_server, observed.objects)
-    if kept is None or broken(kept, context.permits):
+    if kept is None or broken(kept, accepting(context.permits, kept)):
         return _refused(name_server, status, context, now, refusal)
     return _by_its_spec(kept, status, observed, context, now, refusal)
 
