@@ -146,6 +146,50 @@ def test_every_page_is_drawn_readable_and_open_to_everybody(
     assert figures["observed"] > 0
 
 
+_OUTSIDE: Final = """() => Array.from(document.querySelectorAll("[href], [src], [action]"))
+  .map(each => new URL(each.getAttribute("href") ?? each.getAttribute("src")
+                       ?? each.getAttribute("action"), location.href))
+  .filter(url => url.host === location.host && !url.pathname.startsWith("/failback/"))
+  .map(url => url.href)"""
+
+
+def test_pages_stay_below_the_path_that_a_proxy_takes_away(
+    browser: Browser, lab: DashboardLab
+) -> None:
+    """As nginx does with ``location /failback/`` and ``X-Forwarded-Prefix``."""
+    escaped, streams = [], []
+
+    def pass_on(route: Route) -> None:
+        _, _, path = route.request.url.partition("//proxy.test")
+        if not path.startswith("/failback/"):
+            escaped.append(path)
+            route.abort()
+        elif "/api/v1/events" in path:
+            streams.append(path)
+            route.abort()  # it never ends
+        else:
+            headers = {**route.request.headers, "x-forwarded-prefix": "/failback"}
+            url = lab.url + path.removeprefix("/failback")
+            route.fulfill(response=route.fetch(url=url, headers=headers, max_redirects=0))
+
+    wait_until(lambda: lab.ask("GET", f"/runs/{LIVE}").status == 200, "the run that goes on")
+    with opened_page(browser) as opened:
+        page = opened.page
+        page.route("**/*", pass_on)
+        for name, path in PAGES.items():
+            page.goto(f"http://proxy.test/failback{path}", wait_until="load")
+            draw_figures(opened)
+            assert page.evaluate(_OUTSIDE) == [], name
+        page.goto("http://proxy.test/failback/predict?fault=handover&rate=100", wait_until="load")
+        with page.expect_response(lambda answer: "rate=250" in answer.url):
+            page.locator("#predict-form [name=rate]").fill("250")
+    assert escaped == []
+    assert streams
+    for wrong in ("//evil.test", "/a b", '/x"><script>', "failback"):
+        body = lab.ask("GET", "/", headers={"X-Forwarded-Prefix": wrong}).body
+        assert b'href="/runs"' in body, wrong
+
+
 @pytest.mark.parametrize("width", [1280, 390])
 def test_pages_without_anything_to_show_say_what_to_do(
     browser: Browser, width: int, tmp_path: Path

@@ -25,6 +25,7 @@ CHOICES = {
     "brokerRole": "SYNC_MASTER",
     "flushDiskType": "SYNC_FLUSH",
     "failbackRules": "guarded",
+    "failbackAdminFrom": "10.0.0.0/8",
     "deleteWhen": "05",
     "messageDelayLevel": "1s 5s",
     "namesrvAddr": "127.0.0.1:9",
@@ -60,7 +61,7 @@ class Seen:
 
     def __init__(self, lab: BrokerLab, file: Path) -> None:
         self.lab, self.file = lab, file
-        self.client: LabClient = lab.connect()
+        self.client: LabClient = lab.connect(("127.0.0.1", 50001))
 
     async def change(self, settings: dict[str, str]) -> tuple[int, str]:
         request = self.client.make(

@@ -143,7 +143,7 @@ def test_every_managed_key_is_in_the_catalogue() -> None:
     assert set(config_keys()) >= MANAGED_BROKER_KEYS
 
 
-_TYPES = ("bool", "int", "float", "string", "list", "hours", "delays")
+_TYPES = ("bool", "int", "float", "string", "list", "hours", "delays", "networks")
 
 
 def test_every_row_is_well_formed() -> None:

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from failback.analytics.lake.page_sizes import Page, pages
 from failback.common.files import open_file
+from failback.common.text import why
 
 MOST_BATCH_BYTES: Final = 512 * 1024 * 1024
 """What one batch of rows may take in memory."""
@@ -65,14 +66,14 @@ def check_files(files: list[Path], *, batch_rows: int | None = BATCH_ROWS) -> No
     """Make sure that a dataset of these files can be scanned.
 
     Raises:
-        ValueError: One takes too much; it is named. So is what :func:`footer_of` raises.
+        ValueError: One cannot be read, or takes too much; it is named.
     """
     for path in files:
-        with open_file(path) as source:
-            try:
+        try:
+            with open_file(path) as source:
                 footer_of(source, batch_rows=batch_rows)
-            except (ValueError, pa.ArrowException) as error:
-                raise ValueError(f"{path}: {error}") from error
+        except (OSError, ValueError, pa.ArrowException) as error:
+            raise ValueError(f"{path}: {why(error)}") from error
 
 
 class _Window:

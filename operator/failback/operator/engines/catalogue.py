@@ -7,6 +7,7 @@ changes live, and in which order) and by the local runtime (warnings).
 from __future__ import annotations
 
 import functools
+import ipaddress
 import math
 import re
 from dataclasses import dataclass
@@ -49,8 +50,8 @@ class ConfigKey:
 
     name: str
     type: str
-    """``int``, ``float``, ``bool``, ``string``, ``list``, ``enum:A,B``, ``hours`` (of the day, by
-    semicolons) or ``delays`` (numbers with s, m, h or d, by blanks)."""
+    """``int``, ``float``, ``bool``, ``string``, ``list``, ``enum:A,B``, ``networks``, ``hours`` (of the day,
+    by semicolons) or ``delays`` (numbers with s, m, h or d, by blanks)."""
     change: str
     """``live``, ``roll``, ``immutable``, ``switch`` or ``refused``."""
     engine: str | None
@@ -78,6 +79,8 @@ class ConfigKey:
             return self._number_problem(value)
         if self.type == "hours" and not _HOURS.match(value):
             return f'must be hours of the day such as 04;16, got "{value}"'
+        if self.type == "networks" and not all(map(_is_network, value.split(";"))):
+            return f'must be addresses or networks such as 10.0.0.0/8;::1, got "{value}"'
         if self.type == "delays" and not _DELAYS.match(value):
             return f'must be times such as 1s 5s 10m 2h, got "{value}"'
         if self.type.startswith("enum:"):
@@ -115,6 +118,14 @@ class ConfigKey:
         if self.engine is not None and self.engine != engine:
             return False
         return version is None or self.engine is None or applies(self.versions, version)
+
+
+def _is_network(text: str) -> bool:
+    """Tell whether a text is an address, a network or nothing."""
+    try:
+        return not text.strip() or bool(ipaddress.ip_network(text.strip(), strict=False))
+    except ValueError:
+        return False
 
 
 @functools.cache

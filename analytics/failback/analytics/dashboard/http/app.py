@@ -16,7 +16,7 @@ from failback.analytics.dashboard.http import api, documents, pages
 from failback.analytics.dashboard.http.access import SAFE
 from failback.analytics.dashboard.http.context import Parts, Shared
 from failback.analytics.dashboard.http.metrics import DashboardMetrics
-from failback.analytics.dashboard.http.rendering import problem_page
+from failback.analytics.dashboard.http.rendering import prefix_of, problem_page
 from failback.analytics.dashboard.problems import DashboardProblem
 from failback.analytics.web.applications import answer_refusals, problem_response
 from failback.analytics.web.problems import Problem
@@ -73,6 +73,8 @@ class Guard:
                 headers = MutableHeaders(scope=message)
                 for name, value in _HEADERS.items():
                     headers.setdefault(name, value)
+                if headers.get("location", "").startswith("/"):
+                    headers["Location"] = prefix_of(connection) + headers["Location"]
                 if "cache-control" not in headers:
                     headers["Cache-Control"] = "no-store"
                 self._metrics.answered(scope["method"], message["status"])

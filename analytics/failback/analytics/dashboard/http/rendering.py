@@ -15,6 +15,7 @@ import jinja2
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 from markupsafe import Markup
+from starlette.requests import HTTPConnection
 
 from failback.analytics.dashboard.http.access import Identity
 from failback.analytics.dashboard.http.context import Shared
@@ -24,6 +25,10 @@ from failback.analytics.report.page import html, plotly_bundle
 from failback.analytics.report.page.tables import registry
 from failback.analytics.web.problems import Problem
 from failback.common.text import visible
+
+_PREFIX: Final = re.compile(r"(/[A-Za-z0-9._~-]+)+")
+_ADDRESS: Final = re.compile(r'\b((?:data-)?src|href|action|content)="/(?!/)')
+"""An attribute that leads to another page; texts have no quotes that are not escaped."""
 
 NAVIGATION: Final = (
     ("/", "Fleet"),
@@ -159,6 +164,7 @@ def render(
     request: Request, who: Identity | None, name: str, status: int = 200, **values: Any
 ) -> HTMLResponse:
     """A page. The user is ``None`` on pages for strangers."""
+    prefix = prefix_of(request)
     text = (
         _environment()
         .get_template(name)
@@ -166,10 +172,20 @@ def render(
             path=request.url.path,
             who=who,
             csrf=who.csrf if who is not None else "",
+            prefix=prefix,
             **values,
         )
     )
-    return HTMLResponse(text, status)
+    return HTMLResponse(_ADDRESS.sub(rf'\1="{prefix}/', text) if prefix else text, status)
+
+
+def prefix_of(connection: HTTPConnection) -> str:
+    """Return the path that a proxy took away (``X-Forwarded-Prefix``); empty without one.
+
+    It may come from anybody: it only begins addresses of the same host.
+    """
+    prefix = connection.headers.get("x-forwarded-prefix", "").strip().rstrip("/")
+    return prefix if _PREFIX.fullmatch(prefix) else ""
 
 
 def problem_page(request: Request, shared: Shared, problem: Problem) -> HTMLResponse:

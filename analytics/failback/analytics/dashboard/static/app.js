@@ -2,6 +2,7 @@
 // What keeps a page fresh and handy. Everything on it can be read and done without.
 
 const root = document.documentElement;
+const prefix = root.dataset.prefix; // of a proxy that takes a part of the path away
 const said = (text) => { document.getElementById("said").textContent = text; };
 
 // --- theme ---
@@ -208,7 +209,7 @@ async function refresh() {
 if (document.body.dataset.live) {
   const state = document.getElementById("stream");
   const run = document.body.dataset.run;
-  const events = new EventSource("/api/v1/events" + (run ? "?run=" + encodeURIComponent(run) : ""));
+  const events = new EventSource(prefix + "/api/v1/events" + (run ? "?run=" + encodeURIComponent(run) : ""));
   events.addEventListener("open", () => { state.textContent = "live"; refresh(); }); // what changed until now was told to nobody
   events.addEventListener("error", () => { state.textContent = "connecting again"; });
   const kinds = document.body.dataset.live.split(" ");
@@ -247,7 +248,7 @@ if (form) {
   const ask = async () => {
     const number = ++asked;
     const query = new URLSearchParams(new FormData(form));
-    const answer = await fetch("/predict?" + query, {headers: {Accept: "text/html"}});
+    const answer = await fetch(prefix + "/predict?" + query, {headers: {Accept: "text/html"}});
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     if (number !== asked) return;
     inChinese(fresh);
