@@ -50,8 +50,9 @@ class ConfigKey:
 
     name: str
     type: str
-    """``int``, ``float``, ``bool``, ``string``, ``list``, ``enum:A,B``, ``networks``, ``hours`` (of the day,
-    by semicolons) or ``delays`` (numbers with s, m, h or d, by blanks)."""
+    """``int``, ``float``, ``bool``, ``string``, ``list``, ``enum:A,B``, ``networks`` (addresses, by
+    semicolons), ``hours`` (of the day, by semicolons) or ``delays`` (numbers with s, m, h or d, by
+    blanks)."""
     change: str
     """``live``, ``roll``, ``immutable``, ``switch`` or ``refused``."""
     engine: str | None
