@@ -321,7 +321,10 @@ class Machines:
 
     def needs_admin(self, pod: SimPod, key: str) -> bool:
         """Tell whether a broker refuses a request that sets ``key``, and can change it live."""
-        env = pod.template["spec"]["containers"][0]["env"]
+        container = pod.template["spec"]["containers"][0]
+        if "--mounted" not in container["args"]:
+            return False
+        env = container["env"]
         guarded = {"name": "FAILBACK_RULES", "value": "guarded"} in env
         return needs_admin(key, guarded=guarded) and key not in FIXED_AT_START
 

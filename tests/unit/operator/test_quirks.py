@@ -27,6 +27,7 @@ KEYS = {
     "topicJsonAttributes",
     "storeFamily",
     "pairMembers",
+    "mountedFile",
     "offsetCarry",
     "offsetsInRocksDb",
 }
@@ -43,6 +44,7 @@ FACTS = {
     "topicJsonAttributes": (False, False, True),
     "storeFamily": ("v4", "v4", "v5"),
     "pairMembers": (False, False, False),
+    "mountedFile": (False, False, False),
     "offsetCarry": (False, False, False),
     "offsetsInRocksDb": ("", "", "storeType=defaultRocksDB configManagerVersion=v2"),
     "overflowResetsToZero": (False, False, False),

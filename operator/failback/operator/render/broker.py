@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from failback.operator.engines.catalogue import quirk
 from failback.operator.render import common
 from failback.operator.render.config import restart_hash
 from failback.operator.render.context import Object
@@ -180,7 +181,9 @@ def _container(context: ClusterContext, member: MemberContext, shared: Object) -
         found["lifecycle"] = {"preStop": {"exec": {"command": ["sh", "-c", _STOP_AND_WAIT]}}}
     else:
         found["command"] = list(common.INIT)
-        found["args"] = ["broker", "-c", conf, "--mounted", f"{member.home}/desired/broker.conf"]
+        found["args"] = ["broker", "-c", conf]
+        if quirk("mountedFile", engine.program, context.version):
+            found["args"] += ["--mounted", f"{member.home}/desired/broker.conf"]
         ports["http"] = member.http_port
     found["ports"] = [{"name": port, "containerPort": number} for port, number in ports.items()]
     found["resources"] = common.resources_of(member.pair.resources)

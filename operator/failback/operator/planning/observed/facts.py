@@ -6,7 +6,7 @@ Conditions, status and predicates read them, so that all of them mean the same.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -252,3 +252,11 @@ def has_carry(statefulset: Object) -> bool:
     """Tell whether a member's pods have the sidecar that gives offsets to a starting master."""
     inits = statefulset["spec"]["template"]["spec"].get("initContainers", ())
     return any(each["name"] == "carry" for each in inits)
+
+
+def broker_arguments(statefulset: Object | None) -> Sequence[str]:
+    """Return the arguments of the broker's container; none without a StatefulSet."""
+    if statefulset is None:
+        return ()
+    found: Sequence[str] = statefulset["spec"]["template"]["spec"]["containers"][0].get("args", ())
+    return found

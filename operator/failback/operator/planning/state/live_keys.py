@@ -80,19 +80,20 @@ def broker_changes(state: ClusterState, shape: Shape, member: Member) -> dict[st
     Without those that it takes from its mounted file.
     """
     found = _other_values(state, shape, member)
-    return {key: value for key, value in found.items() if not is_mounted(state.cluster, key)}
+    return {key: value for key, value in found.items() if not _is_mounted(state, member, key)}
 
 
 def mounted_changes(state: ClusterState, shape: Shape, member: Member) -> dict[str, str]:
     """Return the live keys that a member's broker will take from its mounted file."""
     found = _other_values(state, shape, member)
-    return {key: value for key, value in found.items() if is_mounted(state.cluster, key)}
+    return {key: value for key, value in found.items() if _is_mounted(state, member, key)}
 
 
-def is_mounted(cluster: BrokerCluster, key: str) -> bool:
-    """Tell whether a broker takes ``key`` from its mounted file: it refuses it by request (25)."""
-    engine = cluster.spec.engine
-    return engine.program == "failback" and needs_admin(key, guarded=engine.rules == "guarded")
+def _is_mounted(state: ClusterState, member: Member, key: str) -> bool:
+    """Tell whether a member takes ``key`` from its mounted file: it refuses it by request (25)."""
+    statefulset = state.observed.member(*member).statefulset
+    guarded = state.cluster.spec.engine.rules == "guarded"
+    return needs_admin(key, guarded=guarded) and "--mounted" in facts.broker_arguments(statefulset)
 
 
 def _other_values(state: ClusterState, shape: Shape, member: Member) -> dict[str, str]:
