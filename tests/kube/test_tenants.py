@@ -292,8 +292,6 @@ def test_the_api_server_refuses_it_by_the_charts_policies(namespace: Namespace) 
             said = refusal(author, report("j", engine="Spark", spark=conf))
             assert "allow.sparkSettings" in said, key
         fine = [
-            apache("jvm", SAFE_OPTIONS),
-            cluster("env", podTemplate={"env": [{"name": "TZ", "value": "UTC"}]}),
             resource("NameServer", "main", podTemplate={"serviceAccountName": "default"}),
             cluster(
                 "fine",
@@ -302,6 +300,8 @@ def test_the_api_server_refuses_it_by_the_charts_policies(namespace: Namespace) 
             ),
             experiment("fine"),
             report("fine", engine="Spark", spark={"conf": {"spark.sql.shuffle.partitions": "8"}}),
+            apache("jvm", SAFE_OPTIONS),
+            cluster("env", podTemplate={"env": [{"name": "TZ", "value": "UTC"}]}),
         ]
         del fine[1]["spec"]["podTemplate"]["securityContext"]["seccompProfile"]
         assert [refusal(author, each) for each in fine] == [""] * len(fine)
