@@ -277,8 +277,8 @@ def exposure_document(
     if found is None:
         return document
     return document | {
-        "after_return": round(found.after_return),
-        "on_slave": None if found.on_slave is None else round(found.on_slave),
+        "after_return": found.bound.of(round(found.after_return)),
+        "on_slave": None if found.on_slave is None else found.bound.of(round(found.on_slave)),
         "most": round(found.most),
         "measured": found.measured,
         "bound": found.bound.value,
