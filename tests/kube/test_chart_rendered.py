@@ -392,7 +392,7 @@ def test_the_operator_reads_every_setting_that_the_chart_writes(tmp_path: Path) 
     assert (settings_.resync_seconds, settings_.admin_timeout_seconds) == (90.0, 3.0)
     assert (settings_.domain, settings_.log_format) == ("c.example", "text")
     assert settings_.images["spark"] == "failback/analytics:0.2.0"
-    assert settings_.leader_election is False
+    assert settings_.leader_election is True
 
 
 def test_policy_and_operator_have_the_same_lists(tmp_path: Path) -> None:

@@ -60,6 +60,13 @@ def test_of_two_operators_one_leads_and_the_other_takes_over(
             running.process.dispose()
 
 
+def leader(namespace: Namespace) -> str:
+    """Return the holder of the operators' Lease; empty while there is none."""
+    found = {each["metadata"]["name"]: each for each in namespace.api.list("Lease")}
+    lease = found.get("failback-operator", {"spec": {}})
+    return str(lease["spec"].get("holderIdentity", ""))
+
+
 def test_a_leader_that_was_killed_is_followed(namespace: Namespace, node: NodeProcess) -> None:
     identities = [operator_identity(namespace, name=name) for name in ("one", "two")]
     both = [
@@ -70,16 +77,11 @@ def test_a_leader_that_was_killed_is_followed(namespace: Namespace, node: NodePr
     ]
     try:
         both[0].start()
-        both[0].wait_until_ready()
+        wait_until(lambda: leader(namespace) == "one", "the first leader")
         both[1].start()
         both[0].process.kill()
         both[1].wait_until_ready()
-        wait_until(
-            lambda: (
-                namespace.api.get("Lease", "failback-operator")["spec"]["holderIdentity"] == "two"
-            ),
-            "the second leader",
-        )
+        wait_until(lambda: leader(namespace) == "two", "the second leader")
     finally:
         for running in both:
             running.process.dispose()
