@@ -14,7 +14,7 @@ from tools.setup_java import SERVER_VERSION
 
 from tests.support.dashboard.dashboard_lab import running_dashboard
 from tests.support.java.java_lab import Lab
-from tests.support.observe.answers import counted, false_answers
+from tests.support.observe.answers import PRINT_SECONDS, counted, false_answers
 from tests.support.observe.cluster import Observed
 from tests.support.observe.surfaces import AnswerWatch, SampleWatch
 from tests.support.processes.exporter_process import Exporter
@@ -39,13 +39,14 @@ def test_no_answer_is_false_from_before_the_kill_until_long_after_the_return(
                 tmp_path / "dashboard", "--namesrv", observed.namesrv.address, with_runs=False
             ) as dashboard,
             SampleWatch(observed) as samples,
-            AnswerWatch(observed, dashboard, exporter) as asked,
         ):
-            time.sleep(BEFORE_SECONDS)
-            observed.outage(SERVED_SECONDS, during=observed.leave)
-            time.sleep(STARTS_AFTER_SECONDS[lab.version])
-            observed.join("billing")
-            time.sleep(AFTER_SECONDS - STARTS_AFTER_SECONDS[lab.version])
+            with AnswerWatch(observed, dashboard, exporter) as asked:
+                time.sleep(BEFORE_SECONDS)
+                observed.outage(SERVED_SECONDS, during=observed.leave)
+                time.sleep(STARTS_AFTER_SECONDS[lab.version])
+                observed.join("billing")
+                time.sleep(AFTER_SECONDS - STARTS_AFTER_SECONDS[lab.version])
+            time.sleep(2 * PRINT_SECONDS)  # what the last answers are held against
     finally:
         exporter.process.dispose()
     found = list(false_answers(samples.truth, asked.answers))
