@@ -107,6 +107,8 @@ def _oversize(cluster: BrokerCluster) -> str:
     operator's memory and in the API server's.
     """
     members = cluster.spec.pairs * (1 + cluster.spec.slaves_per_pair)
+    if members * _MOST_OBJECT_BYTES <= MOST_SPEC_BYTES:
+        return ""
     size = len(cluster.spec.model_dump_json(exclude_unset=True)) * members
     if size <= MOST_SPEC_BYTES:
         return ""
@@ -120,6 +122,8 @@ def _words(found: Violation) -> str:
     return f"{found.rule} {found.path}: {found.message}"
 
 
+_MOST_OBJECT_BYTES: Final = 3 * 1024 * 1024 // 2
+"""What etcd keeps of one resource."""
 MOST_SPEC_BYTES: Final = 16 * 1024 * 1024
 """Bytes of a cluster's spec times its members; 256 members with 10 KB each have 2.5 MB."""
 
