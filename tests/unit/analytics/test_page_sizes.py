@@ -143,3 +143,14 @@ def test_honest_files_of_others_are_read(compression: str, version: str) -> None
     )
     assert footer_of(sink).num_rows == count
     assert read_table(sink).num_rows == count
+
+
+def test_a_file_that_is_cut_meanwhile_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    path.write_bytes(bytes(2_000))
+    with path.open("rb") as file:
+        window = parquet_guard._Window(file.fileno())
+        assert (len(window), window[0]) == (2_000, 0)
+        path.write_bytes(b"")
+        with pytest.raises(ValueError, match="cut while it was read"):
+            window[1_500]

@@ -97,4 +97,8 @@ async def test_lists_of_name_servers_have_a_bound_each_and_together(
             await asked.refresh_routes([each.addr], fast=True)
         found = [asked.route(each.addr).brokers for each in lists]
         assert sum(each is not None for each in found) in range(known, 2 * known + 1)
+        short = ClusterInfo({"b": BrokerData("c", "b", {0: "10.0.0.1:1"})}, {"c": ["b"]}).to_json()
+        async with RemotingPeer(lambda request: request.response(0, body=short)) as honest:
+            await asked.refresh_routes([honest.addr], fast=True)
+            assert asked.route(honest.addr).brokers == {"b": {0: "10.0.0.1:1"}}
         await asked.close()

@@ -98,6 +98,8 @@ class _Window:
         if not 0 <= place < len(self._held):
             self._start, place = at, 0
             self._held = os.pread(self._number, _WINDOW_BYTES, at)
+            if not self._held:
+                raise ValueError("it was cut while it was read")
         return self._held[place]
 
 

@@ -138,6 +138,8 @@ class Peers:
         self.backlogs = Backlogs(self._questions, self._admin)
         self._brokers: dict[str, _Known] = {}
         self._routes: dict[str, Route] = {}
+        self._left_out: set[str] = set()
+        """Name servers whose lists were too long for all of them together, each told once."""
         self._route_due: dict[str, float] = {}
         self._asking: dict[str, asyncio.Task[None]] = {}
 
@@ -203,14 +205,20 @@ class Peers:
             brokers = {
                 name: dict(data.broker_addrs) for name, data in info.broker_addr_table.items()
             }
-        others = sum(_size(route) for name, route in self._routes.items() if name != address)
-        route = Route(address, brokers)
-        if others + _size(route) > _MOST_ROUTES_IN_ALL:
-            route = Route(address)
-            if self._routes.get(address) != route:
-                logger.warning("name server %s is left out: lists of brokers are too long", address)
-        self._routes[address] = route
+        self._routes[address] = Route(address, brokers)
+        self._keep_within_bound()
         self._route_due[address] = self._clock()
+
+    def _keep_within_bound(self) -> None:
+        """Forget the longest lists of brokers: those of name servers that others need are short."""
+        sizes = {address: _size(route) for address, route in self._routes.items()}
+        while sum(sizes.values()) > _MOST_ROUTES_IN_ALL:
+            longest = max(sizes, key=lambda each: sizes[each])
+            del sizes[longest]
+            self._routes[longest] = Route(longest)
+            if longest not in self._left_out:
+                self._left_out.add(longest)
+                logger.warning("name server %s is left out: its list of brokers is long", longest)
 
     def route(self, address: str) -> Route:
         """Return what a name server said last."""
