@@ -4,7 +4,8 @@ The folder under tests/ is a test's tier and its marker. Files marked `long` sta
 no worker is alone with one when the others have ended. A required tool that is missing fails the
 test instead of skipping it.
 
-`few(n)` on a parametrized test leaves its first n cases in `make test`; the others are `full`.
+`few(n)` on a parametrized test leaves its first n cases in `make test`; the others are `full`, and
+of `few(n, most)` those beyond the first `most` are `soak`.
 
 `make test-foreign` ends with a line for each kind of foreign input. A file is a kind, its docstring
 says which. A test is one input, unless it says `record_property("inputs", count)`.
@@ -31,7 +32,7 @@ UNIT_CASES = pytest.StashKey[int]()
 """How many cases of tests/unit were collected, before markers and names choose among them."""
 
 settings.register_profile(SOAK, deadline=None)
-settings.register_profile("full", deadline=None, max_examples=50)
+settings.register_profile("full", deadline=None, max_examples=25)
 settings.register_profile(QUICK, deadline=None, max_examples=QUICK_EXAMPLES)
 settings.load_profile("full")
 
@@ -45,8 +46,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if few := item.get_closest_marker("few"):
             test = item.nodeid.partition("[")[0]
             cases[test] += 1
-            if cases[test] > few.args[0]:
-                item.add_marker("full")
+            first, *most = few.args
+            if cases[test] > first:
+                item.add_marker("soak" if most and cases[test] > most[0] else "full")
         if isinstance(item, pytest.Function) and item.get_closest_marker("foreign"):
             title = (item.module.__doc__ or item.path.stem).strip().partition("\n")[0]
             item.user_properties.append(("kind", title))

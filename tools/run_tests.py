@@ -28,7 +28,6 @@ tests/unsteady.md lists it until it is mended. A test that fails twice has faile
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import os
 import signal
@@ -128,19 +127,6 @@ QUICK = ["--hypothesis-profile=quick"]
 BUDGET = ROOT / "tools" / "budget.toml"
 FEW = 3
 """A folder with more failures than these is broken, not unlucky."""
-LAB_TESTS = "test_lab_*"
-"""Tests of the tests' own Kubernetes: run where its files are not those that passed last here."""
-LAB_FILES = (
-    "tests/support/kube_lab/**/*.py",
-    "tests/kube/own_server/*.py",
-    "tools/setup_kube.py",
-    "tools/kubetest/*",
-    "Dockerfile",
-    "broker-image/failback/init/**/*.py",
-    "broker-image/failback/common/**/*.py",
-    "broker-image/failback/common/**/*.py",
-    "operator/failback/operator/local/**/*.py",
-)
 SAMPLED = ROOT / ".pytest_cache" / "sampled"
 """Which tiers the last ``make test`` in this checkout sampled; ``--rest`` uses it up."""
 
@@ -171,17 +157,7 @@ def pytest(name: str, part: str = "all", arguments: Sequence[str] = ()) -> Comma
         spread += QUICK
     if tier.alone and part != "sample" and not arguments:
         marker += " and not alone"
-    if name == "kube" and not arguments and lab_stamp().exists():
-        spread.append(f"--ignore-glob=*/{LAB_TESTS}")
     return [sys.executable, "-m", "pytest", *paths, "-q", *spread, "-m", marker, *arguments]
-
-
-def lab_stamp() -> Path:
-    """Return the file that is there when the lab's tests passed here with the files as they are."""
-    digest = hashlib.sha256(f"{sys.version} {os.uname().release}".encode())
-    for path in sorted(path for pattern in LAB_FILES for path in ROOT.glob(pattern)):
-        digest.update(str(path.relative_to(ROOT)).encode() + path.read_bytes())
-    return setup_kube.cache_folder() / f"kube-lab-passed-{digest.hexdigest()[:16]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,8 +233,6 @@ def run_tier(name: str, part: str, arguments: Sequence[str], runner: Runner) -> 
             command = [sys.executable, "-m", "pytest", f"tests/{name}", "-q", "-m", "alone"]
             passed = runner.run(f"{name}, one after the other", command)
             result = Result(passed and result.passed, unsteady=result.unsteady)
-        if (name, part, result.passed, *arguments) == ("kube", "all", True):
-            lab_stamp().touch()
     else:
         result = Result(runner.run(name, pytest(name, part, arguments)))
         if name == "unit" and part != "sample" and not arguments:

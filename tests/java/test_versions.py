@@ -22,13 +22,10 @@ CARRIES_A_COMMIT = 1
 COMMITTED = 2
 ASKED_BY_CODE = {"haStatus": 907, "topicConfigByName": 351}
 NOT_SUPPORTED = 3
-SHORT = "5.3.3"
-VERSIONS = [
-    each if each == SHORT else pytest.param(each, marks=pytest.mark.soak) for each in TESTED
-]
 
 
-@pytest.mark.parametrize("lab", VERSIONS, indirect=True)
+@pytest.mark.soak
+@pytest.mark.parametrize("lab", TESTED, indirect=True)
 async def test_a_broker_is_as_the_quirks_of_its_version_say(lab: Lab) -> None:
     namesrv = await asyncio.to_thread(lab.namesrv, "apache")
     master = lab.broker("apache", namesrv)

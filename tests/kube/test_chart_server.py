@@ -70,7 +70,13 @@ def left_in(namespace: Namespace) -> set[str]:
     return set(shown) - {"serviceaccount/default", "configmap/kube-root-ca.crt"}
 
 
-@pytest.mark.parametrize("mode", sorted(MODES))
+@pytest.mark.parametrize(
+    "mode",
+    [
+        pytest.param(mode, marks=() if mode in ("default", "everything") else pytest.mark.soak)
+        for mode in sorted(MODES)
+    ],
+)
 def test_the_server_accepts_every_object(
     mode: str, namespace: Namespace, monitoring: None, tmp_path: Path
 ) -> None:
@@ -146,6 +152,7 @@ def test_uninstall_frees_every_resource_of_its_finalizer(
     assert left_in(namespace) == set()
 
 
+@pytest.mark.soak
 def test_the_chaos_label_comes_only_when_asked_for(namespace: Namespace, node: NodeProcess) -> None:
     flags = settings((*NO_PODS, "chaos.enabled=true"))
     namespace.helm("install", "failback", str(CHART), "--wait", *flags)

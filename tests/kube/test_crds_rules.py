@@ -105,6 +105,7 @@ def test_every_word_is_taken_in_one_spelling(namespace: Namespace) -> None:
     assert len(named) >= 30
 
 
+@pytest.mark.soak
 def test_every_field_is_refused_by_both_or_by_neither(namespace: Namespace) -> None:
     differing, tried = {}, 0
     for kind in KINDS:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from tests.support.common.polling import SCALE, wait_until
 from tests.support.kube_lab.control_plane import ControlPlane
 from tests.support.kube_lab.namespaces import Namespace
@@ -14,6 +16,7 @@ from tests.support.operator.real_cluster import LivedCluster, unchanged_lives
 READS = "slaveReadEnable"
 
 
+@pytest.mark.soak
 async def test_a_live_change_restarts_nothing_and_survives_every_death(
     namespace: Namespace, node: NodeProcess, control_plane: ControlPlane
 ) -> None:

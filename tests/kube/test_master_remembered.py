@@ -218,6 +218,7 @@ async def test_deleted_and_applied_again_it_serves_what_was_acknowledged(pair: Q
     assert claim(pair, 1)["metadata"]["annotations"][EPOCH] == "2", "nothing was switched"
 
 
+@pytest.mark.soak
 async def test_with_both_members_held_the_last_master_is_not_forgotten(
     pair: RememberedPair,
 ) -> None:

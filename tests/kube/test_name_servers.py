@@ -22,6 +22,7 @@ def _never_without_a_name_server(cluster: LivedCluster, ready: set[str]) -> None
         assert any(address.partition(".")[0] in ready for address in known), (name, known)
 
 
+@pytest.mark.soak
 async def test_name_servers_come_and_go_and_no_broker_restarts(
     namespace: Namespace, node: NodeProcess
 ) -> None:

@@ -42,7 +42,13 @@ NEW, LATER = 16, 48
 """Messages sent after a return, and before the second outage: of each queue the same."""
 
 
-@pytest.mark.parametrize(("mode", "again"), [("Auto", (0, 0)), ("Off", (SENT - FIRST, LATER))])
+@pytest.mark.parametrize(
+    ("mode", "again"),
+    [
+        ("Auto", (0, 0)),
+        pytest.param("Off", (SENT - FIRST, LATER), marks=pytest.mark.soak),
+    ],
+)
 async def test_a_killed_broker_and_a_deleted_pod(
     namespace: Namespace, node: NodeProcess, mode: str, again: tuple[int, int]
 ) -> None:

@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping, Set
 from typing import Any
 
+import pytest
+
 from failback.client.consumer.consumer import PushConsumer
 from failback.client.model import ConsumeFrom
 from tests.kube.test_switch import ENOUGH, GROUP, SENT, TOPIC, Handled, Place, consume, send
@@ -23,6 +25,7 @@ QUIET_SECONDS = 3.0
 """So long nothing more may come."""
 
 
+@pytest.mark.soak
 async def test_lost_offsets_come_back_and_the_preview_is_what_comes(
     namespace: Namespace, node: NodeProcess
 ) -> None:

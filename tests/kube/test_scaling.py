@@ -20,6 +20,7 @@ from tests.support.operator.operator_process import operator
 from tests.support.operator.real_cluster import GROUP, TOPIC, LivedCluster, unchanged_lives
 
 
+@pytest.mark.soak
 async def test_pairs_come_and_go_and_volumes_grow(
     namespace: Namespace, node: NodeProcess, control_plane: ControlPlane
 ) -> None:

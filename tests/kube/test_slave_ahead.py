@@ -12,6 +12,8 @@ import re
 import time
 from contextlib import suppress
 
+import pytest
+
 from failback.client.consumer.consumer import PushConsumer
 from failback.client.model import ConsumeFrom, ConsumeResult, Message
 from failback.client.producer.producer import Producer
@@ -67,6 +69,7 @@ async def test_a_slave_that_is_ahead_is_told_of_before_it_is_overwritten(
         assert len(pair.events("SlaveAheadOfMaster")) == 1
 
 
+@pytest.mark.soak
 async def test_by_guarded_rules_the_master_takes_what_its_slave_knows(
     namespace: Namespace, node: NodeProcess
 ) -> None:

@@ -153,6 +153,7 @@ def test_a_switch_to_the_present_master_is_refused(pair: QuickPair) -> None:
     pair.api.wait_gone("RoleSwitch", "refused")
 
 
+@pytest.mark.soak
 async def test_deleting_a_switch_before_its_point_of_no_return_undoes_it(
     pair: QuickPair, node: NodeProcess
 ) -> None:

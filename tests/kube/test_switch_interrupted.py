@@ -101,6 +101,7 @@ class AtStep:
 
 
 @pytest.mark.parametrize(("step", "what"), USUAL)
+@pytest.mark.soak
 async def test_an_interrupted_switch_ends_with_one_master(lab: Lab, step: str, what: str) -> None:
     await interrupted(lab, step, what)
 

@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import pytest
+
 from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.control_plane import ControlPlane
 from tests.support.kube_lab.namespaces import Namespace
@@ -62,6 +64,7 @@ async def test_a_member_started_by_hand_as_a_second_master_is_left_alone(
         assert await answers(pair, "slaveReadEnable") == ["true", "true"]
 
 
+@pytest.mark.soak
 async def test_a_stranger_under_the_name_of_a_pair_is_told_of_and_left_alone(
     namespace: Namespace, node: NodeProcess, control_plane: ControlPlane
 ) -> None:

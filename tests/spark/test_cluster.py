@@ -81,6 +81,7 @@ def said(path: Path) -> dict[str, Any]:
     return {key: value for key, value in read_report(path).items() if key not in WARM}
 
 
+@pytest.mark.soak
 def test_a_cluster_reports_what_the_local_engine_reports(master: str, tmp_path: Path) -> None:
     run = tmp_path / "run"
     generate(Plan(rows=20_000, groups=2, truncations=1, foreign_share=0.01, seed=3), run)

@@ -144,6 +144,7 @@ def test_the_oracle_agrees_on_500_histories(
     assert_equal_tables(analysed(folder, local_engine), on_spark)
 
 
+@pytest.mark.few(1, 1)
 @pytest.mark.parametrize("shape", ["windows", "scattered", "tail"])
 def test_engines_and_truth_agree_on_generated_runs(
     shape: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

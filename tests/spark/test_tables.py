@@ -64,6 +64,7 @@ def run(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.few(1, 1)
 @pytest.mark.parametrize("schema", ["spark_catalog.log", "lake"])
 def test_what_spark_reads_gives_what_the_lake_gives(
     schema: str, run: Path, spark: SparkSession
@@ -153,6 +154,7 @@ def test_deliveries_that_were_loaded_twice_are_refused(run: Path, spark: SparkSe
         source_in_tables(spark, "twice", run / "lake", documents=run)
 
 
+@pytest.mark.few(1, 1)
 @pytest.mark.parametrize("schema", ["damaged", "lake"])
 def test_a_damaged_file_is_named(
     schema: str,

@@ -62,10 +62,7 @@ FAULTS: dict[str, list[dict[str, Any]]] = {
         },
     ],
 }
-QUICK = {
-    (RIGHT, "replace-offset-file"),
-    ("ignores-file", "kill-then-restart-consumers"),
-}
+QUICK = {("ignores-file", "kill-then-restart-consumers")}
 UNSEEN = {("ignores-file", "replace-offset-file")}
 """Only the bound fails: a report does not know the file that a broker was to load."""
 RUNS = [

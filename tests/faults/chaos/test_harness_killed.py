@@ -77,6 +77,7 @@ def test_every_fail_point_is_tried() -> None:
     assert set(tried) == set(POINTS)
 
 
+@pytest.mark.few(11, 11)
 @pytest.mark.parametrize(
     ("point", "fault"), CASES, ids=lambda value: value if isinstance(value, str) else value["fault"]
 )

@@ -60,6 +60,7 @@ class Harness:
         return self.documents[-1]
 
 
+@pytest.mark.few(2, 2)
 @pytest.mark.parametrize(
     "how",
     [

@@ -402,6 +402,7 @@ class KillLab:
         shown: list[object] = []
 
         def drained() -> bool:
+            self._let_pass(0)  # a consumer may have asked before the name server came back
             with self.master() as connection:
                 ends = {qid: end for qid, (_, end) in connection.topic_stats(TOPIC).items()}
                 committed = connection.all_offsets().get(f"{TOPIC}@{GROUP}", {})

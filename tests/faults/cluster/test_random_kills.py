@@ -81,6 +81,7 @@ def seed_of(default: int) -> int:
     return int(os.environ.get("FAILBACK_KILL_SEED", default))
 
 
+@pytest.mark.few(1, 1)
 @pytest.mark.parametrize(("flush", "seed"), [("SYNC_FLUSH", 20261), ("ASYNC_FLUSH", 20262)])
 def test_nothing_acknowledged_is_lost_over_random_kills(
     tmp_path: Path, flush: str, seed: int

@@ -61,7 +61,7 @@ async def send_nonsense(folder: Path, what: str, total: int) -> None:
 
 @pytest.mark.parametrize("what", SHARES)
 async def test_nonsense_breaks_nothing(tmp_path: Path, what: str) -> None:
-    await send_nonsense(tmp_path, what, 48_000)
+    await send_nonsense(tmp_path, what, 24_000)
 
 
 @pytest.mark.soak

@@ -89,6 +89,7 @@ def test_a_handover_re_consumes_exactly_what_the_master_never_heard_of(
     assert all(f"{queue}:{value}" in kept for queue, value in loaded.items())
 
 
+@pytest.mark.soak
 def test_four_members_and_no_fault_prove_the_instrument(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
@@ -126,6 +127,7 @@ def test_a_paused_broker_is_silent_and_comes_back_as_itself(
     assert cluster.target().view().members[0].identity == before
 
 
+@pytest.mark.few(1, 1)
 @pytest.mark.parametrize("signal", ["KILL", "TERM"])
 def test_a_consumer_ends_and_starts_again(
     cluster: LocalCluster, tmp_path: Path, signal: str

@@ -129,6 +129,7 @@ def test_a_hold_is_seen_until_it_is_released(
     assert run(interpreter, KEEPER.status()).stdout.startswith("free\n")
 
 
+@pytest.mark.few(2, 2)
 @pytest.mark.parametrize("fault", ["stop", "hold"])
 def test_what_a_harness_left_ends_by_itself_once_it_renews_no_more(
     interpreter: list[str],

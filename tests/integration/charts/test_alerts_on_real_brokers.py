@@ -147,6 +147,7 @@ async def test_a_file_that_is_not_written_and_a_master_that_is_away_are_told(
         await lab.fires("SlaveSyncStale")
 
 
+@pytest.mark.soak
 async def test_a_slave_with_messages_of_its_own_stops_and_is_told(tmp_path: Path) -> None:
     """It was started as a master once, by hand, and took messages."""
     async with AlertLab(tmp_path, failbackRules="guarded") as lab:

@@ -22,7 +22,7 @@ from tests.support.processes.peak_memory import PeakMemory, peak_memory
 pytestmark = [pytest.mark.foreign, pytest.mark.long]
 
 SEED: Final = int(os.environ.get("FAILBACK_SHAPES_SEED", "32"))
-SHAPES_OF_A_RUN: Final = 2_000
+SHAPES_OF_A_RUN: Final = 1_000
 SHAPES_OF_A_SOAK: Final = 100_000
 TEXTS: Final = ("a long text", "a text of escapes", "a text of escapes among letters")
 EXPECTED: Final = ("", "ProtocolError", "ConfigError", "Problem", "ValueError")

@@ -19,14 +19,13 @@ class CuttingProxy(Served):
         super().__init__()
         self._port = port
         self._budgets = budgets
-        self._writers: set[asyncio.StreamWriter] = set()
         self.cuts = 0
         self.forwarded_bytes = 0
         self.address = ""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         back_reader, back_writer = await asyncio.open_connection("127.0.0.1", self._port)
-        self._writers |= {writer, back_writer}
+        self.writers.add(back_writer)
         budget = next(self._budgets, None)
         forward = asyncio.create_task(self._pipe(reader, back_writer, None))
         try:
@@ -55,14 +54,6 @@ class CuttingProxy(Served):
                 self.forwarded_bytes += len(data)
                 writer.write(data)
                 await writer.drain()
-
-    async def close(self) -> None:
-        await super().close()
-        for writer in self._writers:
-            writer.transport.abort()
-        for writer in self._writers:
-            with suppress(ConnectionError):
-                await writer.wait_closed()
 
 
 @asynccontextmanager

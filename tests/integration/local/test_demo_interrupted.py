@@ -96,6 +96,7 @@ def ended(pid: int, seconds: float) -> bool:
     return False
 
 
+@pytest.mark.few(1, 1)
 @pytest.mark.parametrize("after", ["starting the cluster", "SIGKILL to demo-0-0-0"])
 def test_a_closed_terminal_ends_a_demo_and_its_brokers(tmp_path: Path, after: str) -> None:
     pid, terminal = in_terminal(["demo", "--quick"], tmp_path)

@@ -153,6 +153,7 @@ async def strange(request: pytest.FixtureRequest) -> AsyncIterator[Strange]:
         yield made
 
 
+@pytest.mark.few(4, 4)
 @pytest.mark.parametrize(
     ("strange", "said"),
     [

@@ -153,6 +153,7 @@ def test_without_a_master_observing_goes_on(tmp_path: Path) -> None:
     assert "No master went and came back." in said
 
 
+@pytest.mark.soak
 def test_what_somebody_else_made_is_left_alone(cluster: ClusterProcesses, tmp_path: Path) -> None:
     run = tmp_path / "run"
     watched(cluster.namesrv_addr, run, "--for", "1s")
@@ -166,6 +167,7 @@ def test_what_somebody_else_made_is_left_alone(cluster: ClusterProcesses, tmp_pa
     assert traces(cluster, "failback-canary-x") == {"failback-canary-x-1"}
 
 
+@pytest.mark.soak
 def test_what_is_left_where_the_master_is_away_is_told_and_removed_later(
     cluster: ClusterProcesses, tmp_path: Path
 ) -> None:

@@ -218,20 +218,6 @@ def test_arguments_go_to_pytest_and_a_path_takes_the_folders_place(runner: Modul
     assert command[-1] == "tests/kube/test_crds.py"
 
 
-def test_the_labs_own_tests_are_left_out_where_they_passed(
-    runner: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    ignoring = f"--ignore-glob=*/{runner.LAB_TESTS}"
-    assert ignoring not in runner.pytest("kube")
-    runner.lab_stamp().parent.mkdir()
-    runner.lab_stamp().touch()
-    assert ignoring in runner.pytest("kube")
-    assert ignoring not in runner.pytest("kube", "all", ["tests/kube/own_server"])
-    assert all(list(TESTS.parent.glob(pattern)) for pattern in runner.LAB_FILES)
-    assert list((TESTS / "kube" / "own_server").glob(runner.LAB_TESTS))
-
-
 def test_pure_modules_exist(runner: ModuleType) -> None:
     assert [path for path in runner.PURE if not (TESTS.parent / path).exists()] == []
 

@@ -19,7 +19,7 @@ from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.soak
 
 PODS = ("demo-0-0-0", "demo-0-1-0")
 FRUGAL = "-Xms256m -Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1"

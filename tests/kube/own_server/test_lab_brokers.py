@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from failback.client.admin.admin import AdminClient
 from failback.operator.render.context import kubernetes_context
 from failback.operator.render.objects import render
@@ -13,6 +15,8 @@ from tests.support.common.polling import wait_until
 from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
+
+pytestmark = pytest.mark.soak
 
 NAME_SERVER: Object = {
     "apiVersion": "failback.dev/v1alpha1",

@@ -9,6 +9,8 @@ from tests.support.kube_lab.api import ApiError, Object
 from tests.support.kube_lab.control_plane import OwnControlPlane
 from tests.support.kube_lab.namespaces import Namespace
 
+pytestmark = pytest.mark.soak
+
 
 def config_map(name: str, **data: str) -> Object:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}

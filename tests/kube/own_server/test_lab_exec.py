@@ -18,6 +18,8 @@ from tests.support.kube_lab.kubeconfig import read_kubeconfig
 from tests.support.kube_lab.namespaces import Identity, Namespace
 from tests.support.kube_lab.node_process import NodeProcess
 
+pytestmark = pytest.mark.soak
+
 
 def rules(*verbs: str) -> list[Object]:
     return [{"apiGroups": [""], "resources": ["pods/exec"], "verbs": list(verbs)}]

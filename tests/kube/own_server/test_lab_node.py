@@ -15,6 +15,8 @@ from tests.support.kube_lab.control_plane import ControlPlane
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
 
+pytestmark = pytest.mark.soak
+
 SERVER = """
 import http.server, os, signal, sys
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))

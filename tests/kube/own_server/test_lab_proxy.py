@@ -21,6 +21,8 @@ from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.proxy import MisbehavingProxy, Write
 from tests.support.processes.child_process import ROOT
 
+pytestmark = pytest.mark.soak
+
 
 def config_map(name: str, **data: str) -> Object:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.kube.own_server.test_lab_node import is_ready, main_status, pod, shell
 from tests.support.common.polling import wait_until
 from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
+
+pytestmark = pytest.mark.soak
 
 MOUNT: Object = {"volumeMounts": [{"name": "scratch", "mountPath": "/lab/scratch"}]}
 BESIDE = (

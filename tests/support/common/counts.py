@@ -18,10 +18,10 @@ QUICK_SEEDS: Final = 5
 
 
 def examples(count: int, quick: int = QUICK_EXAMPLES) -> int:
-    """Return the examples of a property that has ``count`` in `make soak`, half in `test-all`."""
+    """Return the examples of a property: ``count`` in `make soak`, a quarter in `make test-all`."""
     profile = settings.get_current_profile_name()
     fewest = min(count, quick)
-    return {SOAK: count, QUICK: fewest}.get(profile, max(fewest, count // 2))
+    return {SOAK: count, QUICK: fewest}.get(profile, max(fewest, count // 4))
 
 
 def some(values: Iterable[Any], every: int) -> list[Any]:

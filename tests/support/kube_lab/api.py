@@ -289,7 +289,7 @@ class Api:
             versions = [group_version] if group_version else self._served()
             for version in versions:
                 prefix = f"/api/{version}" if "/" not in version else f"/apis/{version}"
-                for resource in self.request("GET", prefix)["resources"]:
+                for resource in self._resources(prefix):
                     if resource["kind"] == kind and "/" not in resource["name"]:
                         path = f"{prefix} {resource['name']}"
                         self._kinds.setdefault(wanted, (path, bool(resource["namespaced"])))
@@ -300,6 +300,16 @@ class Api:
         path, namespaced = self._kinds[wanted]
         prefix, plural = path.split()
         return prefix, plural, namespaced
+
+    def _resources(self, prefix: str) -> Sequence[Object]:
+        """Return what a version has; nothing where its last definition was just deleted."""
+        try:
+            found: Sequence[Object] = self.request("GET", prefix)["resources"]
+        except ApiError as error:
+            if error.code == http.client.NOT_FOUND:
+                return []
+            raise
+        return found
 
     def _served(self) -> Sequence[str]:
         groups = self.request("GET", "/apis")["groups"]

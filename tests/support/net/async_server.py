@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
+from contextlib import suppress
 
 
 class Served(ABC):
@@ -11,9 +12,12 @@ class Served(ABC):
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
+        self.writers: set[asyncio.StreamWriter] = set()
+        """Of each connection so far; a server that connects further adds its own."""
 
     def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """For :func:`asyncio.start_server`."""
+        self.writers.add(writer)
         task = asyncio.create_task(self.serve(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -26,3 +30,10 @@ class Served(ABC):
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        # A task that ends before its first step closes nothing, and a peer that reads nothing
+        # keeps a closed connection open: its bytes are still to be written.
+        for writer in self.writers:
+            writer.transport.abort()
+        for writer in self.writers:
+            with suppress(OSError):
+                await writer.wait_closed()

@@ -113,7 +113,7 @@ class SwitchWorld(World):
         *,
         until: Callable[[SwitchWorld], bool] | None = None,
         seconds: float = 3000.0,
-        tick: float = 1.0,
+        tick: float = 2.0,
     ) -> None:
         """Let the operator work until the switch is over and the cluster has no operation."""
         end = self.now + seconds
@@ -123,13 +123,13 @@ class SwitchWorld(World):
             self.reconcile()
             self.tick(tick)
 
-    def settle(self, seconds: float = 120.0, tick: float = 1.0) -> None:
+    def settle(self, seconds: float = 120.0, tick: float = 2.0) -> None:
         """Let the operator work for a while."""
         end = self.now + seconds
         self.run(until=lambda at: at.now >= end, tick=tick)
 
     def run_in_short_lives(
-        self, *, until: Callable[[SwitchWorld], bool] | None = None, tick: float = 1.0
+        self, *, until: Callable[[SwitchWorld], bool] | None = None, tick: float = 2.0
     ) -> None:
         """Like :meth:`run`, with an operator that dies after each of its effects.
 

@@ -44,7 +44,7 @@ def figures_of(analysis: Analysed) -> Row:
     return document
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(3, 6)
 @pytest.mark.parametrize(
     ("name", "key", "spilled"),
     [

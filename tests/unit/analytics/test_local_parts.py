@@ -92,7 +92,7 @@ def test_counts_are_the_same_when_they_are_added_up_on_the_way(
         assert table.equals({**wanted.values, **wanted.depths}[name]), name
 
 
-@pytest.mark.few(1)
+@pytest.mark.few(1, 3)
 @pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize("seed", range(3))
 def test_small_parts_say_what_a_large_one_says(

@@ -44,7 +44,7 @@ def group(payload: bytes) -> None:
     assert len(found) == (1 if hot else parts), found
 
 
-@pytest.mark.full
+@pytest.mark.soak
 @pytest.mark.parametrize("spill_mib", [16])
 def test_twice_the_repeats_take_no_more_memory(spill_mib: int) -> None:
     """300 and 600 MB of rows, in parts of 15 MB."""

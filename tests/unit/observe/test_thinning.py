@@ -114,10 +114,10 @@ def test_thinned_again_and_again_it_is_the_same_as_at_once() -> None:
 @pytest.mark.full
 def test_old_looks_are_left_out_down_to_one_in_five_minutes() -> None:
     day = Day(every=10.0)
-    day.work(3 * 8640)
+    day.work(2 * 8640)
     kept = again(day.looks)
     old = [look for look in kept if day.now - look.ended > 86_400]
-    assert 570 < len(old) < 580
+    assert 280 < len(old) < 290
     assert len(kept) - len(old) < 2880 + 60
 
 

@@ -125,6 +125,7 @@ VALUES = ("true", "True ", "x", "-1", "0", "a,b", "127.0.0.1:1", "nan", "1s", "2
 
 
 @pytest.mark.foreign
+@pytest.mark.few(1, 1)
 @pytest.mark.parametrize("spelt", SPELLINGS, ids=["as it is", "small", "slips"])
 def test_no_key_passes_with_which_our_broker_does_not_start(spelt: Callable[[str], str]) -> None:
     tried = set()

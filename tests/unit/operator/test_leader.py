@@ -262,9 +262,9 @@ def life(seed: int) -> tuple[int, int]:
 
 @pytest.mark.full
 def test_two_operators_never_act_at_the_same_time_however_late_the_api_server_answers() -> None:
-    found = {seed: life(seed) for seed in range(200)}
+    found = {seed: life(seed) for seed in range(60)}
     assert [seed for seed, (_, clashes) in found.items() if clashes] == []
-    assert sum(led > 3 for led, _ in found.values()) > 180
+    assert sum(led > 3 for led, _ in found.values()) > 54
 
 
 @virtual_time

@@ -258,7 +258,7 @@ ASKED: dict[str, Callable[[SwitchWorld, int], Callable[[SwitchWorld], bool]]] = 
 BESIDE = [(waits, asked) for waits in WAITS for asked in ASKED if {waits, asked} != {"resync"}]
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(4, 12)
 @pytest.mark.parametrize(("waits", "asked"), some(BESIDE, 5))
 def test_in_another_pair_nothing_waits_for_a_wait(waits: str, asked: str) -> None:
     world = waiting(waits, 1)
@@ -275,7 +275,7 @@ SAME_PAIR = sorted(set(WAITS) - {"scale-down", "scale-up", "hanging"})
 def test_a_forced_switch_of_the_same_pair_waits_for_nothing(waits: str) -> None:
     world = waiting(waits, 1)
     done = ask_forced(world, 1)
-    world.run(until=done, seconds=300)
+    world.run(until=done, seconds=300, tick=1.0)
 
 
 @pytest.mark.full

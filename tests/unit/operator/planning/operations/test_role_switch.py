@@ -146,11 +146,11 @@ def undisturbed() -> tuple[dict[str, Any], int]:
     return final_state(world), world.effects
 
 
-@pytest.mark.few(1)
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.few(1, 2)
+@pytest.mark.parametrize("part", range(8))
 def test_an_operator_that_dies_after_any_effect_ends_the_same(part: int) -> None:
     wanted, effects = undisturbed()
-    for index in range(1 + part, effects + 1, 4):
+    for index in range(1 + part, effects + 1, 8):
         world = delivered()
         world.ask()
         world.operator.crashes = {index}
@@ -236,7 +236,7 @@ def test_a_time_out_before_the_stop_is_undone(step: str, on_timeout: str, reason
 def test_a_time_out_after_the_stop_is_ignored(step: str) -> None:
     world = delivered()
     world.ask(timeoutSeconds=60)
-    world.run(until=reached(step))
+    world.run(until=reached(step), tick=1.0)
     world.now += 3600
     world.run()
     assert world.phase == "Complete"
@@ -247,7 +247,8 @@ def test_a_time_out_after_the_stop_is_ignored(step: str) -> None:
 def test_the_target_is_not_restarted_before_both_files_have_their_new_role() -> None:
     world = delivered()
     world.ask()
-    world.run(until=lambda at: "recorded" in at.status.get("currentOperation", {}).get("data", {}))
+    until = lambda at: "recorded" in at.status.get("currentOperation", {}).get("data", {})  # noqa: E731
+    world.run(until=until, tick=1.0)
     cluster, observed = world.cluster, world.observe()
     (running,) = operations_from_status(world.status)
     state = ClusterState(cluster, world.status, observed, world.now, (running,))
@@ -259,7 +260,7 @@ def test_the_target_is_not_restarted_before_both_files_have_their_new_role() -> 
     assert found.operation == running
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(2, 12)
 @pytest.mark.parametrize(("step", "ordinal"), some(product(role_switch.PLANNED, [0, 1]), 5))
 def test_a_member_killed_in_any_step_delays_the_switch(step: str, ordinal: int) -> None:
     world = delivered()
@@ -272,7 +273,7 @@ def test_a_member_killed_in_any_step_delays_the_switch(step: str, ordinal: int) 
 
 
 @pytest.mark.full
-@settings(max_examples=examples(10), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(10, 3), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_no_interruption_makes_two_masters(data: st.DataObject) -> None:
     members = data.draw(st.integers(2, 3), label="members")

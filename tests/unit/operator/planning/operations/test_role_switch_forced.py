@@ -126,7 +126,7 @@ def test_an_old_master_that_never_returns_does_not_hold_the_cluster_for_ever() -
     assert rejoin["evidence"] == {"rejoined": False}
 
 
-@pytest.mark.few(1)
+@pytest.mark.few(1, 3)
 @pytest.mark.parametrize("step", role_switch.FORCED)
 def test_a_forced_switch_survives_the_operator_in_every_step(step: str) -> None:
     world = dead_master()
@@ -339,7 +339,7 @@ def test_a_finished_switch_goes_when_its_time_has_come() -> None:
     world = delivered()
     world.ask(ttlSecondsAfterFinished=60)
     world.run()
-    world.settle(58)
+    world.settle(56)
     assert "swap" in world.switches
     world.settle(10)
     assert world.switches == {}

@@ -34,7 +34,7 @@ def test_a_switch_leaves_a_cluster_at_rest(world: SwitchWorld) -> None:
     assert world.effects == effects, "a cluster at rest writes nothing"
 
 
-@pytest.mark.few(1)
+@pytest.mark.few(1, 4)
 @pytest.mark.parametrize("step", some(role_switch.PLANNED, 4))
 def test_an_operator_that_dies_again_and_again_from_a_step_on_ends_the_same(
     world: SwitchWorld, step: str
