@@ -58,7 +58,7 @@ def _cell(text: str) -> str:
 
 
 def with_values(page: str) -> str:
-    """Return the page with the part between the markers made anew."""
+    """Return the page with the part between the markers made again."""
     head, _, rest = page.partition(BEGIN)
     values = (CHART / "values.yaml").read_text(encoding="utf-8")
     return head + render(values) + rest.partition(END)[2]

@@ -38,7 +38,7 @@ def _rows(table: str, columns: Sequence[Column]) -> str:
 
 
 def with_tables(page: str) -> str:
-    """Return the page with the part between the markers made anew."""
+    """Return the page with the part between the markers made again."""
     head, _, rest = page.partition(BEGIN)
     return head + render() + rest.partition(END)[2]
 

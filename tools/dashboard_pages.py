@@ -91,7 +91,7 @@ OFFSETS: Final = Dashboard(
         Panel(
             "Age of the slave's offsets",
             "Time since a slave last fetched topics, groups and offsets from its master. What was "
-            "consumed since comes again after a failover.",
+            "consumed since is re-consumed after a failover.",
             ((_each("rocketmq_slave_metadata_sync_age_seconds"), _NODE),),
             "s",
         ),
@@ -103,7 +103,7 @@ OFFSETS: Final = Dashboard(
         ),
         Panel(
             "Offsets that went back, by source",
-            "Messages that a group would consume again if it began now.",
+            "Messages that a group would re-consume if it began now.",
             (
                 (
                     _rate(
@@ -117,7 +117,7 @@ OFFSETS: Final = Dashboard(
         ),
         Panel(
             "Exposure",
-            "Messages that a group would consume again if its master were killed now.",
+            "Messages that a group would re-consume if its master were killed now.",
             (
                 (
                     _each("rocketmq_reconsume_exposure_messages", f"{_PAIR},{_GROUP}"),
@@ -167,8 +167,8 @@ RECONSUMPTION: Final = Dashboard(
     _VARIABLES,
     (
         Panel(
-            "Consumed again, by cause",
-            "Messages delivered again that reports have found, by group of causes.",
+            "Re-consumed, by cause",
+            "Re-consumed messages that reports have found, by group of causes.",
             ((f"sum by (cluster, cause) ({_AGAIN}{{{_RUNS}}})", "{{cluster}} {{cause}}"),),
         ),
         Panel(

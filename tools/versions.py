@@ -1,7 +1,7 @@
 """Run the demo on every tested version and write docs/versions.md: ``python tools/versions.py``.
 
 It runs Apache RocketMQ in each version that is tested, and Failback under both of its rules, one
-after another, and checks of each: its verdict is Pass, and what came again is what had been
+after another, and checks of each: its verdict is Pass, and what was re-consumed is what had been
 consumed minus what the returned master had loaded, queue by queue. Where that is not so it names
 the row, writes no page and keeps the runs. ``--runs`` makes the page of folders of demos that ran.
 """
@@ -49,14 +49,14 @@ through. In **handover** it is stopped while the slave serves, and a new one sta
 master is back. *With carry* is arm **carried**: handover once more, where `failback carry` gives
 the master what its slave knows before it starts ([prevent it](howto/prevent-it.md)). *Slave-only
 progress* is what was consumed while only the slave was there. *Restart* is what the master had not
-written to its file when it died. Nothing else came again.
+written to its file when it died. Nothing else was re-consumed.
 """
 _EXACT: Final = """
 ## Queue by queue
 
 Arm handover. *Consumed* is the offset that the group had reached, *loaded* the one that the
-returned master had. In every row *again* is *consumed* minus *loaded*, exactly, and all that came
-again in arm handover is the sum of its queues. The command checks it, and fails otherwise.
+returned master had. In every row *again* is *consumed* minus *loaded*, exactly, and all that was
+re-consumed in arm handover is the sum of its queues. The command checks it, and fails otherwise.
 
 | brokers | queue | consumed | loaded | again |
 |---|---|---|---|---|
@@ -64,7 +64,7 @@ again in arm handover is the sum of its queues. The command checks it, and fails
 _TAIL: Final = """
 ## What to know
 
-* Counts differ between runs: they follow from how much was consumed while the master was away.
+* Counts differ between runs: they follow from how much was consumed while the master was down.
 * Times begin with the kill, so the master's start is in them. The machine did other work as well.
 * 5.x by itself is not cured: the returned master still knows only its own file.
 * A slave of 5.x takes commits with pulls too, and copies the master's offsets every 63 s, not 10.
@@ -152,14 +152,14 @@ def _problems(row: Row, repeats: int) -> Iterator[str]:
     for queue in row.queues:
         expected = max(0, queue.consumed - queue.loaded)
         if queue.again != expected:
-            yield f"queue {queue.number}: {queue.again} came again, not {expected}"
+            yield f"queue {queue.number}: {queue.again} were re-consumed, not {expected}"
     if row.arm in ("handover", CARRIED) and not row.queues:
-        yield "no queue was taken anew from the returned master"
+        yield "no queue was taken again from the returned master"
     rolled_back = sum(queue.again for queue in row.queues)
     if repeats != rolled_back:
-        yield f"{repeats} messages came again, not {rolled_back} as by its queues"
+        yield f"{repeats} messages were re-consumed, not {rolled_back} as by its queues"
     if row.causes[SLAVE_ONLY] + row.causes[RESTART] != repeats:
-        yield f"{repeats} messages came again, of these causes: {dict(row.causes)}"
+        yield f"{repeats} messages were re-consumed, of these causes: {dict(row.causes)}"
 
 
 def page(rows: Sequence[Row]) -> str:
@@ -168,7 +168,7 @@ def page(rows: Sequence[Row]) -> str:
     lines = [
         HEAD,
         "| brokers | arm | delivered | again | with carry | slave-only progress | restart | lost"
-        " | RTO produce | RTO consume |",
+        " | send outage | receive outage |",
         "|---|---|---|---|---|---|---|---|---|---|",
         *(_line(row, carried.get(row.brokers)) for row in rows if row.arm != CARRIED),
     ]
@@ -262,7 +262,9 @@ def main() -> int:
         shutil.rmtree(folders[0])
     PAGE.write_text(page(rows), encoding="utf-8")
     queues = sum(len(row.queues) for row in rows)
-    print(f"{PAGE.relative_to(ROOT)}: {len(rows)} runs; in each of {queues} queues what came again")
+    print(
+        f"{PAGE.relative_to(ROOT)}: {len(rows)} runs; in each of {queues} queues, what was repeated"
+    )
     print("is what was consumed minus what the returned master had loaded, exactly")
     return 0
 

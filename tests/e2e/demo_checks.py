@@ -68,11 +68,11 @@ def check_carried(report: dict[str, Any], counted: BruteForce) -> None:
     own = counted.file_of_dead_master(GROUP, TOPIC)
     loaded = counted.loaded_by_master(GROUP, TOPIC)
     assert loaded == counted.consumed(TOPIC, before)
-    assert sum(loaded.values()) > sum(own.values()), "without the carry these would come again"
+    assert sum(loaded.values()) > sum(own.values()), "without the carry these would be re-consumed"
 
 
 def _check_kill(report: dict[str, Any], counted: BruteForce) -> None:
-    """The master died of SIGKILL, and the report says for how long it was away."""
+    """The master died of SIGKILL, and the report says for how long it was down."""
     (kill,) = (fault for fault in report["faults"] if fault["kind"] == "KILL")
     assert kill["proved"] is True
     assert counted.step("KILL")["signum"] == 9

@@ -1,4 +1,4 @@
-"""Exposure as it was shown before a kill, against what came again after it and the predictor."""
+"""Exposure as it was shown before a kill, against the repeats after it and the predictor."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class Look:
     master_answers: bool
     rate: float | None
     after_return: float | None
-    """What comes again if the master dies now and members start after its return."""
+    """What is re-consumed if the master dies now and members start after its return."""
     on_slave: float | None
     at_risk: int | None
     """The same for members whose progress the slave knows, over all queues: best less file."""

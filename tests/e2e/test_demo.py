@@ -33,7 +33,7 @@ def test_it_passes_and_its_table_says_what_the_reports_say(demo: Demo) -> None:
         assert row["DUPLICATES/DISTINCT"] == percent(totals["dup_ratio"])
         assert abs(totals["dup_ratio"] - totals["dup"] / totals["distinct"]) < 1e-4  # four digits
         assert row["LOST"] == f"{totals['lost']:,}"
-        for column in ("RTO PRODUCE", "RTO CONSUME"):
+        for column in ("SEND OUTAGE", "RECEIVE OUTAGE"):
             assert re.fullmatch(r"\d+\.\d s", row[column])
     assert table["stay"]["CAUSES"] == "-"
     assert "ROLLBACK_SLAVE_ONLY_PROGRESS" in table["handover"]["CAUSES"]

@@ -1,4 +1,4 @@
-"""What the dashboard showed before the demo's kill is what came again after it."""
+"""What the dashboard showed before the demo's kill is what was re-consumed after it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_what_is_at_risk_while_the_master_is_away_comes_again(
 ) -> None:
     demo, looks = watched_demo
     shown = risks_while_away(demo.run_dir("handover"), "handover", looks)
-    assert shown, "nothing was shown while the master was away"
+    assert shown, "nothing was shown while the master was down"
     assert shown == sorted(shown), "what is consumed from the slave only adds to it"
     assert 0 < shown[-1] <= demo.report("handover")["totals"]["dup"]
 

@@ -1,4 +1,4 @@
-"""The demo under the guarded rules, on slow brokers: outage, handover, and nothing comes again."""
+"""The demo under the guarded rules, on slow brokers: outage, handover, and no repeats."""
 
 from __future__ import annotations
 

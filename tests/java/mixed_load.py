@@ -227,7 +227,7 @@ class MixedLoad:
             self._keep(Acked("batch", TOPIC, unique, [key], body, *place))
 
     async def _send_back(self, rng: random.Random, kind: str) -> None:
-        """A consumer could not do with a message: it comes again later, or it is put aside."""
+        """A consumer could not do with a message: it is re-consumed later, or it is parked."""
         failed = await self._send(rng, "plain")
         header = ConsumerSendMsgBackRequestHeader(
             failed.physical_offset,

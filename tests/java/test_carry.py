@@ -2,7 +2,7 @@
 
 Three groups go through one outage: a member of the first is stopped cleanly and another begins
 after the return, the member of the second is killed, that of the third stays. The truth is what
-the consumers print, a line for each delivery, before their handler. That more comes again without a
+the consumers print, a line for each delivery, before their handler. That more repeats without a
 carry is seen in test_observe.py.
 """
 

@@ -1,6 +1,6 @@
 """Members of Apache's Go client, which commit to no broker while only a slave is there.
 
-What comes again is counted from a line for each delivery, which the member prints before its
+What is re-consumed is counted from a line for each delivery, which the member prints before its
 handler. Each group handles its messages at one rate from a backlog that outlives the outage. A
 member that stops handles what it has first: what it finishes in its last second reaches no keeper.
 """

@@ -1,4 +1,4 @@
-"""Topics that are deleted and made anew where a broker of Apache's reads or writes the log."""
+"""Topics that are deleted and made again where a broker of Apache's reads or writes the log."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ async def test_one_engine_goes_on_with_the_others_store(
     lab: Lab, writer: Engine, reader: Engine, ending: str
 ) -> None:
     ns = lab.namesrv()
-    # A killed broker's index is made anew; this key lets 4.9 do that from the first file on.
+    # A killed broker's index is made again; this key lets 4.9 do that from the first file on.
     broker = lab.broker(writer, ns, settings=SMALL_INDEX | {"messageIndexSafe": "true"})
     broker.start()
     big = lab.program("Producer", ns, topic=TOPIC, size=6000, count=BIG, tags="Big")
@@ -277,12 +277,12 @@ async def check_keys(load: MixedLoad, messages: Sequence[Acked], most: int) -> N
     )
     for acked, found in [*zip(messages, by_id, strict=True), *zip(with_keys, by_key, strict=True)]:
         places = [message.physical_offset for message in found]
-        # 4.9 enters the last record of a full file again when it makes the index anew.
+        # 4.9 enters the last record of a full file again when it makes the index again.
         assert 1 <= places.count(acked.physical_offset) <= most, (acked.kind, acked.unique, places)
 
 
 async def check_what_waited_comes(load: MixedLoad, done: Done) -> None:
-    """Delayed messages fall due, failed ones come again, open transactions can be ended."""
+    """Delayed messages fall due, failed ones are re-consumed, open transactions can be ended."""
     for half in done.open:
         await load.end_transaction(half, TRANSACTION_COMMIT)
     due = {acked.unique for acked in done.of("soon")}

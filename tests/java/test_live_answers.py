@@ -51,9 +51,9 @@ def test_no_answer_is_false_from_before_the_kill_until_long_after_the_return(
         exporter.process.dispose()
     found = list(false_answers(samples.truth, asked.answers))
     table = counted(asked.answers, found)
-    print(lab.version, "came again:", observed.again().total(), table)
+    print(lab.version, "were re-consumed:", observed.again().total(), table)
     assert set(table) == {"explain-offset", "dashboard", "exporter"}
-    assert observed.again().total() > 0, "nothing came again: the kill tried nothing"
+    assert observed.again().total() > 0, "nothing was re-consumed: the kill tried nothing"
     killed = samples.truth.samples[0].at + BEFORE_SECONDS
     shown = [f"{each.at - killed:.0f} {each[1:]}: {why}" for each, why in found]
     assert found == [], "\n".join(shown)

@@ -1,7 +1,7 @@
 """What the previous release rendered, for tests of an upgrade of the operator.
 
 The objects are in ``tests/data/operator/previous-release.yaml``. They belong to the NameServer and
-the BrokerCluster of a :class:`LivedCluster` with :data:`SPEC`. At a release the file is made anew
+the BrokerCluster of a :class:`LivedCluster` with :data:`SPEC`. At a release the file is made again
 by ``python -m tests.kube.previous_release``, from what is to be the previous release from then
 on.
 """

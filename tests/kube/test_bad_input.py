@@ -350,7 +350,7 @@ def test_an_image_that_cannot_be_pulled_is_named_with_its_pod(
 async def test_a_broker_that_refuses_its_store_is_told_with_its_last_words(
     namespace: Namespace, node: NodeProcess, control_plane: ControlPlane
 ) -> None:
-    """A cluster is made anew over the volume of an earlier one whose files had another size."""
+    """A cluster is made again over the volume of an earlier one whose files had another size."""
     size = "mappedFileSizeCommitLog"
     small = {"failbackTimeScale": "0.1", size: str(4 * 1024 * 1024)}
     large = {**small, size: str(8 * 1024 * 1024)}

@@ -146,7 +146,7 @@ def test_lint_finds_nothing(mode: str, tmp_path: Path) -> None:
 @pytest.mark.sample
 @pytest.mark.parametrize("mode", GOLDEN_MODES)
 def test_a_mode_renders_its_golden_file(mode: str, tmp_path: Path) -> None:
-    """FAILBACK_WRITE_GOLDEN=1 writes the files anew; read the difference before committing."""
+    """FAILBACK_WRITE_GOLDEN=1 writes the files again; read the difference before committing."""
     text = render(tmp_path, *MODES[mode])
     golden = GOLDEN / f"{mode}.yaml"
     if os.environ.get("FAILBACK_WRITE_GOLDEN"):

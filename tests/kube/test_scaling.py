@@ -88,7 +88,7 @@ async def leave_unread(cluster: LivedCluster, member: str) -> None:
 
 
 def _volumes_grow(cluster: LivedCluster) -> None:
-    """Grow the volumes: the StatefulSets are made anew around pods that stay."""
+    """Grow the volumes: the StatefulSets are made again around pods that stay."""
     api = cluster.api
     before = {name: api.get("StatefulSet", name)["metadata"]["uid"] for name in cluster.members()}
     pods = {name: life[:2] for name, life in cluster.lives().items()}

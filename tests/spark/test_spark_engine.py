@@ -120,7 +120,7 @@ def assert_equal_tables(a: Analysed, b: Analysed) -> None:
 
 
 def test_engines_agree_where_ranges_are_too_many(spark: SparkSession, tmp_path: Path) -> None:
-    """Thousands of messages of one queue that came again one by one, and their sum is known."""
+    """Thousands of messages of one queue, re-consumed one by one, and their sum is known."""
     plan = Plan(rows=60_000, queues=1, groups=2, dup_shape="scattered", dup_share=0.3, seed=7)
     truth = generate(plan, tmp_path / "run")
     local = analysed(tmp_path / "run")

@@ -15,7 +15,7 @@ class ReportInputError(Exception):
 
 
 class StoreUnusable(ReportInputError, OSError):
-    """An object store did not do what it was asked: it is away, it refuses, or has no such bucket.
+    """An object store did not do what it was asked: it is down, it refuses, or has no such bucket.
 
     An ``OSError`` as well, which is what everything that stores files is prepared for.
     """

@@ -299,7 +299,7 @@ def parser() -> CommandParser:
     add(
         "--keep",
         action="store_true",
-        help="Run beside a slave, and tell it what members have finished while its master is away.",
+        help="Run beside a slave, and tell it what members have finished while its master is down.",
     )
     add("--undo", action="store_true", help="Put back the offsets of before the carry.")
     add("--force", action="store_true", help="With --undo: also if the broker ran since.")

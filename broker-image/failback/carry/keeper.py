@@ -1,4 +1,4 @@
-"""Tells a slave what its members have finished, while its master is away.
+"""Tells a slave what its members have finished, while its master is down.
 
 Each second it asks every member of every group through the slave (203, then 307) and tells the
 slave the offsets that it lacks (15). As soon as the master is back it asks and tells nothing. It
@@ -62,7 +62,7 @@ class Slave(Protocol):
 
 
 class MasterWatch:
-    """Whether the master of a broker name is away."""
+    """Whether the master of a broker name is down."""
 
     def __init__(
         self, admin: AdminClient, name_servers: Sequence[str], cluster: str, broker_name: str
@@ -107,7 +107,7 @@ class MasterWatch:
 
 
 class Keeper:
-    """Asks and tells while the master is away; :meth:`run` it once."""
+    """Asks and tells while the master is down; :meth:`run` it once."""
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ class Keeper:
                 self._keeping = None
             return
         if self._keeping is None:
-            logger.info("the master of %s is away: its members are asked each second", name)
+            logger.info("the master of %s is down: its members are asked each second", name)
             self._keeping, self._silences, self.told = Keeping(name), Silences(), 0
             self._said_at = self._now()
             self._named.clear()
@@ -161,7 +161,7 @@ class Keeper:
             self._said_at = self._now()
             asked, self._asked = len(self._asked), set()
             logger.info(
-                "the master of %s is away: %d members answered, %d offsets told in all",
+                "the master of %s is down: %d members answered, %d offsets told in all",
                 name,
                 asked,
                 self.told,
@@ -237,7 +237,7 @@ class Keeper:
             self.told += bool(told)
 
     async def _named_errors(self, what: str, asked: Awaitable[T]) -> T | None:
-        """Return an answer; log why there is none, once while the master is away."""
+        """Return an answer; log why there is none, once while the master is down."""
         try:
             return await asked
         except (FailbackError, OSError, TimeoutError) as error:

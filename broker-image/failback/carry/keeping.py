@@ -1,4 +1,4 @@
-"""Which offsets of its members a slave is to be told while its master is away. Pure.
+"""Which offsets of its members a slave is to be told while its master is down. Pure.
 
 A member of Apache's Go client commits to no broker then, and one of any client that is killed has
 committed only what is up to 5 s old. An offset is told as the member itself would commit it: it is

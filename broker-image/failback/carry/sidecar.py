@@ -1,7 +1,7 @@
 """``failback tools carry-serve``: the sidecar of an Apache broker's pod.
 
 It answers a broker that asks before it starts, also when only the broker's container restarts, and
-says on a port what became of it. A sidecar that starts anew answers what it has not answered yet.
+says on a port what became of it. A sidecar that starts again answers what it has not answered yet.
 """
 
 from __future__ import annotations

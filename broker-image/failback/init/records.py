@@ -200,7 +200,7 @@ def _until(seconds: float | None) -> Record:
 
 
 def _is_over(record: Record) -> bool:
-    """Whether the time of a record is over. The clock begins anew with the machine."""
+    """Whether the time of a record is over. The clock begins again with the machine."""
     until, since = record.get("until_mono_ns"), record.get("mono_ns")
     if not isinstance(until, int):
         return False

@@ -75,7 +75,7 @@ TRACE_ON: Final = "TRACE_ON"
 INSTANCE_ID: Final = "INSTANCE_ID"
 
 PUT_ASIDE_REASON: Final = "PUT_ASIDE_REASON"
-"""Why a message was put aside; the next two say which one it was."""
+"""Why a message was parked; the next two say which one it was."""
 PUT_ASIDE_OFFSET: Final = "PUT_ASIDE_OFFSET"
 """The physical offset of the record that could not be delivered."""
 PUT_ASIDE_FOR: Final = "PUT_ASIDE_FOR"

@@ -42,15 +42,15 @@ class _Root(Group):
 app = typer.Typer(
     name="failback",
     cls=_Root,
-    help="How many messages does a RocketMQ failover make you consume again, and why?",
+    help="How many messages does a RocketMQ failover make you re-consume, and why?",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=as_epilog(
         (
             "failback demo --quick                     see it once",
-            "failback observe -n 10.0.0.1:9876         what does my cluster consume again?",
-            "failback trace --out t1                   what did my clients consume again?",
+            "failback observe -n 10.0.0.1:9876         what does my cluster re-consume?",
+            "failback trace --out t1                   what did my clients re-consume?",
             "failback experiment run experiment.yaml   what would a failover cost?",
             "failback doctor                           what is missing on this machine?",
         )
@@ -104,7 +104,7 @@ def root(
         ),
     ] = False,
 ) -> None:
-    """Failback: run RocketMQ pairs, break them, and count what is consumed again."""
+    """Failback: run RocketMQ pairs, break them, and count what is re-consumed."""
     Debug.on = debug
 
 

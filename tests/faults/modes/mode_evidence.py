@@ -52,7 +52,7 @@ class Periods:
 
 @dataclass(frozen=True)
 class Bound:
-    """At most so many messages come again: the formula of a failure mode, in figures."""
+    """At most so many messages are re-consumed: the formula of a failure mode, in figures."""
 
     row: int
     formula: str
@@ -231,7 +231,7 @@ class DiskCopy:
         _copy(self._PARTS, self._store, folder)
 
     def restore(self) -> None:
-        """Put it back; the broker must not run. Key indexes are left to be made anew."""
+        """Put it back; the broker must not run. Key indexes are left to be made again."""
         shutil.rmtree(self._store / "index", ignore_errors=True)
         _copy(self._PARTS, self._folder, self._store)
 

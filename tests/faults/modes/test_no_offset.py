@@ -82,7 +82,7 @@ async def test_an_offset_beyond_a_lost_tail_is_corrected_or_hides_new_messages(
     assert second.start.offset == kept + lost
     assert second.bodies == fresh[lost:]
 
-    # An offset that is still too large is set to the queue's end, and nothing comes again.
+    # An offset that is still too large is set to the queue's end, and nothing is re-consumed.
     third = await lab.consume(far, topic)
     await third.begins_at(kept + new)
     assert third.assignments[0].start.offset == 30

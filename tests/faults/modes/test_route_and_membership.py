@@ -206,7 +206,7 @@ async def test_a_queue_that_is_not_pulled_for_long_is_read_from_the_broker_again
     )
     await member.gets(b for b in bodies if b != bodies[slow])
     finished = [got.offset for got in member.got]
-    await until(lambda: len(member.assignments) > 1, "the queue is taken anew", PATIENT_SECONDS)
+    await until(lambda: len(member.assignments) > 1, "the queue is taken again", PATIENT_SECONDS)
     reasons = [r.reason for r in member.hook.of("assign_end") if r.queue.topic == topic]
     assert reasons[0] == "PULL_EXPIRED"
     assert member.start.offset == slow

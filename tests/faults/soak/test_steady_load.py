@@ -128,7 +128,7 @@ class Soak:
             await self.restart_slave()
 
     async def read_what_is_old(self) -> None:
-        """Begin a queue anew, every few seconds: cold files are mapped, and let go again."""
+        """Begin a queue again, every few seconds: cold files are mapped, and let go again."""
         while True:
             await asyncio.sleep(OLD_READ_SECONDS)
             self.old_reader.close()

@@ -246,7 +246,7 @@ class KilledPair:
         assert known.committed <= load.keys(), "committed transactions without their message"
         assert known.delayed <= load.keys(), "delayed messages that were never delivered"
         retried = by_topic.get(f"%RETRY%{GROUP}", {}).keys()
-        assert known.sent_back <= retried, "messages sent back that never came again"
+        assert known.sent_back <= retried, "messages sent back that never were re-consumed"
 
 
 class _Nobody(LoadConnection):

@@ -1,6 +1,6 @@
 """Short histories, drawn from a seed, of messages that can and that can't be delivered.
 
-Topics and groups are deleted and made anew, queues become fewer and more, members are killed and
+Topics and groups are deleted and made again, queues become fewer and more, members are killed and
 change roles. A model says what was acknowledged and not deleted since: all of that is delivered,
 once for each time that it was sent or sent back.
 """
@@ -59,7 +59,7 @@ class History:
         self.may_handle = Counter[bytes]()
         self.group_life = 1
         self.is_replayed = False
-        """A kill makes what was delivered late since the last persist come again (mode 19)."""
+        """A kill makes what was delivered late since the last persist are re-consumed (mode 19)."""
         self.told: list[str] = []
         self._numbers = itertools.count()
 
@@ -96,7 +96,7 @@ class History:
         life.may |= self.waiting[topic]
 
     async def life(self) -> tuple[str, Life]:
-        """Return a topic, made anew if it is deleted."""
+        """Return a topic, made again if it is deleted."""
         topic = self.random.choice(TOPICS)
         if topic not in self.lives:
             await self.create(topic, self.random.randint(1, MOST_QUEUES))
@@ -208,7 +208,7 @@ class History:
         await self.pair.kill(self.pair.master, self.pair.slave)
 
     async def swap(self) -> None:
-        """Swap when what was delivered late is known to both: else it would come again."""
+        """Swap when what was delivered late is known to both: else it would be re-consumed."""
         await self.pair.until_delivered()
         await self.pair.swap(by_kill=False)
 

@@ -1,4 +1,4 @@
-"""Cases from public reports on a real broker: retries, limits, topics made anew, retry queues."""
+"""Cases from public reports on a real broker: retries, limits, topics made again, retry queues."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ async def put_aside(broker: Client) -> None:
 
 
 async def made_anew(broker: Client, cluster: ClusterProcesses) -> None:
-    """A topic is deleted and made anew, then the broker is killed (apache/rocketmq#1852)."""
+    """A topic is deleted and made again, then the broker is killed (apache/rocketmq#1852)."""
     await broker.admin.update_offset(broker.address, "billing", TOPIC, 0, 3)
     await broker.admin.delete_topic(broker.address, TOPIC)
     await broker.admin.create_topic(broker.address, TopicConfig(TOPIC, 1, 1))

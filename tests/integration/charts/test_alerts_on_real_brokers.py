@@ -2,7 +2,7 @@
 
 A master is killed, its slave takes commits meanwhile, and the master comes back with its old file:
 the slave's progress is about to be overwritten, then it is. A slave gets a history of its own; a
-group is fast and offsets are seldom written; a file can't be written; a master is away; a topic is
+group is fast and offsets are seldom written; a file can't be written; a master is down; a topic is
 deleted for which a message waits.
 """
 
@@ -38,7 +38,7 @@ EMPTY = {
     "Messages out": "nobody pulls",
     "Dead letters": "there are none",
     "Budget burn": "no reports",
-    "Consumed again, by cause": "no reports",
+    "Re-consumed, by cause": "no reports",
     "Share of all deliveries": "no reports",
     "Seconds of handlers wasted": "no reports",
     "Verdicts": "no reports",

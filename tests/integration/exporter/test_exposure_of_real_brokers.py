@@ -1,4 +1,4 @@
-"""What exporter, dashboard and ``explain-offset`` say before a kill comes again after it."""
+"""What exporter, dashboard and ``explain-offset`` say before a kill is re-consumed after it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ SETTINGS: dict[str, object] = {
 
 @dataclass
 class Group:
-    """Consumes as one member that is started anew each time; what it handled, in order."""
+    """Consumes as one member that is restarted each time; what it handled, in order."""
 
     namesrv: str
     handled: list[bytes]

@@ -165,7 +165,7 @@ async def test_a_broker_that_only_talks_expires_and_its_connection_is_closed(
                     await asyncio.sleep(0.02)
             assert (await client.invoke(namesrv.addr, question)).code == 17
             assert "broker expired addr=10.0.0.1:10911" in namesrv.log
-            await client.invoke(namesrv.addr, register())  # and it may come again
+            await client.invoke(namesrv.addr, register())  # and it may be re-consumed
             assert (await client.invoke(namesrv.addr, question)).code == 0
 
 

@@ -43,7 +43,7 @@ async def test_a_return_is_shown_while_it_lasts_and_reported_when_it_is_over(
             wait_until(lambda: b'"0":900' in looks.read_bytes(), "a look at 900")
             cluster.broker.kill()
             wait_until(
-                lambda: live_of(lab)["phase"] == "the master of broker-a is away", "the outage"
+                lambda: live_of(lab)["phase"] == "the master of broker-a is down", "the outage"
             )
             cluster.start_broker()
             wait_until(lambda: live_of(lab)["at_risk"], "the danger")

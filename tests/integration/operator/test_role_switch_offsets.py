@@ -1,4 +1,4 @@
-"""A planned role switch over real brokers: who takes over, and what is consumed again."""
+"""A planned role switch over real brokers: who takes over, and what is re-consumed."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ async def test_a_group_goes_on_where_the_new_master_says(
     }
     if policy == "CopyMax":
         assert sum(committed.values()) >= ENOUGH / 2
-        assert start == committed, "only what was handled and not committed comes again"
+        assert start == committed, "only what was handled and not committed is re-consumed"
     else:
         assert all(start.get(queue, 0) <= offset for queue, offset in committed.items())
 

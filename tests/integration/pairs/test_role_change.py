@@ -97,7 +97,7 @@ async def test_a_slave_becomes_the_master_with_all_it_copied(lab: Lab, rules: st
         assert await send(new, [b"after"]) == [0]
         assert await admin.max_offset(new.address, TOPIC, 0) == 21
         await eventually(late, lambda end: end >= 2 * DELAYED, "what came due meanwhile")
-        assert await late() == 2 * DELAYED, "nothing that was delivered comes again"
+        assert await late() == 2 * DELAYED, "nothing that was delivered is re-consumed"
 
         old.role, old.broker_id = "SLAVE", 1
         old.start()

@@ -43,15 +43,15 @@ def _foreign(b: RunBuilder) -> RunBuilder:
 
 def sent_anew_by_the_application() -> KeyCase:
     b = _keyed(foreign=False)
-    b.produce(41, 5, 6, ukey="anew")
-    b.deliver(3, 20, 21, lid=41, ukey="anew", keys="order-1")
+    b.produce(41, 5, 6, ukey="again")
+    b.deliver(3, 20, 21, lid=41, ukey="again", keys="order-1")
     return KeyCase(_foreign(b), 1, 0, {"APP_RESEND": 1})
 
 
 def sent_anew_under_another_lab_id() -> KeyCase:
     b = _keyed(foreign=False)
-    b.produce(41, 5, 6, ukey="anew")
-    b.deliver(3, 20, 21, lid=41, ukey="anew", keys="order-1")
+    b.produce(41, 5, 6, ukey="again")
+    b.deliver(3, 20, 21, lid=41, ukey="again", keys="order-1")
     return KeyCase(b, 1, 0, {"APP_RESEND": 1})
 
 
@@ -123,12 +123,12 @@ def sent_back_by_nobody_known() -> KeyCase:
 def sent_anew_and_then_retried() -> KeyCase:
     """The second send is the application's; that its handling failed makes the retry its echo."""
     b = _keyed(foreign=False)
-    b.produce(41, 5, 6, ukey="anew")
-    b.deliver(3, 20, 21, lid=41, ukey="anew", keys="order-1", status="LATER")
-    b.sendback(41, 22, ukey="anew")
-    b.deliver(0, 30, 31, lid=41, ukey="anew", rt=1, topic="%RETRY%g", keys="order-1")
-    b.sendback(41, 32, ukey="anew", rt_next=1, path="CLIENT")
-    b.deliver(1, 40, 41, lid=41, ukey="anew", rt=1, topic="%RETRY%g", keys="order-1")
+    b.produce(41, 5, 6, ukey="again")
+    b.deliver(3, 20, 21, lid=41, ukey="again", keys="order-1", status="LATER")
+    b.sendback(41, 22, ukey="again")
+    b.deliver(0, 30, 31, lid=41, ukey="again", rt=1, topic="%RETRY%g", keys="order-1")
+    b.sendback(41, 32, ukey="again", rt_next=1, path="CLIENT")
+    b.deliver(1, 40, 41, lid=41, ukey="again", rt=1, topic="%RETRY%g", keys="order-1")
     return KeyCase(_foreign(b), 2, 1, {"APP_RESEND": 2}, inherited=1)
 
 

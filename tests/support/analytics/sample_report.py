@@ -11,7 +11,7 @@ SECOND = 1_000_000_000
 
 
 def sample_report(group: str = "billing") -> dict[str, Any]:
-    """Return a report of 1,000 messages of which 40 came again for one cause."""
+    """Return a report of 1,000 messages of which 40 were re-consumed for one cause."""
     return {
         "schema": "failback.report/1",
         "run": "demo-handover-0-0badcafe",
@@ -45,7 +45,7 @@ def sample_report(group: str = "billing") -> dict[str, Any]:
         },
         "verdict": {
             "value": "Pass",
-            "sentence": "Killing master of pair-0 for 50 s re-delivered 40 of 1000 messages.",
+            "sentence": "Killing master of pair-0 for 50 s: 40 of 1000 messages re-consumed.",
             "reasons": [],
         },
         "checks": [

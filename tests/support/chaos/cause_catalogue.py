@@ -27,7 +27,7 @@ ALL_CACHED: Final = {"ratePerSecond": 0.05, "preloadMessages": 40_000}
 ONE_BY_ONE: Final = {"threads": 1, "pullThresholdForQueue": 64, "handler": {"meanMs": 5}}
 UNCOMMITTED: Final = {"persist_offset_interval_ms": MINUTES}
 HELD: Final = {"broker_suspend_max_ms": MINUTES, "pull_timeout_ms": 2 * MINUTES}
-"""A pull for what is not there yet is not answered and made anew, which would carry a commit."""
+"""A pull for what is not there yet is not answered and made again, which would carry a commit."""
 IN_FLIGHT: Final = {
     "threads": 400,
     "pullThresholdForQueue": 5000,

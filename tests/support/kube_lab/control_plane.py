@@ -114,7 +114,7 @@ class OwnControlPlane(ControlPlane):
         self._await(self._is_ready, "answer of /readyz", self.api_server)
 
     def restart_controllers(self) -> None:
-        """Start the controller manager anew, so that it knows kinds that were added late."""
+        """Start the controller manager again, so that it knows kinds that were added late."""
         self.controllers.stop(_STOP_SECONDS)
         self.controllers.start()
 

@@ -113,7 +113,7 @@ def false_answers(
         if each.says_none:
             lacking = now.lacking(then, each.group, each.queue)
             if lacking and later.lacking(then, each.group, each.queue):
-                yield each, f"{lacking} would come again"
+                yield each, f"{lacking} would be re-consumed"
         window = windows.get(each.group)
         if each.says_unknown and window and window[0] + slack_seconds < each.at < window[1]:
             yield each, "the slave has what was committed to it"

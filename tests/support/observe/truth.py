@@ -30,7 +30,7 @@ def begun(lab: Lab, **options: Any) -> Observed:
 
 
 def settled(observed: Observed) -> dict[str, Any]:
-    """Wait until what comes again has come, and return the report."""
+    """Wait until what is re-consumed has come, and return the report."""
     time.sleep(AFTERWARDS_SECONDS)
     return observed.stop_observing()
 

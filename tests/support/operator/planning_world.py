@@ -310,7 +310,7 @@ class World(Machines):
     # --- what the operator sees ---
 
     def begin_to_look(self) -> None:
-        """A new operator: since when name servers have said what they say, it must see anew."""
+        """A new operator: since when name servers have said what they say, it must see again."""
         for name, (address, _) in self._master_seen.items():
             self._master_seen[name] = (address, self.now)
 

@@ -9,7 +9,7 @@ waits for the witness's word meanwhile: that is when it can be killed. Reading r
 nothing; to end after one is to end after the write before it. A line to the witness is
 ``CODE ADDRESS ANSWER_CODE``; its word is one byte.
 
-SCALE multiplies the waits that begin anew with every operator, or last for the sake of clients
+SCALE multiplies the waits that begin again with every operator, or last for the sake of clients
 that such tests do not have: half a minute for their routes, a minute of a steady master, half a
 minute without one, four minutes until nobody asks a name server that leaves.
 """

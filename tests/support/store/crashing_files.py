@@ -28,7 +28,7 @@ class Change:
     """One step of the journal.
 
     create, write, delete, sync, sync_directory, small, rewrite, rename (``target``) or note. A
-    ``small`` is atomic and durable; a ``rewrite`` empties the file and writes it anew. An allocate
+    ``small`` is atomic and durable; a ``rewrite`` empties the file and writes it again. An allocate
     is only asked for, never kept: it changes nothing that can be read.
     """
 
@@ -194,7 +194,7 @@ class CrashingFiles:
         """Return the files when the process died at step ``point``: whatever was written is there.
 
         Of the write at ``point`` itself, the first ``torn_bytes`` are there too; -1: it had not
-        begun, so that a file that is to be written anew is not empty yet.
+        begun, so that a file that is to be written again is not empty yet.
         """
         journal = self.journal[:point]
         if torn_bytes >= 0 and point < len(self.journal):

@@ -66,7 +66,7 @@ def test_several_runs_are_added_and_each_is_kept_apart(tmp_path: Path) -> None:
     found = status_of(documents, "file:///somewhere")
     assert found["duplicates"] == sum(each["totals"]["dup"] for each in documents)
     assert len(found["perGroup"]) == sum(len(each["groups"]) for each in documents)
-    documents[0]["totals"]["dup_messages"] += 5  # messages that came again, not deliveries
+    documents[0]["totals"]["dup_messages"] += 5  # messages that were re-consumed, not deliveries
     assert status_of(documents, "")["duplicates"] == found["duplicates"]
     documents[1]["totals"]["lost"] = None
     assert status_of(documents, "")["lost"] is None, "what one did not measure nobody knows"

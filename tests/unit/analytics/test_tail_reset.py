@@ -1,6 +1,6 @@
 """TAIL_RESET is not a cause that our client can bring about: docs/explanation/attribution.md.
 
-A holder that ends by a reset hands nothing out any more. So what comes again was delivered before
+A holder that ends by a reset hands nothing out any more. So what repeats was delivered before
 the reset, which is OFFSET_RESET, unless a later commit went past it, and then it is a rollback.
 """
 

@@ -1,4 +1,4 @@
-"""Intervals that came again: put together from partial rows, and the largest of very many."""
+"""Intervals that were re-consumed: put together from partial rows, and the largest of very many."""
 
 from __future__ import annotations
 

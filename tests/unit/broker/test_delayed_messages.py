@@ -194,7 +194,7 @@ async def test_what_is_no_delayed_message_is_put_aside(
         await client.send(b"good", properties="DELAY\x011")
         await Deliveries(lab).after(1_000)
         assert [message.body for message in stored(lab)] == [b"good"]
-    assert "It is put aside in FAILBACK_PUT_ASIDE" in caplog.text
+    assert "It is parked in FAILBACK_PUT_ASIDE" in caplog.text
 
 
 @pytest.mark.parametrize(("offset", "corrected"), [(9, 1), (1, 1), (0, 0)])

@@ -1,4 +1,4 @@
-"""What can't be delivered is put aside, and what waits behind it comes."""
+"""What can't be delivered is parked, and what waits behind it comes."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def numbers(lab: BrokerLab) -> tuple[int, int, int]:
 
 
 async def readable_retries(lab: BrokerLab, client: LabClient, count: int = 24) -> Counter[int]:
-    """Send messages back; return how many come again in each queue that is read."""
+    """Send messages back; return how many are re-consumed in each queue that is read."""
     await client.send(b"retry")
     (offset, *_) = (message.physical_offset for message in stored(lab))
     for _ in range(count):

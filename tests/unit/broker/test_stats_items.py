@@ -1,4 +1,4 @@
-"""Counters over a minute, an hour and a day: windows, rates, counters that begin late or anew."""
+"""Counters over a minute, an hour and a day: windows, rates, counters that begin late or again."""
 
 from __future__ import annotations
 

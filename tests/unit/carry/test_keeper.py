@@ -97,7 +97,7 @@ async def test_the_slave_is_at_most_a_second_behind_and_nothing_is_told_after_th
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     lines = [record.getMessage() for record in caplog.records if "broker-a" in record.getMessage()]
-    assert "is away: its members" in lines[0]
+    assert "is down: its members" in lines[0]
     assert sum("1 members answered" in line for line in lines) == 3
     assert "is back" in lines[-1]
 

@@ -165,7 +165,7 @@ async def test_exposure_names_who_is_missing_and_ends_with_a_code_that_tells(
     assert "broker-b-0 does not answer: " in shown.err
     assert "Not known, because no master answers: broker-b." in shown.out
     assert "broker-a" in shown.out
-    assert "nothing would come again" not in shown.out
+    assert "nothing would be re-consumed" not in shown.out
 
 
 def test_what_runs_and_what_waits_is_a_line_each() -> None:

@@ -87,7 +87,7 @@ async def test_a_plain_function_is_a_handler_too() -> None:
 
 @virtual_time
 async def test_batches_and_ack_index() -> None:
-    """Of a batch of four with ack index 1, the last two come again from the retry topic."""
+    """Of a batch of four with ack index 1, the last two are re-consumed from the retry topic."""
     calls: list[list[int]] = []
 
     async def handler(messages: list[MessageExt]) -> Any:

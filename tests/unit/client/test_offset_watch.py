@@ -52,7 +52,7 @@ def test_a_slave_that_follows_is_never_old() -> None:
 def test_clients_that_commit_to_the_slave_are_no_copy() -> None:
     watch = SyncWatch()
     watch.look({"T@g": {0: 10}}, {"T@g": {0: 10}}, 0)
-    watch.look(None, {"T@g": {0: 500}}, 10)  # the master is away
+    watch.look(None, {"T@g": {0: 500}}, 10)  # the master is down
     watch.look({"T@g": {0: 10}}, {"T@g": {0: 700}}, 20)
     assert watch.age_seconds(20) == 20
     watch.look({"T@g": {0: 10}}, {"T@g": {0: 10}}, 30)  # and now it was overwritten

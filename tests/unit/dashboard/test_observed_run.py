@@ -83,7 +83,7 @@ def test_a_run_is_followed_while_it_observes_and_its_report_stands_there_then(
     story.wait(1)
     add(folder, story, known)
     shown.look()
-    assert "the master of broker-a is away" in shown.page(f"/runs/{RUN}")
+    assert "the master of broker-a is down" in shown.page(f"/runs/{RUN}")
 
     folder.close()
     shown.look()

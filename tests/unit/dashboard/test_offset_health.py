@@ -109,7 +109,7 @@ def test_lineage_shows_where_the_value_went_down() -> None:
     steps = [(step["offset"], step["fell"]) for step in found["steps"]]
     assert steps == [(310, 0), (300, 10), (250, 60), (280, 30)]
     assert found["safe_offset"] == 310, "what the client finished is safe too"
-    assert found["at_risk"] == 60, "and comes again if the file answers"
+    assert found["at_risk"] == 60, "and is re-consumed if the file answers"
     assert "--offset 310" in found["command"]
     unknown = lineage_document(pair, KEY, 0, {}, {}, NOW)
     assert unknown["unseen"] == ["client memory"]
@@ -176,7 +176,7 @@ def test_what_was_overwritten_is_kept_by_the_next_dashboard_until_it_is_dismisse
         found = looked(stakes, *looks)
     (warning,) = warnings([CLUSTER], found, NOW, stakes.found)
     assert (warning["messages"], warning["overwritten_at_ns"]) == (90, round(NOW * 1e9))
-    assert warning["lines"] == ["ACT   billing  no member; 90 will come again"]
+    assert warning["lines"] == ["ACT   billing  no member; 90 will be re-consumed"]
     (file,) = tmp_path.iterdir()
     assert warning["command"] == (
         f"failback offsets restore {file} --broker demo-0 --yes -n 127.0.0.1:9876"

@@ -115,7 +115,7 @@ def test_a_report_of_another_shape_hides_no_other(change: dict[str, Any], tmp_pa
     assert values(watch, name) == {"rollback": 7, "retry": 2}
     report(tmp_path / "r2")
     os.utime(tmp_path / "r2" / "report" / "report.json", ns=(5, 5))
-    assert values(watch, name) == {"rollback": 14, "retry": 4}, "made anew it counts"
+    assert values(watch, name) == {"rollback": 14, "retry": 4}, "made again it counts"
 
 
 def test_a_fault_is_active_until_it_was_seen_healed(tmp_path: Path) -> None:

@@ -186,7 +186,7 @@ async def test_a_slave_deletes_what_the_log_says_and_asks_its_master(tmp_path: P
     await until(lambda: len(asked) == 2, "the second question")
     task.cancel()
     assert "orders" not in topics.table
-    assert "paid" in topics.table, "it was made anew before this table was copied"
+    assert "paid" in topics.table, "it was made again before this table was copied"
     assert topics.data_version.timestamp == now
     assert {"g", "h", "i"} & groups.table.keys() == {"i"}
     assert offsets.table == {"other@g": {0: 5}, "other@i": {0: 5}}

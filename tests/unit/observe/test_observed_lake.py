@@ -22,7 +22,7 @@ END = (1 << 62) - 1
 
 
 def told() -> Story:
-    """A master that is away from second 8 to 19 and begins with 90 where 150 was reached."""
+    """A master that is down from second 8 to 19 and begins with 90 where 150 was reached."""
     story = at_work(100, file=90, pause=4)
     serve(story, 150)
     come_back(story, 90)

@@ -51,7 +51,7 @@ def test_the_headline_is_the_answer(tmp_path: Path) -> None:
     page = (run / "report" / "report.html").read_text()
     assert "Evidence: members and offsets" in page
     assert "Re-consumed 1,200 messages: no limit set" in page
-    assert "No message was delivered again" not in page
+    assert "No message was re-consumed" not in page
     tables = (run / "report" / "tables" / "returns.csv").read_text().splitlines()
     assert len(tables) == 2
     assert "| broker-a | 10 to 12 | billing |" in (run / "report" / "summary.md").read_text()
@@ -106,7 +106,10 @@ def test_the_page_begins_with_what_came_again_and_folds_the_rest(tmp_path: Path)
 def test_what_may_still_come_again_stands_beside_the_answer(tmp_path: Path) -> None:
     run = written(handed_over(), tmp_path / "run")
     made = report(run)
-    assert "Group billing: none so far. 1,200 more come again if a member starts." in made.sentence
+    assert (
+        "Group billing: none so far. 1,200 more are re-consumed if a member starts."
+        in made.sentence
+    )
     badge = outcome_badge(document(run))
     assert (badge.text, badge.why) == (
         "Re-consumed 0 messages so far", "1,200 more are at risk"
@@ -171,7 +174,7 @@ def test_a_master_that_may_be_back_and_was_not_read_is_inconclusive(
     run = written(story, tmp_path / "run")
     made = report(run)
     assert made.sentence == (
-        f"{moment(run, 4.1)}: broker-a is still down. How much comes again is not known yet."
+        f"{moment(run, 4.1)}: broker-a is still down. The number of repeats is not known yet."
     )
     badge = outcome_badge(document(run))
     assert (badge.text, badge.why) == ("Re-consumed: not known yet", "broker-a is still down")

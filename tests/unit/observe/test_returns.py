@@ -10,7 +10,7 @@ from tests.support.observe.stories import KEY, MASTER, SLAVE, Story
 
 
 def outage(story: Story, *, reached: int, file: int) -> None:
-    """The group goes on at the slave while the master is away, and its members stay."""
+    """The group goes on at the slave while the master is down, and its members stay."""
     serve(story, reached)
     story.start(file)
     story.wait()

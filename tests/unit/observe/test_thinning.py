@@ -32,7 +32,7 @@ class Day(Story):
             self.wait()
 
     def outage(self, client: str) -> None:
-        """Half of what the slave alone was told comes again, to a new member."""
+        """Half of what the slave alone was told is re-consumed, to a new member."""
         file = self.at
         self.kill()
         self.work(8, places=(SLAVE,))

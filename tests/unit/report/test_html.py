@@ -113,7 +113,7 @@ def test_an_empty_run_says_why_each_block_is_empty() -> None:
     assert "No fault was injected." in text
     assert "Losses cannot be told" in text
     assert "No duplicate was delivered" in text
-    assert "No message was delivered again" in text
+    assert "No message was re-consumed" in text
 
 
 def test_a_page_has_less_than_a_megabyte_and_a_half() -> None:
@@ -131,7 +131,7 @@ def test_parts_come_in_the_order_in_which_they_are_asked_for() -> None:
 
 def test_an_unjudged_number_stands_beside_no_pass() -> None:
     report = sample_report()
-    report["verdict"]["sentence"] = "Killing a master re-delivered 40 of 1,000 messages."
+    report["verdict"]["sentence"] = "Killing a master: 40 of 1,000 messages re-consumed."
     page = Page(render(report, sample_points()))
     text = " ".join(page.text)
     assert "Evidence: complete" in text
@@ -175,7 +175,7 @@ def test_groups_and_queues() -> None:
 def test_a_phase_that_was_never_seen_comes_last() -> None:
     assert page_tables(sample_report(), [])["phases"].values() == [
         ("f1", "the master accepts connections again", 50.998),
-        ("f1", "the slave copied its offsets anew", None),
+        ("f1", "the slave copied its offsets again", None),
     ]
 
 

@@ -1,4 +1,4 @@
-"""Two answers of a report: is the evidence complete, and did what came again stay in a limit."""
+"""Two answers of a report: is the evidence complete, and did the repeats stay in a limit."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_of_rows_that_are_missing_no_share_is_told() -> None:
                                                    "value": "Inconclusive"})  # fmt: skip
     assert outcome_badge(report).text == "Re-consumed at least 40 messages: no limit set"
     assert "%" not in sentence(report)
-    assert "re-delivered 40 of 1,000 messages" in sentence(report)
+    assert "40 of 1,000 messages re-consumed" in sentence(report)
 
 
 @pytest.mark.parametrize(

@@ -152,7 +152,7 @@ def test_pages_that_terms_name_are_there() -> None:
 def test_words_for_names() -> None:
     assert mechanism("rows 1+2+3+6") == "failure modes 1, 2, 3 and 6"
     assert mechanism("rows 8") == "failure mode 8"
-    assert mechanism("nobody took a queue anew") == "nobody took a queue anew"
+    assert mechanism("nobody took a queue again") == "nobody took a queue again"
     assert set(loss.FATES) == set(FATES)
 
 

@@ -1,4 +1,4 @@
-"""Topics that are deleted and made anew: after any crash, and on a slave, only their later life."""
+"""Topics deleted and made again: after any crash, and on a slave, only their later life."""
 
 from __future__ import annotations
 

@@ -470,7 +470,7 @@ def test_entries_of_records_that_the_log_lost_are_dropped(tmp_path: Path) -> Non
 
 
 def test_entries_behind_a_hole_do_not_come_back(tmp_path: Path) -> None:
-    """The page with entry 3 was lost; what stands behind it is zeroed and written anew."""
+    """The page with entry 3 was lost; what stands behind it is zeroed and written again."""
     filled(tmp_path, stop=kill, count=16)
     queue = tmp_path / "consumequeue/TopicTest/0" / FIRST
     good = queue.read_bytes()

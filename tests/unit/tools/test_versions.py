@@ -47,7 +47,7 @@ def test_what_came_again_with_carry_stands_beside_the_handover_it_is_compared_wi
     ]
     assert "| carried |" not in text
     carried["handover"] = []
-    with pytest.raises(NotExact, match="carried: no queue was taken anew"):
+    with pytest.raises(NotExact, match="carried: no queue was taken again"):
         read(carried)
 
 
@@ -79,11 +79,11 @@ def nobody_came(report: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        (less_again, "Apache 5.3.3, handover: queue 1: 9 came again, not 10"),
-        (other_cause, "28 messages came again, of these causes: .*'SEND_TIMEOUT_DUP': 1"),
-        (other_sum, "31 messages came again, not 28 as by its queues"),
+        (less_again, "Apache 5.3.3, handover: queue 1: 9 were re-consumed, not 10"),
+        (other_cause, "28 messages were re-consumed, of these causes: .*'SEND_TIMEOUT_DUP': 1"),
+        (other_sum, "31 messages were re-consumed, not 28 as by its queues"),
         (failed, "Apache 5.3.3, handover: the verdict is Fail; totals.lost == 0 was missed: 3"),
-        (nobody_came, "no queue was taken anew from the returned master"),
+        (nobody_came, "no queue was taken again from the returned master"),
     ],
 )
 def test_a_report_that_does_not_add_up_makes_no_page(
@@ -109,7 +109,7 @@ def test_every_row_that_is_wrong_is_named(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 1
-    assert "Apache 5.3.3, handover: queue 1: 9 came again, not 10\n" in done.stderr
+    assert "Apache 5.3.3, handover: queue 1: 9 were re-consumed, not 10\n" in done.stderr
     assert "Apache 5.3.3, handover: the verdict is Fail; totals.lost" in done.stderr
     assert "Failback, guarded, stay: no good report\n" in done.stderr
     assert f"no page; the runs are in {tmp_path}" in done.stderr

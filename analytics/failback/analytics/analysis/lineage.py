@@ -277,5 +277,5 @@ def _why(a: Any, commits: Sequence[Step]) -> str:
     if any(step.broker_id == a.src_bid for step in above):
         return "it started again from a file that is older than the last commits"
     if a.src_bid == 0:
-        return "only the slave had been told, while the master was away"
+        return "only the slave had been told, while the master was down"
     return "a slave answered that had not yet copied the master's table"

@@ -94,7 +94,7 @@ def predict(
     observed: Result | None = None,
     **settings: Any,
 ) -> Forecast:
-    """Predict how much a fault would make a group consume again, and which setting would help.
+    """Predict how much a fault would make a group re-consume, and which setting would help.
 
     Equal arguments give equal figures.
 
@@ -102,7 +102,7 @@ def predict(
         run: Whose brokers, workload and faults are taken; without one ``settings`` say everything.
         fault: ``failback predict --list`` names all; by default the run's own, else all.
         group: Of the run: only this group.
-        down_seconds: How long the master is away; the fault's by default.
+        down_seconds: How long the master is down; the fault's by default.
         draws: How many phases of all timers are drawn.
         seed: Of the draws.
         top: How many settings are ranked by what each alone would save; 0: none.

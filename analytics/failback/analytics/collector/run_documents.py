@@ -45,7 +45,7 @@ class RunDocument(BaseModel):
 
 class ProcessState(BaseModel):
     """One process in a few numbers. ``missing``: records up to ``last_seq`` that are not stored,
-    or not yet; ``quarantined``: segments that came again with other content; ``heard_ms``: Unix
+    or not yet; ``quarantined``: segments that came twice with other content; ``heard_ms``: Unix
     time when it was last heard of."""
 
     proc: str

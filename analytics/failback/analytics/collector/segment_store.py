@@ -363,7 +363,7 @@ class Store:
             self.catalogue.mark_changed(named.run, str(named), sha256, name)
             state.set_aside(named.proc)
             self._publish(named.run, CHANGED)
-        logger.error("%s came again with other content; the run is marked", named)
+        logger.error("%s came twice, with other content; the run is marked", named)
 
     def _state(self, run: str) -> RunState:
         with self._runs_lock:

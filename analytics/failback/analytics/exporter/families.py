@@ -31,7 +31,7 @@ EXPOSURE: Final = Family(
     "rocketmq_reconsume_exposure_messages",
     "gauge",
     ("cluster", "broker", "consumer_group"),
-    "Messages that the group would consume again if the master were killed now, as predicted. "
+    "Messages that the group would re-consume if the master were killed now, as predicted. "
     "Missing where a restart of the master may have hidden what the group had handled.",
 )
 EXPIRED: Final = Family(
@@ -69,7 +69,7 @@ RECONSUMED: Final = Family(
     "rocketmq_reconsumed_messages_total",
     "counter",
     ("cluster", "consumer_group", "topic", "broker", "cause"),
-    "Messages delivered again, by report group of their cause, as reports found them.",
+    "Messages re-consumed, by report group of their cause, as reports found them.",
 )
 DELIVERED: Final = Family(
     "failback_delivered_messages_total",
@@ -81,7 +81,7 @@ WASTED: Final = Family(
     "rocketmq_reconsume_wasted_seconds_total",
     "counter",
     ("cluster", "consumer_group", "topic"),
-    "Seconds that handlers spent on messages delivered again.",
+    "Seconds that handlers spent on messages that were re-consumed.",
 )
 PHASE_SECONDS: Final = Family(
     "rocketmq_failover_phase_seconds",

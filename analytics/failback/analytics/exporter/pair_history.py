@@ -88,7 +88,7 @@ class PairHistory:
     ) -> None:
         """Take the sums of a survey, of the member that acts for the pair.
 
-        After a change of that member the rates begin anew, because a difference between two members
+        After a change of that member the rates begin again: a difference between two members
         is no message that was sent or consumed.
         ``read`` are the sums of :func:`consumed_of`.
         """

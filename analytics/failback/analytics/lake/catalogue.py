@@ -182,7 +182,7 @@ class Catalogue:
         append_line(self.file(run), msgspec.json.encode(entry))
 
     def replace(self, run: str, entries: list[Entry]) -> None:
-        """Write the whole file anew."""
+        """Write the whole file again."""
         data = b"".join(msgspec.json.encode(entry) + b"\n" for entry in entries)
         place(data, self.folder / f".run={run}.tmp", self.file(run))
 

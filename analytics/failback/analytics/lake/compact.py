@@ -57,7 +57,7 @@ class StoredCatalogue:
                 continue  # cut by a crash; its file is found by fsck
 
     def replace(self, run: str, entries: list[Entry]) -> None:
-        """Write all lines anew."""
+        """Write all lines again."""
         lines = b"".join(msgspec.json.encode(entry) + b"\n" for entry in entries)
         self._store.write(catalogue_name(run), lines)
 

@@ -32,7 +32,7 @@ class Lines(Protocol):
         """Every whole line."""
 
     def replace(self, run: str, entries: list[Entry]) -> None:
-        """Write all lines anew."""
+        """Write all lines again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def entry_of(
 
 
 def check_run(store: LakeStore, catalogue: Lines, run: str, now_ms: int) -> CheckedRun:
-    """Compare the lines of a run with its files, and write the catalogue anew if they differ.
+    """Compare the lines of a run with its files, and write the catalogue again if they differ.
 
     A segment counts once. Where two files have it, a compaction was killed between its new files
     and its last deletion: the merged file stands, and the old one is deleted after the catalogue

@@ -1,10 +1,10 @@
-"""What each group would consume again on a pair if its master were killed now. Pure.
+"""What each group would re-consume on a pair if its master were killed now. Pure.
 
 The one definition, for exporter, dashboard and ``explain-offset``. It assumes that members are
-started anew and consume nothing meanwhile. They begin at the offset of the broker that answers:
+restarted and consume nothing meanwhile. They begin at the offset of the broker that answers:
 
     after the return   the master's consumerOffset.json
-    while it is away   the table of the slave with the lowest offsets
+    while it is down   the table of the slave with the lowest offsets
 
 A group has handled all messages below the highest offset in any table, file or member. The figure
 is the difference to the file, or to the slave's table. Without the file it is the difference to the

@@ -186,7 +186,7 @@ def is_system(group: str) -> bool:
 
 
 def is_canary(group: str) -> bool:
-    """Whether a group is one that an observer made to be consumed again."""
+    """Whether a group is one that an observer made, to be re-consumed."""
     return group.startswith(CANARY)
 
 

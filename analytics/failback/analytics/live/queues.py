@@ -60,9 +60,9 @@ class QueueLineage:
     """The highest of the copies: all messages below it are handled. ``None`` without one, and
     where higher ones may have been overwritten."""
     after_return: int | None
-    """Messages that come again if the master is killed now and members start after its return."""
+    """Messages re-consumed if the master is killed now and members start after its return."""
     on_slave: int | None
-    """The same if they start while it is away."""
+    """The same if they start while it is down."""
     span: Span | None = None
     """The offsets of the queue; ``None`` where its end is not known."""
     is_gone: bool = False
@@ -323,7 +323,7 @@ class GroupStake(NamedTuple):
 
     group: str
     messages: int
-    """A lower bound of what comes again."""
+    """A lower bound of what is re-consumed."""
     members: int | None
     """Its members now; ``None``: not known."""
 
@@ -358,6 +358,6 @@ def _what(each: GroupStake, command: str | None, seconds_left: float | None) -> 
         return f"{runs}; {'stores its' if each.members == 1 else 'store their'} offsets by itself"
     known = "no member" if each.members == 0 else "members are not known"
     copies = "" if seconds_left is None else f"; slave copies in about {seconds_left:.0f} s"
-    return f"{known}; {count(each.messages)} will come again{copies}" + (
+    return f"{known}; {count(each.messages)} will be re-consumed{copies}" + (
         f": {command}" if command else ""
     )

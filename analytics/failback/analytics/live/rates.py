@@ -39,7 +39,7 @@ class RateMeter(Generic[Key]):
     """Rates over the last half minute, of one pair.
 
     A pair whose timers are scaled commits as much more often: its window shrinks with them. A count
-    that fell begins anew; until it is known again its rate is the last one.
+    that fell begins again; until it is known again its rate is the last one.
     """
 
     seconds: float = RATE_SECONDS

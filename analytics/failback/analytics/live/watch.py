@@ -12,7 +12,7 @@ from failback.analytics.live.queues import behind, furthest, slave_ahead
 def lost(facts: PairFacts) -> dict[GroupTopic, int]:
     """Return the messages between what was seen and what the master has now.
 
-    They come again to members that start now. Groups and topics without any are missing.
+    Members that start now re-consume them. Groups and topics without any are missing.
     """
     found = {key: _lost(facts, key, queues) for key, queues in (facts.seen or {}).items()}
     return {key: messages for key, messages in found.items() if messages}

@@ -3,13 +3,13 @@
 Each look asks every name server for its list (106), and every broker for its table of offsets (43).
 Other questions are asked less often. A broker says when it began (28), and a master its settings
 (26), twice a minute and after its connection ended. The ends of queues (202) and the members of
-groups (203) are asked every few seconds, and in each look while a master is away or a group in
+groups (203) are asked every few seconds, and in each look while a master is down or a group in
 danger.
 
 Clients find a returned master, and move its table, within a second. So a broker that refuses
 connections is tried ten times a second, and is looked at as soon as it answers.
 
-A slow broker, as one that has just started on a busy machine, is not asked anew each period. The
+A slow broker, as one that has just started on a busy machine, is not asked again each period. The
 look in which its answer comes has it.
 """
 
@@ -309,7 +309,7 @@ class Asker:
         if asked.place.broker_id and not offsets and asked.version in COPIES_NONE:
             self._notes.append(
                 f"{asked.place.text} has no consumer offsets: a slave of Apache 5.5.0 copies none"
-                " (apache/rocketmq#10284). A member that starts while its master is away begins at"
+                " (apache/rocketmq#10284). A member that starts while its master is down begins at"
                 " the first message or at the end"
             )
             asked.version = "named"

@@ -28,7 +28,7 @@ _NAMED: Final = 10
 
 
 class CarryOffer:
-    """Keeps files for the pairs whose master is away. Sentences are said once an outage."""
+    """Keeps files for the pairs whose master is down. Sentences are said once an outage."""
 
     def __init__(self, folder: Path, options: Sequence[str] = ()) -> None:
         """``options``: as typed, those that name the cluster."""
@@ -36,7 +36,7 @@ class CarryOffer:
         self._options = options
         self._written: dict[Path, bytes] = {}
         self._said: dict[str, set[str]] = {}
-        """By pair, while its master is away."""
+        """By pair, while its master is down."""
 
     def file_of(self, slave: KeptTable) -> Path:
         """Return where its table is kept. An address of any text becomes one file name."""

@@ -253,7 +253,7 @@ class Finder:
         outage = self.outages[broker.pair]
         back = (last if known.last_miss is None else known.last_miss, broker.until)
         self.outages[broker.pair] = Outage(broker.pair, outage.gone, back)
-        self._add(MASTER_BACK, broker.place, *back, f"{broker.addr} answers, started anew")
+        self._add(MASTER_BACK, broker.place, *back, f"{broker.addr} answers, restarted")
 
     def _offsets(self, broker: BrokerLook, known: _Broker, *, is_new_life: bool) -> None:
         if known.offsets is None or broker.offsets is None:

@@ -42,7 +42,7 @@ _BOOT_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 def seconds() -> float:
     """Return the reading of the clock of looks.
 
-    This clock cannot be set, and it goes on while the machine sleeps. It begins anew with the
+    This clock cannot be set, and it goes on while the machine sleeps. It begins again with the
     machine.
     """
     return time.clock_gettime(_BOOT_CLOCK)

@@ -1,7 +1,7 @@
 """Which consumer offsets of a slave are kept for its master's return, and which fell. Pure.
 
-While a master is away its slaves copy nothing: an offset that falls was reset there, and is marked.
-A slave that was started anew has a file of some seconds earlier, so what it said before stays.
+While a master is down its slaves copy nothing: an offset that falls was reset there, and is marked.
+A slave that was restarted has a file of some seconds earlier, so what it said before stays.
 """
 
 from __future__ import annotations

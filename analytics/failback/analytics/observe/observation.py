@@ -117,7 +117,7 @@ class Observation:
 
     @property
     def is_watchful(self) -> bool:
-        """Whether a master is away or a group in danger: then each look asks every question."""
+        """Whether a master is down or a group in danger: then each look asks every question."""
         away = any(outage.back is None for outage in self.finder.outages.values())
         return away or any(True for _ in in_danger(self.returns))
 
@@ -247,8 +247,8 @@ def sentences(document: Row, zero: float = 0.0) -> list[str]:
     for row in document["down"]:
         since = zero + row["until"]
         found.append(
-            f"{of_day(since)} {zone(since)}: {row['broker']} is still down. How much comes again is"
-            " not known yet."
+            f"{of_day(since)} {zone(since)}: {row['broker']} is still down."
+            " The number of repeats is not known yet."
         )
     return found
 
@@ -261,7 +261,7 @@ def _of_group(group: str, rows: list[Row]) -> str:
     if any(TELLS_THE_SLAVE in row["languages"] for row in rows):
         group += f" (restart its {TELLS_THE_SLAVE} members: they go on committing to the slave)"
     least = "at least " if any(TELLS_NOBODY in row["languages"] for row in rows) else ""
-    risk = f" {least.capitalize()}{left:,} more come again if a member starts." if left else ""
+    risk = f" {least.capitalize()}{left:,} more are re-consumed if a member starts." if left else ""
     if not hi:
         return f"Group {group}: none{' so far' if left else ''}.{risk}"
     causes = sorted({cause for row in rows for cause in row["causes"]})

@@ -180,13 +180,13 @@ class _Keeper:
         except OSError as error:
             if not self._refused:
                 self._note(
-                    f"{where_and_why(error)}: looks go on and are not kept until it can"
+                    f"{where_and_why(error)}: samples go on and are not kept until it can"
                     " be written again; make room, or end this and name another folder in --out"
                 )
             self._refused = why(error)
             return
         if self._refused:
-            self._note(f"{self._folder.path}: looks are kept again; those between are a gap")
+            self._note(f"{self._folder.path}: samples are kept again; those between are a gap")
             self._refused = ""
         await self._thin(look, observation)
 

@@ -132,7 +132,7 @@ class GroupReturn:
     members: int = 0
     """How many it had when the master was back, as far as brokers listed them."""
     consumed: int = 0
-    """By how much its offsets grew from the first look to the return."""
+    """By how much its offsets grew from the first sample to the return."""
     waiting: Sequence[int] = ()
     """Messages beyond its offsets, in the last few samples before the outage that have both."""
     languages: frozenset[str] = frozenset()

@@ -88,7 +88,7 @@ class Returns:
         self._languages: dict[str, dict[str, frozenset[str]]] = {}
         """By pair the languages of members that each group had in the outage, beside Java."""
         self._away: set[str] = set()
-        """Pairs whose master was away at the last look."""
+        """Pairs whose master was down at the last look."""
         self._waiting: dict[str, dict[str, deque[int]]] = {}
         """By pair and key of its master's tables how many messages waited, of the last looks."""
         self._unlisted_since: dict[str, float] = {}

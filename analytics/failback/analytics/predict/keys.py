@@ -94,7 +94,7 @@ _ROWS: Final = (
         "pollNameServerInterval",
         "poll_name_server_interval",
         "client",
-        "I_rt: between two looks at the route",
+        "I_rt: between two checks of the route",
     ),
     _timer(
         "heartbeatBrokerInterval",

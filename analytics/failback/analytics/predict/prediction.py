@@ -128,7 +128,7 @@ def boundless(s: Settings, plan: FaultPlan) -> str:
         return ""
     return (
         "a slave of Apache 5.5.0 copies no offsets (apache/rocketmq#10284), so all that the queues"
-        " hold may come again, or be skipped"
+        " hold may be re-consumed or skipped"
     )
 
 

@@ -295,7 +295,7 @@ def _resume_points(report: Row) -> Check:
 
 
 def _within_bounds(figures: Figures, report: Row) -> list[Check]:
-    title = "no more came again than the mechanism allows"
+    title = "no more was re-consumed than the mechanism allows"
     if not report["bounds"]:
         return []
     rule_set = figures.analysis.folder.run.rule_set or ""
@@ -340,7 +340,7 @@ def _clock(figures: Figures, report: Row) -> Check:
     if clock["steps"]:
         problems.append(f"{clock['steps']} wall clock steps")
     problems += [
-        f"{host} was started anew in the run" for host in figures.analysis.history.clocks.rebooted
+        f"{host} was restarted in the run" for host in figures.analysis.history.clocks.rebooted
     ]
     problems += [
         f"the clock of {host['host']} is known to {host['error_ns'] / 1e6:.0f} ms only"
@@ -497,7 +497,7 @@ def _within_bound_wish(name: str, title: str, group: str | None, report: Row) ->
     bound, observed = sum(row["bound"] for row in rows), sum(row["observed"] for row in rows)
     met = not any(row["exceeded"] for row in rows)
     return Check(name, title, PASS if met else FAIL, bound, observed, "messages", None,
-                 "" if met else f"{observed} came again, the bound is {bound}")  # fmt: skip
+                 "" if met else f"{observed} were re-consumed, the bound is {bound}")  # fmt: skip
 
 
 def value_at(root: Any, path: str) -> Any:

@@ -5,7 +5,7 @@ No fault was injected, so nothing of it is judged unless the user set a limit: t
 
 For ``knobs`` the predictor is asked about the group that may have consumed most again, with its
 measured rate and backlog, the settings that its broker reported, and the time that the master was
-away. No setting saves more than came again.
+down. No setting saves more than was re-consumed.
 Settings of clients are not on the wire, so Apache's defaults are assumed.
 """
 
@@ -199,7 +199,7 @@ def _duplicates(observation: Row, limits: Limits) -> tuple[Row, str] | None:
     for number, back in enumerate(observation["returns"]):
         for row in back["groups"]:
             if is_canary(row["group"]):
-                continue  # it is there to be consumed again
+                continue  # it is there to be re-consumed
             by_group.setdefault((number, row["group"]), []).append(row)
     spans = []
     for rows in by_group.values():
@@ -217,7 +217,7 @@ def _outages(observation: Row, limits: Limits) -> tuple[Row, str] | None:
     if limit is UNSET:
         return None
     spans = [_standstill(back) or _away(back) for back in observation["returns"]]
-    title, words = "no master is away for longer", "no master away for more than"
+    title, words = "no master is down for longer", "no master down for more than"
     if any(map(_standstill, observation["returns"])):
         title, words = "no client stands still for longer", "no canary stands still for more than"
     row = _limit_row(title, float(limit), spans, "seconds")

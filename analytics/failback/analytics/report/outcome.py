@@ -1,7 +1,7 @@
-"""Two answers about a run: is the evidence complete, and is what came again acceptable. Pure.
+"""Two answers about a run: is the evidence complete, and is what was re-consumed acceptable. Pure.
 
 The second one is the user's: ``outcome`` of a report names the limits that an experiment, or
-``failback report --expect``, set on what came again. Without one the number is not judged.
+``failback report --expect``, set on what was re-consumed. Without one the number is not judged.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ REPEATS: Final = {
     "wasted_seconds": "seconds of work done twice",
     "max_redelivery": "deliveries of one message",
 }
-"""Figures of what came again, by their names in ``totals`` and ``groups``."""
+"""Figures of what was re-consumed, by their names in ``totals`` and ``groups``."""
 SHARES: Final = frozenset({"dup_ratio", "dup_msg_ratio"})
 _TONES: Final = {
     "no limit set": "plain",
@@ -41,7 +41,7 @@ _TONES: Final = {
     "limit not judged": "doubt",
 }
 _LIMITS: Final = {"<=": "at most", "<": "under", "==": "exactly", "between": "between"}
-"""A floor is an expectation, but no limit on what came again."""
+"""A floor is an expectation, but no limit on what was re-consumed."""
 _TITLE: Final = re.compile(
     r"(?:(?P<group>\S+): )?(?P<metric>\S+) (?P<op><=|>=|==|<|>|between)(?: (?P<value>.*))?"
 )
@@ -57,7 +57,7 @@ class Badge:
 
 
 def outcome_of(checks: Iterable[Mapping[str, Any]]) -> Row:
-    """The ``outcome`` of a report by its ``checks``: the limits on what came again, in words.
+    """The ``outcome`` of a report by its ``checks``: the limits on what was re-consumed, in words.
 
     ``met`` is null without a limit, and where one could not be measured.
     """
@@ -134,7 +134,7 @@ def rows_missing(report: Report) -> bool:
 
 
 def outcome_badge(report: Report) -> Badge:
-    """What came again, against the user's limit; green only where there is one and it is met."""
+    """Repeats against the user's limit; green only where there is one and it is met."""
     totals, outcome = report["totals"], report.get("outcome") or NO_LIMIT
     if "observation" in report:
         return _observed_outcome(report["observation"], outcome)
@@ -154,7 +154,7 @@ def _groups(observation: Mapping[str, Any]) -> list[Row]:
 
 
 def _observed_outcome(observation: Mapping[str, Any], outcome: Mapping[str, Any]) -> Badge:
-    """What came again at returns; of an outage that goes on, or was not read, nothing is known."""
+    """Repeats at returns; of an outage that goes on, or was not read, nothing is known."""
     groups = _groups(observation)
     lo, hi = (sum(group[name] for group in groups) for name in ("lo", "hi"))
     span = many(hi, "message") if lo == hi else f"{number(lo)} to {many(hi, 'message')}"

@@ -28,12 +28,12 @@ MAX_NAME: Final = 60
 
 
 def sentence(report: Row) -> str:
-    """*"Killing master of pair-0 for 34 s re-delivered 2,913 of 120,004 messages (2.4 %), ..."*"""
+    """*"Killing master of pair-0 for 34 s: 2,913 of 120,004 messages re-consumed (2.4 %), ..."*"""
     totals = report["totals"]
     what = _what_happened(report)
     dup, distinct = totals["dup"], totals["distinct"]
     share = "" if not distinct or rows_missing(report) else f" ({percent(dup / distinct)})"
-    text = f"{what} re-delivered {number(dup)} of {number(distinct)} messages{share}"
+    text = f"{what}: {number(dup)} of {number(distinct)} messages re-consumed{share}"
     hit = sorted((g for g in report["groups"] if g["dup"]), key=lambda g: -g["dup"])
     if hit:
         first = hit[0]
@@ -46,9 +46,9 @@ def sentence(report: Row) -> str:
     produce = [row["produce_ms"] for row in report["rto"] if row["produce_ms"] is not None]
     consume = [r["consume_ms"]["max"] for r in report["rto"] if r["consume_ms"]["max"] is not None]
     if produce:
-        text += f"; produce RTO {max(produce) / 1000:.1f} s"
+        text += f"; send outage {max(produce) / 1000:.1f} s"
     if consume:
-        text += f"; consume RTO {max(consume) / 1000:.1f} s"
+        text += f"; receive outage {max(consume) / 1000:.1f} s"
     return text + "."
 
 
@@ -133,7 +133,7 @@ def _definition_lines(report: Row) -> list[str]:
 def _cause_lines(report: Row) -> list[str]:
     groups = [g for g in report["groups"] if g["dup"]][:10]
     if not groups:
-        return ["No message was delivered again, except wanted retries.", ""]
+        return ["No message was re-consumed, except wanted retries.", ""]
     causes = sorted({cause for g in groups for cause in g["causes"]})[:12]
     lines = ["| group | " + " | ".join(causes) + " | unattributed |"]
     lines.append("|---" * (len(causes) + 2) + "|")
@@ -145,8 +145,8 @@ def _cause_lines(report: Row) -> list[str]:
 
 def _rto_lines(report: Row) -> list[str]:
     lines = [
-        f"RTO of {row['fid']} ({_name(row['broker'] or '?')}): produce {_ms(row['produce_ms'])}, "
-        f"consume {_ms(row['consume_ms']['max'])} at most, first repeat "
+        f"Outage of {row['fid']} ({_name(row['broker'] or '?')}): send {_ms(row['produce_ms'])}, "
+        f"receive {_ms(row['consume_ms']['max'])} at most, first repeat "
         f"{_ms(row['ttfr_kill_ms'])} after the kill."
         for row in report["rto"][:5]
     ]
@@ -170,7 +170,7 @@ def _window_lines(report: Row) -> list[str]:
         f"({number(w['size'])}), {w['cause'] or 'unattributed'}"
         for q, w in windows[:MAX_WINDOWS]
     ]
-    return ["Delivered again, from one offset to before another:", *lines, ""] if lines else []
+    return ["Re-consumed, from one offset to before another:", *lines, ""] if lines else []
 
 
 def _ms(value: float | None) -> str:

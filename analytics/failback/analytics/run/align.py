@@ -31,7 +31,7 @@ class Clocks:
 
     @property
     def rebooted(self) -> list[str]:
-        """Hosts that started anew inside the run: their times cannot be joined."""
+        """Hosts that restarted inside the run: their times cannot be joined."""
         return sorted(host for host, ids in self.boot_ids.items() if len(ids) > 1)
 
 

@@ -1,4 +1,4 @@
-"""The members of a slave's own groups, as its keeper asks them while the master is away.
+"""The members of a slave's own groups, as its keeper asks them while the master is down.
 
 ``failbackGuardAskMembers``: clients of Go commit to no broker then, and a member of any client that
 is killed has committed only what is up to 5 s old.

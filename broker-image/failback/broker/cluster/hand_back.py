@@ -100,7 +100,7 @@ class HandBack:
     async def take_returned_offsets(self, store: OwnStore) -> int:
         """Ask every registered slave of the pair for its consumer offsets; take the larger ones.
 
-        Only the slave knows what was consumed from it while the master was away.
+        Only the slave knows what was consumed from it while the master was down.
         Without a slave, or with one that does not answer, nothing changes. An offset beyond the
         end of the queue here means messages that this master has lost: the end is taken instead,
         if the slave has them. A registered slave that is no member is not asked, and one whose

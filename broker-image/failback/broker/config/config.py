@@ -220,7 +220,7 @@ class BrokerConfig:
     failback_guard_consumer_list: bool = False
     """Ours. No list of a group's members before all of them could have sent a heartbeat."""
     failback_guard_ask_members: bool = False
-    """Ours. A slave whose master is away asks its members how far they are, and keeps that."""
+    """Ours. A slave whose master is down asks its members how far they are, and keeps that."""
     failback_guard_auto_create: bool = False
     """Ours. A refused creation leaves the default topic's inherit bit as it is."""
     failback_guard_replication: bool = False

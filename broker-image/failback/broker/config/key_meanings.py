@@ -29,7 +29,7 @@ MEANINGS: Final[dict[str, str]] = {
     "brokerTopicEnable": "Whether a topic with the broker's name is made at the start.",
     "checkCRCOnRecover": "Whether a start after a kill checks the CRC of records.",
     "cleanFileForciblyEnable": "Whether old files go before their time when the disk is full.",
-    "cleanResourceInterval": "Time between two looks for files that may go.",
+    "cleanResourceInterval": "Time between two checks for files that may go.",
     "clusterTopicEnable": "Whether a topic with the cluster's name is made at the start.",
     "commercialEnable": _SHOWN,
     "commitCommitLogLeastPages": _SHOWN,
@@ -54,7 +54,7 @@ MEANINGS: Final[dict[str, str]] = {
     ),
     "failbackDrainSeconds": "How long a stop waits until connected slaves hold the whole log.",
     "failbackGuardAskMembers": (
-        "A slave whose master is away asks its members each second how far they are."
+        "A slave whose master is down asks its members each second how far they are."
     ),
     "failbackGuardAutoCreate": (
         "A refused creation leaves the default topic's inherit bit as it is."
@@ -120,8 +120,8 @@ MEANINGS: Final[dict[str, str]] = {
         "Time between two writes of `delayOffset.json`: what a kill replays."
     ),
     "flushDiskType": "Whether a send is answered before (ASYNC) or after (SYNC) the log is synced.",
-    "flushIntervalCommitLog": "Time between two looks whether the log must be synced.",
-    "flushIntervalConsumeQueue": "Time between two looks whether queue entries must be synced.",
+    "flushIntervalCommitLog": "Time between two checks whether the log must be synced.",
+    "flushIntervalConsumeQueue": "Time between two checks whether queue entries must be synced.",
     "forceRegister": "Kept and shown; the broker always registers.",
     "haHousekeepingInterval": "Silence after which a replication connection is closed.",
     "haListenPort": "Shown only: replication uses `listenPort` + 1.",

@@ -115,7 +115,7 @@ class DelayService:
         return offset, delivered
 
     def _deliver_or_keep(self, physical_offset: int, level: int, offset: int) -> None:
-        """Append the copy; what can't be one is put aside, and what waits behind it goes on.
+        """Append the copy; what can't be one is parked, and what waits behind it goes on.
 
         Raises:
             StoreError, OSError: The store refuses all writes now.

@@ -41,7 +41,7 @@ class Delivery:
         transaction_type: int | None = None,
         prepared_transaction_offset: int = 0,
     ) -> bool:
-        """Append the message to a queue of ``topic``; false if it had to be put aside.
+        """Append the message to a queue of ``topic``; false if it had to be parked.
 
         A queue that the topic does not have any more is replaced by one that it has.
 

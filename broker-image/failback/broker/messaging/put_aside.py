@@ -1,4 +1,4 @@
-"""Messages that can't be delivered are put aside where people see them, and the rest goes on.
+"""Messages that can't be delivered are parked where people see them, and the rest goes on.
 
 An accepted message that can't be stored in its queue must not delay the messages behind it.
 A retry goes to its group's dead letters, as one that was tried too often does. All else, and what
@@ -60,8 +60,7 @@ class PutAside:
         dead = self._dead_letters(topic) if message is not None else None
         place = dead or PUT_ASIDE_TOPIC
         logger.error(
-            "message at physical offset %d for topic %r can't be delivered: %s. It is put aside "
-            "in %s",
+            "message at physical offset %d for topic %r can't be delivered: %s. It is parked in %s",
             physical_offset,
             topic,
             reason,
@@ -107,7 +106,7 @@ class PutAside:
         try:
             now(lambda: self.topics.create_in_send_back(name, 1, PERM_READ | PERM_WRITE))
         except (ProtocolError, OSError) as error:
-            logger.error("messages are put aside in %s, which can't be a topic: %s", name, error)
+            logger.error("messages are parked in %s, which can't be a topic: %s", name, error)
 
 
 def _short(text: str) -> str:

@@ -350,7 +350,7 @@ class BrokerController:
                 loops.create_task(self._keep_members())
 
     async def _keep_members(self) -> None:
-        """Ask the members of groups while the master is away (``failbackGuardAskMembers``)."""
+        """Ask the members of groups while the master is down (``failbackGuardAskMembers``)."""
         from failback.broker.clients.own_members import OwnMembers  # only guarded slaves load it
         from failback.carry.keeper import Keeper, MasterWatch
         from failback.client.admin.admin import AdminClient

@@ -101,7 +101,7 @@ class SyncWatch:
     """Since when a slave has not copied its master's offsets, as far as looks show.
 
     It has, when both tables are equal, or when one of its values became another one that is not
-    above the master's. A slave that clients commit to while the master is away has copied nothing.
+    above the master's. A slave that clients commit to while the master is down has copied nothing.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Messages that a handler failed on: back to the broker, or failing that, sent anew.
+"""Messages that a handler failed on: back to the broker, or failing that, sent again.
 
 The broker stores a copy for the group's retry topic. When that call fails, for any reason,
 the instance's inner producer sends one itself, to any broker. If the first call was stored and only

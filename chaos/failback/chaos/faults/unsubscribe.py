@@ -1,7 +1,7 @@
 """F21: all members of a group drop their subscription, and take it up again.
 
 A client that unsubscribes gives its queues up at its next rebalance and commits nothing of them:
-what it had handled since its last commit is redelivered once it subscribes anew. Proof of effect:
+what it had handled since its last commit is redelivered once it subscribes again. Proof of effect:
 no member holds a queue of the topic. Proof of heal: all are subscribed, and hold the queues that
 they held before; which of them holds which does not matter, nor that two held one while it
 changed hands.

@@ -70,7 +70,7 @@ class ControlSocket:
         """Send one command and return the reply's fields.
 
         Raises:
-            TargetError: The runtime is away, answers garbage, or says no.
+            TargetError: The runtime does not answer, answers garbage, or says no.
         """
         what = f"runtime: {command} {arguments.get('pod', '')}".strip()
         try:

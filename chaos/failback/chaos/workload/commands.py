@@ -301,7 +301,7 @@ def _common(command: CommandParser) -> None:
         type=positive,
         default=60.0,
         metavar="SECONDS",
-        help="At the end, wait this long for a collector that is away.",
+        help="At the end, wait this long for a collector that is down.",
     )
     add("--control", type=Path, metavar="FILE", help="Unix socket to answer on.")
     add(

@@ -74,7 +74,7 @@ class ShipPlan:
     """``http(s)://COLLECTOR``, or the root of a lake on this host."""
     token_file: Path | None = None
     linger_seconds: float = 60.0
-    """After the end of the process a collector that is away is waited for so long."""
+    """After the end of the process a collector that is down is waited for so long."""
 
 
 @dataclass(frozen=True, slots=True)

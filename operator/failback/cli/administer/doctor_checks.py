@@ -242,5 +242,5 @@ def _name_server(cluster: Cluster) -> Iterator[Finding]:
             "Apache 5.5.0, and it has no consumer offsets: it copies none (apache/rocketmq#10284)"
         )
         yield Finding(
-            f"Slave {slave}", WARNING, found, "start no consumer while its master is away"
+            f"Slave {slave}", WARNING, found, "start no consumer while its master is down"
         )

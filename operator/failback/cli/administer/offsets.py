@@ -108,7 +108,7 @@ def parser() -> CommandParser:
         add_cluster_options(each, end=", else the local cluster's).")
         each.set_defaults(call=call)
     add = restore.add_argument
-    add("--lower", action="store_true", help="Lower offsets, too: their messages come again.")
+    add("--lower", action="store_true", help="Lower offsets, too: their messages are re-consumed.")
     add("--online", action="store_true", help="Write groups with running members too.")
     add("--confirm", default="", metavar="ID", help="Carry out the preview with this id.")
     add("--yes", action="store_true", help="Carry it out at once, without a preview to confirm.")
@@ -406,12 +406,12 @@ def _remarks(plan: Plan, left: Sequence[str], options: argparse.Namespace) -> li
     lower = sum(not row.is_raise for row in plan.whole.rows)
     if lower and not options.lower:
         text = f"{counted(lower, 'kept offset')} below the master's: left out"
-        lines.append(f"{text}; --lower takes them, and their messages come again.")
+        lines.append(f"{text}; --lower takes them, and their messages are re-consumed.")
     cut = [row for row in plan.written.rows if row.kept > row.span.end]
     if cut:
         some = ", ".join(f"{row.topic} queue {row.queue} at {row.span.end}" for row in cut[:_NAMED])
         lines.append(f"Cut at the end of the queue: {counted(len(cut), 'offset')}, {some}.")
     if empty := sum(row.old is None for row in plan.written.rows):
         text = f"the master has no offset of {counted(empty, 'queue')}"
-        lines.append(f"What comes again is a lower bound: {text}.")
+        lines.append(f"What is re-consumed is a lower bound: {text}.")
     return lines

@@ -1,4 +1,4 @@
-"""``kubectl failback exposure``: what a kill of a master now would make groups consume again."""
+"""``kubectl failback exposure``: what a kill of a master now would make groups re-consume."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def exposure(
     kubeconfig: KubeconfigOption = "",
     json: JsonOption = False,
 ) -> None:
-    """Show, by group and pair, how many messages would come again if the master died now.
+    """Show, by group and pair, how many messages would be re-consumed if the master died now.
 
     Asks the brokers twice, because it takes each group's rate. They are reached as by
     `kubectl port-forward`; the figures are the dashboard's. Ends with 3 when a member did not
@@ -223,12 +223,12 @@ def _show(pairs: list[dict[str, Any]]) -> None:
         say(f"Not known, because no master answers: {', '.join(away)}.")
     if not rows:
         where = "any other pair" if away else "any pair"
-        say(f"No group has an offset on {where}: nothing would come again.")
+        say(f"No group has an offset on {where}: nothing would be re-consumed.")
         return
     headers = ("PAIR", "GROUP", "TOPICS", "MESSAGES/S", "BEHIND", "AFTER RETURN", "ON SLAVE")
     print_table(headers, rows)
-    say("Messages that would come again if the master were killed now and consumers restarted")
-    say("after its return, or while it is away and its slave answers.")
+    say("Messages that would be re-consumed if the master were killed now and consumers restarted")
+    say("after its return, or while it is down and its slave answers.")
     broadcasting = {
         group["group"] for pair in pairs for group in pair["groups"] if group["broadcasting"]
     }

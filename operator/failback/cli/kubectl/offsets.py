@@ -276,7 +276,7 @@ def _show_restore(found: Object) -> None:
         )
         for each in found.get("groups") or ()
     ]
-    headers = ("GROUP", "COMES AGAIN", "SKIPPED", "THEN AHEAD", "LEFT ALONE", "ONLINE")
+    headers = ("GROUP", "RE-CONSUMED", "SKIPPED", "THEN AHEAD", "LEFT ALONE", "ONLINE")
     print_table(headers, rows)
     queues = [
         (each["group"], each["pair"], each["topic"], each["queue"], each.get("fromOffset"),

@@ -338,7 +338,7 @@ def _show(found: dict[str, Any]) -> None:
 
 
 def _exposure_lines(exposure: dict[str, int | None], least: str, *, is_away: bool) -> list[str]:
-    """What a consumer that is started anew would repeat, as far as tables and file show."""
+    """What a consumer that is restarted would repeat, as far as tables and file show."""
     words = {
         "after_return": "after the master is back",
         "on_slave": "while the master is down",

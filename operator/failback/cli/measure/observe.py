@@ -102,7 +102,7 @@ _MaxDuplicatesOption = Annotated[
     typer.Option(
         "--max-duplicates",
         metavar="N|P%",
-        help="What each group may consume again at a return; more fails the report.",
+        help="What each group may re-consume at a return; more fails the report.",
     ),
 ]
 _MaxRtoOption = Annotated[
@@ -151,7 +151,7 @@ def observe(
     keep_canary: _KeepCanaryOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Watch a cluster, read-only: what did each group consume again when a master came back?
+    """Watch a cluster, read-only: what did each group re-consume when a master came back?
 
     It goes on when its terminal closes; SIGTERM ends it with a report.
     """

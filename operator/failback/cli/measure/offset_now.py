@@ -70,9 +70,9 @@ class Standing(NamedTuple):
     safe_offset: int | None
     """The highest offset in a table or in a member's memory."""
     after_return: int | None
-    """Messages that come again if the master is killed now and members start after its return."""
+    """Messages re-consumed if the master is killed now and members start after its return."""
     on_slave: int | None
-    """The same if they start while it is away."""
+    """The same if they start while it is down."""
     unseen: list[str]
     span: Span | None = None
     """The offsets of the queue; ``None`` without an answer."""

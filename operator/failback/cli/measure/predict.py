@@ -69,7 +69,7 @@ _DownOption = Annotated[
     typer.Option(
         "--down",
         metavar="SECONDS",
-        help="How long the master is away (default: the fault's).",
+        help="How long the master is down (default: the fault's).",
     ),
 ]
 _RateOption = Annotated[
@@ -129,7 +129,7 @@ def predict(
     schema: Annotated[bool, typer.Option("--schema", help="Print the schema of --json.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Predict how much a fault would make a group consume again, and which setting would help."""
+    """Predict how much a fault would make a group re-consume, and which setting would help."""
     from failback.analytics.predict.keys import parse_assignments
     from failback.analytics.predict.prediction_document import document
     from failback.analytics.predict.prediction_document import schema as published

@@ -124,7 +124,7 @@ def demo_scenario(runs: Path) -> Scenario:
         title="Kill a master under load, with and without a handover",
         what_happens=(
             "Starts a name server and a broker pair for each arm, kills the master, lets the slave"
-            " serve, brings the master back, and reports what came again and why."
+            " serve, brings the master back, and reports what was re-consumed and why."
         ),
         needs_cluster=False,
         arms=("stay", "handover"),

@@ -20,8 +20,8 @@ HEADERS: Final = (
     "CAUSES",
     "BOUND",
     "LOST",
-    "RTO PRODUCE",
-    "RTO CONSUME",
+    "SEND OUTAGE",
+    "RECEIVE OUTAGE",
     "EVIDENCE",
     "OUTCOME",
 )

@@ -132,7 +132,7 @@ class Failover(Model):
 
     mode: Literal["None", "Manual", "SlaveReadOnly"] = "None"
     """None: wait for its return. Manual: a RoleSwitch of mode Forced is allowed. SlaveReadOnly:
-    slaveReadEnable is on while a master is away. Nothing is ever promoted by itself."""
+    slaveReadEnable is on while a master is down. Nothing is ever promoted by itself."""
 
 
 class Lifecycle(Model):

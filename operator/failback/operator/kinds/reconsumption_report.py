@@ -148,7 +148,7 @@ class ReconsumptionReportStatus(CommonStatus):
     verdict: str | None = Field(default=None, max_length=32)
     """Pass, Fail or Inconclusive."""
     outcome: str | None = Field(default=None, max_length=32)
-    """What came again: limit met, limit missed, limit not judged or no limit set."""
+    """What was re-consumed: limit met, limit missed, limit not judged or no limit set."""
     reasons: list[str] = Field(default=[], max_length=32)
     """Why it is not Pass."""
     produced: int | None = Field(default=None, ge=0)
@@ -162,7 +162,7 @@ class ReconsumptionReportStatus(CommonStatus):
     duplicate_ratio: str | None = Field(default=None, max_length=32)
     """Duplicates per distinct message, as a decimal text."""
     max_redelivery: int | None = Field(default=None, ge=0)
-    """How often the most repeated message came again."""
+    """How often the most repeated message was re-consumed."""
     lost: int | None = Field(default=None, ge=0)
     """Messages that were acknowledged and never consumed."""
     out_of_order: int | None = Field(default=None, ge=0)
@@ -190,7 +190,7 @@ class ReconsumptionReportStatus(CommonStatus):
 
 
 class ReconsumptionReport(Resource):
-    """One analysis of run folders: how many messages came again, and why.
+    """One analysis of run folders: how many messages were re-consumed, and why.
 
     Conditions: Complete (the figures are here), WithinThresholds (the verdict is Pass), Stalled.
     """

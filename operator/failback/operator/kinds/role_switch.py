@@ -109,7 +109,7 @@ class RoleSwitchStatus(CommonStatus):
 class RoleSwitch(Resource):
     """One swap of master and slave in one pair, carried out once.
 
-    Conditions: Complete, Failed, Stalled, Safe (False says why messages may be lost or come again).
+    Conditions: Complete, Failed, Stalled, Safe (False says why messages may be lost or repeated).
     """
 
     status_model: ClassVar[type[Status]] = RoleSwitchStatus

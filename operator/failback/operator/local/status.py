@@ -138,7 +138,7 @@ def _pair_status(
         try:
             said = msgspec.convert(fact.carried, Carried) if fact and fact.carried else None
         except msgspec.ValidationError:
-            said = None  # it is written anew at the next start
+            said = None  # it is written again at the next start
         if carried := carried_status(said, before.get(pod)):
             members[-1]["carried"] = carried
     ready = [member["ready"] for member in members]

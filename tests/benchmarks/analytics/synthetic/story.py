@@ -3,7 +3,7 @@
 Offsets ``[0, frontier)`` are handled by one owner, whose time then ends; a second owner starts at
 ``start`` and goes on to the end. Between them lies one of these, by the number of the queue:
 
-* ``restart``: commits told the master ``low`` and, while it was away, the slave ``high``; the
+* ``restart``: commits told the master ``low`` and, while it was down, the slave ``high``; the
   returned master answers. ROLLBACK_RESTART below low, ROLLBACK_SLAVE_ONLY_PROGRESS below high,
   TAIL_SHUTDOWN above.
 * ``overwritten``: the same master was told ``high`` and then ``start``. ROLLBACK_OVERWRITTEN below

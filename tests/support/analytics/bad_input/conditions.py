@@ -37,7 +37,7 @@ def clock_known_too_badly(folder: Path) -> Told:
 
 
 def host_started_anew(folder: Path) -> Told:
-    return _clocks(folder, [("h", "one", 0), ("h", "two", 0)], "started anew")
+    return _clocks(folder, [("h", "one", 0), ("h", "two", 0)], "restarted")
 
 
 def order_within_the_clocks_error(folder: Path) -> Told:

@@ -127,7 +127,7 @@ def the_largest_small_integers(folder: Path) -> Told:
 
 
 def more_histories_than_pack(folder: Path) -> Told:
-    """Every message has a lane of its own; five of them come again."""
+    """Every message has a lane of its own; five of them are re-consumed."""
     b = RunBuilder("many")
     b.assign(0, 0, end=(90, "SHUTDOWN"))
     b.assign(100, MANY - 5, proc=2, at=(0, 1))

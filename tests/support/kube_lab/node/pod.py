@@ -93,7 +93,7 @@ class PodRunner:
         return self._machine.image(container.get("image", ""))
 
     async def refresh(self, container: Object) -> None:
-        """Read anew what the container mounts and what its variables refer to."""
+        """Read again what the container mounts and what its variables refer to."""
         await self.volumes.refresh()
         await self._environment.refresh(container)
 

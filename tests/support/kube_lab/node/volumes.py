@@ -28,7 +28,7 @@ class Place(Protocol):
 
 
 class Volumes:
-    """Makes the folders of one pod's volumes; ConfigMaps are read anew when asked to."""
+    """Makes the folders of one pod's volumes; ConfigMaps are read again when asked to."""
 
     def __init__(self, client: Client, folder: Path, place: Place) -> None:
         self._client = client

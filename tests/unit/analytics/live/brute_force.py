@@ -1,4 +1,4 @@
-"""What comes again, counted message by message instead of by differences."""
+"""What is re-consumed, counted message by message instead of by differences."""
 
 from __future__ import annotations
 

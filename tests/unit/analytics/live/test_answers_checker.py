@@ -47,8 +47,8 @@ def test_a_true_answer_is_none(answer: Answer) -> None:
         (at(120, safe=900), "1080 were handled"),
         (at(200, safe=950), "1500 were handled"),
         (at(200, safe=1501, bound="at least"), "skipped"),
-        (at(200, says_none=True), "550 would come again"),
-        (at(120, says_none=True), "would come again"),
+        (at(200, says_none=True), "550 would be re-consumed"),
+        (at(120, says_none=True), "would be re-consumed"),
         (at(150, says_unknown=True), "the slave has"),
     ],
 )

@@ -259,7 +259,7 @@ def test_lag_counts_what_is_stored_and_the_rest_is_said(case: Outside) -> None:
 
 @pytest.mark.parametrize("offset", [5, 25, 5000])
 def test_what_would_come_again_is_what_is_stored(offset: int) -> None:
-    """File and slave know nothing done: all that is stored below the offset would come again."""
+    """File and slave know nothing done: all that is stored below the offset would repeat."""
     world = World(
         {f"{TOPIC}@{GROUP}": {0: offset}}, slave={}, file={f"{TOPIC}@{GROUP}": {0: 0}},
         ends={TOPIC: {0: 40}}, begins={TOPIC: {0: 20}},

@@ -96,7 +96,7 @@ def test_the_table_has_a_line_for_each_cell() -> None:
 
 @pytest.mark.full
 def test_what_the_package_keeps_is_what_this_predictor_says() -> None:
-    """`bench_predictor --keep` writes it anew."""
+    """`bench_predictor --keep` writes it again."""
     for entry in grid_cells():
         cell = Cell(Setting(entry["flush_ms"], entry["commit_ms"], entry["rules"]), entry["fault"])
         now = Result(cell, entry["observed"], entry["stall_ms"]).to_dict()

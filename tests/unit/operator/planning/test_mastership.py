@@ -167,7 +167,7 @@ def test_no_member_loses_its_volume_because_it_is_stopped(kept: bool) -> None:
     assert policy == {"whenDeleted": "Retain" if kept else "Delete", "whenScaled": "Retain"}
 
 
-# --- a cluster made anew ----------------------------------------------------------------------
+# --- a cluster made again ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("first", [None, 0])

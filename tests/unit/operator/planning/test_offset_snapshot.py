@@ -334,7 +334,7 @@ def test_a_group_that_a_snapshot_does_not_have_is_an_error_with_the_nearest_name
 @pytest.mark.parametrize(
     ("held", "span", "again", "skipped", "alone"),
     [
-        (5000, (0, 100), 40, 0, ""),  # comes again: what there is between 60 and the end
+        (5000, (0, 100), 40, 0, ""),  # is re-consumed: what there is between 60 and the end
         (5000, (80, 100), 20, 0, ""),
         (1, (80, 100), 0, 0, ""),  # what lies below the begin can not be skipped
         (1, (0, 100), 0, 59, ""),

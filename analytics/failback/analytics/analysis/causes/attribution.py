@@ -32,7 +32,7 @@ PROVED: Final = pa.schema(
         ("cause", pa.utf8()),
     ]
 )
-"""A cause of what came again of ``[lo, hi)`` of a queue and began in ``[since, until)``, ns.
+"""A cause of what was re-consumed of ``[lo, hi)`` of a queue and began in ``[since, until)``, ns.
 
 A queue has at most one row in each ``layer``.
 """
@@ -118,7 +118,7 @@ class Attribution:
 
 
 def _with_proved(classified: pa.Table, proved: pa.Table) -> pa.Table:
-    """Name the causes of copies that came again where they are proved."""
+    """Name the causes of copies that were re-consumed where they are proved."""
     if not proved.num_rows or not classified.num_rows:
         return classified
     c = Columns(classified)
@@ -250,7 +250,7 @@ def unattributed(classified: pa.Table, recorded: pa.ChunkedArray | None = None) 
     alone prove a cause of a copy delivered again, send-backs one in a retry topic, and all
     attempts, the failed ones too, one of a message stored twice. The brokers' offsets do not
     replace them. An offset above a copy proves that it was committed, but not that this was before
-    the queue was assigned anew. That order alone separates a rollback from an overlap.
+    the queue was assigned again. That order alone separates a rollback from an overlap.
     """
     at = classified.schema.get_field_index("cause")
     causes = pa.nulls(classified.num_rows, pa.utf8())

@@ -31,7 +31,7 @@ GROUPS: Final[dict[str, str]] = {
 
 MEANINGS: Final[dict[str, Meaning]] = {
     "ROLLBACK_SLAVE_ONLY_PROGRESS": Meaning(
-        "The group consumed from the slave while the master was away. Only the slave stored those"
+        "The group consumed from the slave while the master was down. Only the slave stored those"
         " offsets. A consumer that started after the return asked the master, which never heard of"
         " them.",
         "Let consumers run over the return, or set `failbackGuardReturnedOffsets=true`. For a group"
@@ -56,7 +56,7 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "Apache's client for Go commits to no broker while only a slave is there. What its members"
         " handled in the outage is known to them alone. Only an observed run names this cause.",
         "Run `failback carry --keep` beside each slave: it tells the slave what the members have"
-        " finished. Without it stop no Go member while the master is away.",
+        " finished. Without it stop no Go member while the master is down.",
         (6,),
     ),
     "ROLLBACK_OVERWRITTEN": Meaning(

@@ -132,7 +132,7 @@ class RepeatsReduction:
             out.values(families.WASTED, key, value)
 
     def _add_store_times(self, out: Partials, c: Columns) -> None:
-        """Of copies that came again under an assignment, below what was committed before it."""
+        """Of re-consumed copies under an assignment, below what was committed before it."""
         rows = np.flatnonzero(c.valid("a_no") & (c.ints("nth_of_copy") > 1))
         holder = c.ints("a_no")[rows]
         below = c.ints("qoff")[rows] < np.array(self.committed, np.int64)[holder]

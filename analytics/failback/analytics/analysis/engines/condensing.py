@@ -108,7 +108,7 @@ class Condensing:
         }
 
     def _messages(self, rows: pa.Table, unit: Ints) -> pa.Table:
-        """How many there are, where some came again, and which were delivered at all."""
+        """How many there are, where some were re-consumed, and which were delivered at all."""
         c, out = Columns(rows), Partials()
         key = Key(grp=_codes(c, "grp"), depth=c.ints("depth"), figure=c.ints("figure"))
         out.values(families.MESSAGE_TIMES, key, c.ints("hi") - c.ints("lo"))

@@ -1,6 +1,6 @@
 """Order inversions: deliveries that began after a later message of their key had begun. Pure.
 
-A message may come again under any offset, so whether a delivery is the first of its message is
+A message may be re-consumed under any offset, so whether a delivery is the first of its message is
 found out in parts of whole messages, and what began before it in parts of whole keys. All
 deliveries of one key are in one part, however many there are.
 """

@@ -236,7 +236,7 @@ def _report_routes(router: APIRouter) -> None:
         cursor: Cursor = "",
         limit: Limit = 100,
     ) -> WindowPage:
-        """What was consumed again; ``queue`` is a queue's place in the report."""
+        """What was re-consumed; ``queue`` is a queue's place in the report."""
         report = await shared.report(shared.run(run))
         with readable(shared.run(run)):
             rows = [

@@ -124,7 +124,7 @@ def readable(*entries: RunEntry) -> Iterator[None]:
     except (LookupError, TypeError, AttributeError, ValueError, UndefinedError) as error:
         names = ", ".join(each.run for each in entries)
         advice = "; ".join(typed("failback", "report", each.path) for each in entries)
-        what = f"the report of {names} is not of this version ({error!r}); make it anew: {advice}"
+        what = f"the report of {names} is not of this version ({error!r}); make it again: {advice}"
         raise DashboardProblem("failed", what) from error
 
 

@@ -117,7 +117,7 @@ class RunPage(BaseModel):
 
 
 class WindowPage(BaseModel):
-    """Intervals of offsets that were consumed again."""
+    """Intervals of offsets that were re-consumed."""
 
     windows: list[Json]
     next: str | None

@@ -18,9 +18,9 @@ REQUESTS: Final = Family(
     "Answers by method and status.",
 )
 READERS: Final = Family("failback_dashboard_readers", "gauge", (), "Open event streams.")
-LOOKS: Final = Family("failback_dashboard_looks_total", "counter", (), "Looks at the clusters.")
+LOOKS: Final = Family("failback_dashboard_looks_total", "counter", (), "Samples of the clusters.")
 LOOK_SECONDS: Final = Family(
-    "failback_dashboard_look_seconds", "gauge", (), "How long the last look at the clusters took."
+    "failback_dashboard_look_seconds", "gauge", (), "How long the last sample of the clusters took."
 )
 FAMILIES: Final = (REQUESTS, READERS, LOOKS, LOOK_SECONDS)
 

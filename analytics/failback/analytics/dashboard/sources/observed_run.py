@@ -110,7 +110,7 @@ class ObservedRun:
             each.pair.rpartition("/")[2] for each in self._observation.outages if each.back is None
         )
         if away:
-            return f"the master of {', '.join(away)} is away"
+            return f"the master of {', '.join(away)} is down"
         return "observing"
 
     def _brokers(self) -> list[Json]:

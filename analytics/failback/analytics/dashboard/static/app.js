@@ -52,7 +52,7 @@ async function draw(element) {
     if (title) element.setAttribute("aria-label", element.getAttribute("aria-label").split(": ")[0] + ": " + title);
     element.style.minHeight = "";
   } catch (error) {
-    if (error instanceof TypeError) return; // the server is away; the next event draws it
+    if (error instanceof TypeError) return; // the server does not answer; the next event draws it
     throw error;
   }
 }
@@ -201,7 +201,7 @@ async function refresh() {
       for (const each of document.querySelectorAll(".figure[data-drawn][data-src$='/figures/live']")) draw(each);
     }
   } catch (error) {
-    if (!(error instanceof TypeError)) throw error; // the server is away; the stream says so
+    if (!(error instanceof TypeError)) throw error; // the server does not answer; the stream says so
   } finally {
     setTimeout(() => { refreshing = false; if (again) { again = false; refresh(); } }, 1000);
   }

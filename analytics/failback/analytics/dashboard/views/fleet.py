@@ -214,7 +214,7 @@ def _next_step(cluster: ClusterRef, broker: BrokerSeen) -> str:
 
 
 def exposures(facts: PairFacts, rates: Mapping[GroupTopic, float]) -> list[Json]:
-    """What each group would consume again on this pair if its master died now."""
+    """What each group would re-consume on this pair if its master died now."""
     source = facts.last_master
     if source is None or source.offsets is None:
         return []

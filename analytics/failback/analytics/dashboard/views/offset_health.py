@@ -193,9 +193,9 @@ def _warning(pair: PairSeen, facts: PairFacts, rows: Sequence[Json]) -> Json:
         ahead[row["group"]] = ahead.get(row["group"], 0) + row["ahead"]
     command = carry_now(facts, () if pair.master is None else _named(pair))
     if pair.master is None:
-        text = "The master is away. What its file knows is older than what the slave knows."
+        text = "The master is down. What its file knows is older than what the slave knows."
         advice = (
-            "When it returns, members that are started anew repeat this much. Keep the members"
+            "When it returns, members that are restarted repeat this much. Keep the members"
             " that run. Before it starts, type this on its host:"
         )
     elif left is not None:

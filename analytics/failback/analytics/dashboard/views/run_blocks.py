@@ -140,7 +140,7 @@ def blocks_of(
         ]
     return [
         Block(
-            "why", "Why messages came again",
+            "why", "Why messages were re-consumed",
             "The queue with most repeats. A consumer that keeps running resumes from its own"
             " memory. A new one asks a broker: each downward step of the master's line is progress"
             " that its answer has lost.",
@@ -171,7 +171,7 @@ def _observed(report: Json, worst: Sequence[tuple[str, str]]) -> list[Block]:
     """What stands first in the report of a run that was observed, not made."""
     return [
         Block(
-            "why", "What came again",
+            "why", "What was re-consumed",
             "Nobody injected a fault: this is what was seen from outside. A count is an interval,"
             " as wide as what was not seen.",
             worst,
@@ -193,7 +193,7 @@ def _folded(
     """What few look at: further queues, evidence, and how the run was made."""
     blocks = [
         Block("staircase", "Offsets of the other queues", figures=staircases),
-        Block("intervals", "Which offsets came again", figures=named("intervals"),
+        Block("intervals", "Which offsets were re-consumed", figures=named("intervals"),
               tables=[TableBlock("Intervals", redeliveries.windows(report))]),
         Block("rollbacks", "Where consumers resumed",
               tables=[TableBlock("Resume points", redeliveries.rollbacks(report))]),

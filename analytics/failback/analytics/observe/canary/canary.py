@@ -44,7 +44,7 @@ _ROUTE_SECONDS: Final = 15.0
 _FIRST_PROCESS: Final = 500_000
 """Clients in a trace have smaller process numbers in the run."""
 _HELD_SECONDS: Final = 7.0
-"""A broker ends held pulls every 5 s. An end makes the group anew that was removed meanwhile."""
+"""A broker ends held pulls every 5 s. An end makes the group again that was removed meanwhile."""
 _ASKED_MS: Final = 5_000.0
 _SHIPPED_SECONDS: Final = 60.0
 _SEGMENT_BYTES: Final = 1 << 20
@@ -107,7 +107,7 @@ class Canary:
             self._do(pair, self._start(pair, masters[pair], names, is_new=is_new))
 
     def look(self, look: Look, finder: Finder) -> None:
-        """Take a look; let the members of ``moves`` leave while their master is away, and return.
+        """Take a look; let the members of ``moves`` leave while their master is down, and return.
 
         A member leaves when the slave has served it for a while, and a new one comes when the
         master serves again. So its group changes its member in each outage.
@@ -218,7 +218,7 @@ class Canary:
             )
 
     def _note_addresses(self, look: Look) -> None:
-        """Note the addresses of brokers; a broker that is away keeps its own."""
+        """Note the addresses of brokers; a broker that is down keeps its own."""
         for each in look.brokers:
             self._addresses.setdefault(each.pair, {})[each.broker_id] = each.addr
 

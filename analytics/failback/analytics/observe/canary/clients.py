@@ -1,8 +1,8 @@
 """The clients of a canary on one pair, and when its second group changes its member.
 
 The clients are a producer, a member that keeps its queues, and a member that leaves while the
-master is away. Both groups are kept a little behind the producer. So the slave has messages to
-serve while the master is away, as it has for groups with a backlog.
+master is down. Both groups are kept a little behind the producer. So the slave has messages to
+serve while the master is down, as it has for groups with a backlog.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ class SlaveService:
         self._since: float | None = None
 
     def master_is_there(self, pair: str, look: Look) -> None:
-        """Begin anew: the offsets that the slave has now are copies of the master's."""
+        """Begin again: the offsets that the slave has now are copies of the master's."""
         self._before, self._since = self._offsets(pair, look), None
 
     def is_long(self, pair: str, look: Look) -> bool:

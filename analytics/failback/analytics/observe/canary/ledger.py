@@ -37,7 +37,7 @@ class Names(NamedTuple):
     stays: str
     """Group whose member stays."""
     moves: str
-    """Group whose member leaves while the master is away."""
+    """Group whose member leaves while the master is down."""
 
     @property
     def groups(self) -> tuple[str, str]:

@@ -193,10 +193,10 @@ class Queue(Block, kw_only=True):
         Count | UnsetType,
         text("Such ranges that are left out: they were more than 2,048 in 262,144 offsets."),
     ] = UNSET
-    windows: Annotated[list[Interval], text("Intervals that came again.")]
+    windows: Annotated[list[Interval], text("Intervals that were re-consumed.")]
     windows_left_out: Annotated[
         Count | UnsetType,
-        text("Smaller intervals that came again: a report has the largest of each cause."),
+        text("Smaller intervals that were re-consumed: a report has the largest of each cause."),
     ] = UNSET
     master_offset: Annotated[Large | None, text("What the master's table says at the end.")]
     slave_offset: Annotated[Large | None, text("What the slave's table says at the end.")]

@@ -52,8 +52,8 @@ class ReturnQueue(Block, kw_only=True):
     had: Annotated[Count, text("Offset in the first table of the returned master.")]
     reached: Annotated[Count, text("Highest offset that was committed anywhere before.")]
     now: Annotated[Count, text("Offset in the master's table at the last sample.")]
-    lo: Annotated[Count, text("Messages consumed again, at least.")]
-    hi: Annotated[Count, text("Messages consumed again, at most.")]
+    lo: Annotated[Count, text("Messages re-consumed, at least.")]
+    hi: Annotated[Count, text("Messages re-consumed, at most.")]
 
 
 class ReturnGroup(Block, kw_only=True):
@@ -61,8 +61,8 @@ class ReturnGroup(Block, kw_only=True):
 
     group: Annotated[str, text("Consumer group.")]
     topic: Annotated[str, text("Physical topic.")]
-    lo: Annotated[Count, text("Distinct messages consumed again, at least.")]
-    hi: Annotated[Count, text("Distinct messages consumed again, at most.")]
+    lo: Annotated[Count, text("Distinct messages re-consumed, at least.")]
+    hi: Annotated[Count, text("Distinct messages re-consumed, at most.")]
     exact: Annotated[bool, text("Whether deliveries themselves were seen.")]
     basis: Annotated[
         list[Literal["E1", "E2", "E3", "E4", "E5"]],
@@ -74,7 +74,7 @@ class ReturnGroup(Block, kw_only=True):
         list[str], text("Languages of its members from the outage on, beside Java.")
     ]
     consumed: Annotated[
-        Count, text("Messages consumed from the first look to the return, by offsets.")
+        Count, text("Messages consumed from the first sample to the return, by offsets.")
     ]
     queues: Annotated[list[ReturnQueue], text("Each queue.")]
     safe_offsets: Annotated[
@@ -109,7 +109,7 @@ class MasterReturn(Block, kw_only=True):
     recovery: Annotated[
         Recovery | None, text("How long the canary's clients stood still; null without one.")
     ]
-    groups: Annotated[list[ReturnGroup], text("What each group consumed again.")]
+    groups: Annotated[list[ReturnGroup], text("What each group re-consumed.")]
 
 
 class Observation(Block, kw_only=True):

@@ -24,7 +24,7 @@ class Rollback(Block, kw_only=True):
     processed: Annotated[Large | None, text("Offset below which all was handled.")]
     d_commit: Annotated[LargeCount, text("committed - start.")]
     d_proc: Annotated[LargeCount, text("processed - start.")]
-    redelivered: Annotated[Count, text("Messages that came again for it.")]
+    redelivered: Annotated[Count, text("Messages that were re-consumed for it.")]
     age_seconds: Annotated[float | None, text("Age of the offset that was told.")]
     explained_by: Annotated[str | None, text("Source of the start offset.")]
     fid: Annotated[str | None, text("The fault that it belongs to.")]
@@ -100,8 +100,8 @@ class Divergence(Block, kw_only=True):
     conflicts_at_least: Annotated[
         bool | UnsetType,
         text(
-            "Of offsets that came again in more than 2,048 ranges of 262,144, only those count "
-            "whose messages came again, here and as artefacts."
+            "Of offsets that were re-consumed in more than 2,048 ranges of 262,144, only those "
+            "count whose messages were re-consumed, here and as artefacts."
         ),
     ] = UNSET
     truncation_events: Annotated[list[Truncation], text("Each loss.")]
@@ -124,5 +124,5 @@ class Handover(Block, kw_only=True):
     had: Annotated[Large | UnsetType, text("Offset that the returned master had.")] = UNSET
     start: Annotated[Large, text("Offset that the new owner was told.")]
     expected: Annotated[LargeCount, text("consumed - had.")]
-    observed: Annotated[Count, text("What came again and counts here.")]
+    observed: Annotated[Count, text("What was re-consumed and counts here.")]
     clean_end: Annotated[bool, text("Whether the old owner stopped cleanly.")]

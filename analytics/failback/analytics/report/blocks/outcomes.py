@@ -43,9 +43,9 @@ class Bound(Block, kw_only=True):
     formula: Annotated[str, text("Its formula.")]
     inputs: Annotated[dict[str, float], text("What was put in.")]
     bound: Annotated[float, text("The most.")]
-    observed: Annotated[Count, text("What came again and counts here.")]
+    observed: Annotated[Count, text("What was re-consumed and counts here.")]
     ratio: Annotated[Amount | None, text("observed / bound.")]
-    exceeded: Annotated[bool, text("Whether more came again.")]
+    exceeded: Annotated[bool, text("Whether more was re-consumed.")]
 
 
 class Predicted(Block, kw_only=True):
@@ -60,7 +60,7 @@ class Predicted(Block, kw_only=True):
     mean: Annotated[float | UnsetType, text("Mean of the draws.")] = UNSET
     worst: Annotated[int | UnsetType, text("Closed form of the worst case.")] = UNSET
     causes: Annotated[dict[str, float] | UnsetType, text("Mean duplicates by cause.")] = UNSET
-    observed: Annotated[int, text("What came again and counts here.")]
+    observed: Annotated[int, text("What was re-consumed and counts here.")]
     inside: Annotated[bool, text("Whether observed lies from p5 to p95.")]
     validated: Annotated[bool, text("Whether the predictor has held in its grid of runs.")]
 

@@ -64,7 +64,7 @@ class Report(Block, kw_only=True):
     outcome: Annotated[
         Outcome | UnsetType,
         text(
-            "Whether what came again stayed in the limits that the user set for it; null "
+            "Whether what was re-consumed stayed in the limits that the user set for it; null "
             "without one, and where it could not be judged."
         ),
     ] = UNSET

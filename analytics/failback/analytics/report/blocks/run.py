@@ -183,7 +183,7 @@ class Fault(Block, kw_only=True):
     peer_saw: Annotated[
         str | None, text("How the end of connections looked to clients: FIN, RST or SILENCE.")
     ]
-    down_seconds: Annotated[float | None, text("How long the broker was away.")]
+    down_seconds: Annotated[float | None, text("How long the broker was down.")]
     why: Annotated[str | UnsetType | None, text("Why it is not proved.")] = UNSET
     intended_end_ns: Annotated[
         int | UnsetType | None, text("When the schedule meant it to end.")

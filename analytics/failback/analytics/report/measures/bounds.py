@@ -4,7 +4,7 @@ The mechanisms are those of a RocketMQ 4.9 pair after a kill of its master. Whic
 acted is read off the assignments that followed:
 
 ==  =================================  =========================
-8   no queue was assigned anew         0
+8   no queue was assigned again         0
 5   a start offset came from a slave   R·(I_s + c) + Q·W
 10  ... which copies no offsets        all of the queue
 6   ... from the returned master       R·(D + I_b + I_c) + Q·W

@@ -2,7 +2,7 @@
 
 Settings come from the run's documents, rates and ages are measured: the predictor draws only what
 is not known before, the phases of timers. Each kill or stop of a master is predicted for each group
-with the times that were observed: how long the master was away, when consumers ended and started.
+with the times that were observed: how long the master was down, when consumers ended and started.
 """
 
 from __future__ import annotations

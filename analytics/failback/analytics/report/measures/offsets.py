@@ -158,5 +158,5 @@ def divergence_figures(figures: Figures) -> Row:
 
 
 def _crowded(figures: Figures) -> bool:
-    """Whether offsets that came again were so many ranges that they were not looked at as such."""
+    """Whether re-consumed offsets were so many ranges that they were not looked at as such."""
     return any(row["depth"] > 1 for row in figures.values(families.COPY_TIMES))

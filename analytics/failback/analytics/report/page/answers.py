@@ -156,7 +156,7 @@ def findings(report: Report, titles: Mapping[str, str]) -> dict[str, str]:
         "timeline": titles.get("timeline", ""),
         "staircase": _queues(report),
         "causes": _causes(report),
-        "intervals": titles.get("intervals", "No interval was consumed again"),
+        "intervals": titles.get("intervals", "No interval was re-consumed"),
         "rto": _recovery(report),
         "bounds": _bounds(report),
         "harm": f"{seconds(report['totals']['wasted_seconds'])} of work was done twice",
@@ -187,7 +187,7 @@ def _queues(report: Report) -> str:
     queues = report.get("queues", [])
     hit = sum(1 for queue in queues if queue["dup"])
     behind = sum(1 for queue in queues if reset_hint(queue) is not None)
-    said = f"{hit} of {many(len(queues), 'queue')} delivered again"
+    said = f"{hit} of {many(len(queues), 'queue')} with repeats"
     return f"{said}, {behind} below a safe offset" if behind else said
 
 
@@ -207,7 +207,7 @@ def _recovery(report: Report) -> str:
         return "no master was killed"
     sends = seconds(max(produce) / 1000) if produce else UNKNOWN
     pulls = seconds(max(known) / 1000) if known else UNKNOWN
-    return f"sends worked again after {sends}, pulls after {pulls}"
+    return f"send outage {sends}, receive outage {pulls}"
 
 
 def _bounds(report: Report) -> str:
@@ -215,7 +215,7 @@ def _bounds(report: Report) -> str:
     if not rows:
         return "no bound applies"
     observed, bound = sum(row["observed"] for row in rows), sum(row["bound"] for row in rows)
-    return f"{number(observed)} came again, of at most {number(round(bound))}"
+    return f"{number(observed)} were re-consumed, of at most {number(round(bound))}"
 
 
 def _loss(report: Report) -> str:

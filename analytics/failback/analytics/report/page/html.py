@@ -62,7 +62,7 @@ CONTENTS: Final = (
     ("timeline", "Timeline"),
     ("staircase", "Offsets of every queue"),
     ("causes", "Causes"),
-    ("intervals", "Which messages came again"),
+    ("intervals", "Which messages were re-consumed"),
     ("rto", "Recovery time"),
     ("bounds", "Bound and prediction"),
     ("harm", "What the repeats cost"),
@@ -77,7 +77,7 @@ The template ``report.html.j2`` has the parts themselves, and has to keep the sa
 """
 OBSERVED: Final = (
     ("answer", "What happened"),
-    ("why", "What came again"),
+    ("why", "What was re-consumed"),
     ("change", "What to change"),
     ("seen", "What was seen"),
     ("staircase", "Offsets of every queue"),

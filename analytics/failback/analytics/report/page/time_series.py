@@ -97,8 +97,8 @@ def _timeline_title(report: Report) -> str:
     if not down:
         return "No outage was observed"
     again = report["totals"]["dup"]
-    came = f"{again:,} messages came again" if again else "nothing came again"
-    return f"The master was away for {max(down):.1f} s, and {came}"
+    came = f"{again:,} messages were re-consumed" if again else "nothing was re-consumed"
+    return f"The master was down for {max(down):.1f} s, and {came}"
 
 
 def _window(report: Report) -> tuple[int, int] | None:
@@ -112,7 +112,7 @@ def staircases(report: Report, points: Sequence[Point]) -> list[StaircaseData]:
     """One staircase per queue, at most ``MAX_STAIRCASES``.
 
     Those with most duplicates come first, of equal ones that whose offset fell furthest. Of an
-    observed run those of the group come first of which most may have come again; a canary's last.
+    observed run those of the group with most possible repeats come first; a canary's last.
     """
     curves: dict[QueueKey, dict[str, list[Point]]] = defaultdict(lambda: defaultdict(list))
     for point in points:

@@ -52,11 +52,13 @@ TERMS: Final[Mapping[str, Term]] = {
     ),
     "predicted": Term(
         "predicted",
-        "What the same fault repeats when only the phases of timers are drawn anew, 5 to 95 %.",
+        "What the same fault repeats when only the phases of timers are drawn again, 5 to 95 %.",
         "docs/explanation/predictor.md",
     ),
     "rto": Term(
-        "recovery time", "From the loss of the master until sends or pulls worked again (RTO)."
+        "recovery time",
+        "Send outage and receive outage (RTO): from the loss of the master until sends or pulls"
+        " worked again.",
     ),
     "safe-offset": Term(
         "safe offset",
@@ -107,7 +109,7 @@ PHASES: Final[Mapping[str, str]] = {
     "registered": "the master is registered again",
     "first_send_ok": "first send works again",
     "first_pull_on_master": "first pull from the master again",
-    "first_fresh_slave_sync": "the slave copied its offsets anew",
+    "first_fresh_slave_sync": "the slave copied its offsets again",
 }
 METRICS: Final[Mapping[str, tuple[str, float]]] = {
     "dup": ("duplicates", 1),
@@ -115,8 +117,8 @@ METRICS: Final[Mapping[str, tuple[str, float]]] = {
     "dup_after_success": ("repeats after a success", 1),
     "wasted_seconds": ("work done twice (s)", 1),
     "lost": ("lost messages", 1),
-    "produce_rto_ms": ("recovery of sends (s)", 0.001),
-    "consume_rto_ms": ("recovery of pulls (s)", 0.001),
+    "produce_rto_ms": ("send outage (s)", 0.001),
+    "consume_rto_ms": ("receive outage (s)", 0.001),
 }
 """What is compared: words, and the factor from the report's unit."""
 

@@ -154,7 +154,7 @@ class TransactionCheck:
         return bool(entries)
 
     def _judge_or_keep(self, offset: int, ops: Ops, half_start: int, began: int) -> int | None:
-        """As :meth:`_judge`; a half message that fails it is put aside."""
+        """As :meth:`_judge`; a half message that fails it is parked."""
         try:
             return self._judge(offset, ops, half_start, began)
         except (StoreError, OSError):

@@ -106,7 +106,7 @@ class HalfMessages:
     def commit(self, half: MessageExt) -> None:
         """Store the message in its real place, or where it waits if it is delayed.
 
-        One that can't be stored there is put aside: its transaction has ended all the same.
+        One that can't be stored there is parked: its transaction has ended all the same.
 
         Raises:
             WrongTransaction: The half message does not say where that is.

@@ -1,6 +1,6 @@
 """Deletions, as records of the log: a reader of the log meets them in their order.
 
-A topic that is deleted leaves its records behind, and one that is made anew begins at queue offset
+A topic that is deleted leaves its records behind, and one that is made again begins at queue offset
 0 again. So that a recovery and a slave take no record of the earlier life for one of the later, the
 deletion itself is a record. It is of type rollback and for SCHEDULE_TOPIC_XXXX, which no client may
 send to, with what was deleted as a property. It has no queue entry and no key, and a Java broker

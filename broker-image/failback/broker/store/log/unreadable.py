@@ -59,7 +59,7 @@ class ReadCheck:
     """
 
     def __init__(self, drop_mappings: Callable[[], None]) -> None:
-        """``drop_mappings`` lets all files be mapped anew: zeros took the place of their pages."""
+        """``drop_mappings`` lets all files be mapped again: zeros took the place of their pages."""
         self._drop_mappings = drop_mappings
         self.known = bad_pages()
         self.failures = 0
@@ -72,11 +72,11 @@ class ReadCheck:
         return False
 
     def begin_again_if_needed(self) -> None:
-        """Map the files anew if there were bad pages since the last time."""
+        """Map the files again if there were bad pages since the last time."""
         if bad_pages() != self.known:
             self.begin_again()
 
     def begin_again(self) -> None:
-        """Map the files anew."""
+        """Map the files again."""
         self._drop_mappings()
         self.known = bad_pages()

@@ -61,7 +61,7 @@ class StoreReader:
         return True
 
     def _drop_mappings(self) -> None:
-        """Let all files be mapped anew."""
+        """Let all files be mapped again."""
 
     def _queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """Return a queue that has all its entries."""

@@ -174,7 +174,7 @@ class Dispatcher:
             and queue.next_offset
             and physical_offset >= queue.max_physical_offset
         ):
-            # The queue was deleted and made anew where nothing in the log says so: by a Java
+            # The queue was deleted and made again where nothing in the log says so: by a Java
             # broker, or because all it had was expired. What it has ends here.
             logger.warning(
                 "%s queue %d begins again at physical_offset=%d",

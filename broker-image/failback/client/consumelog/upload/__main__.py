@@ -118,7 +118,7 @@ def parser() -> CommandParser:
         type=positive,
         default=1.0,
         metavar="SECONDS",
-        help="Time between two looks at the folder.",
+        help="Time between two samples of the folder.",
     )
     made.add_argument("--once", action="store_true", help="One pass, then end.")
     made.add_argument(
@@ -129,7 +129,7 @@ def parser() -> CommandParser:
         type=float,
         default=30.0,
         metavar="SECONDS",
-        help="After the stop, wait this long for a collector that is away.",
+        help="After the stop, wait this long for a collector that is down.",
     )
     made.add_argument(
         "--textfile",

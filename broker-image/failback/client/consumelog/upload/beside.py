@@ -29,7 +29,7 @@ class ShipperBeside:
         to: ``http(s)://COLLECTOR``, or the root of a lake on this host.
         token_file: Bearer token for the collector; default ``FAILBACK_TOKEN_FILE``.
         ca_file: Certificates to trust instead of the system's.
-        linger_seconds: How long the shipper waits for a collector that is away, after the writer
+        linger_seconds: How long the shipper waits for a collector that is down, after the writer
             has ended.
         restart_seconds: How long after its death a shipper is started again.
     """

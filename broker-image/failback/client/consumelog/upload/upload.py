@@ -1,8 +1,8 @@
-"""Ships finished hot log files to a collector and loses none of them while it is away.
+"""Ships finished hot log files to a collector and loses none of them while it is down.
 
 A hot file is deleted once the collector has stored a segment for each of its tables (201), or has
 had it before (200). Until then it stays where it is: the folder is the buffer, and only a full disk
-ends it (then the writer stops, not the shipper). A collector that is away, busy (429), full (507)
+ends it (then the writer stops, not the shipper). A collector that is down, busy (429), full (507)
 or not convinced by the token (401, 403) is asked again later. What it refuses for good (another
 content under a known name, a schema that it does not know, a segment that is too large) is moved to
 ``refused/`` with the answer beside it: never deleted, and never in the way of what comes after it.
@@ -137,7 +137,7 @@ class UploadShipper:
         """Ship until ``stop`` is set, then what is left; false if any of it had to stay.
 
         Args:
-            linger_seconds: How long after ``stop`` a collector that is away is waited for.
+            linger_seconds: How long after ``stop`` a collector that is down is waited for.
             now: A monotonic clock in seconds.
         """
         refused = False

@@ -73,7 +73,7 @@ def _pair(line: str, number: int, path: Path) -> tuple[str, str]:
 
 
 class KeyFile:
-    """The key of a file, read anew when the file has changed."""
+    """The key of a file, read again when the file has changed."""
 
     def __init__(self, path: Path, option: str = "--access-key-file") -> None:
         """Read the file.

@@ -52,7 +52,7 @@ class AccessKey:
 
 
 def sign(request: RemotingCommand, key: AccessKey) -> None:
-    """Put access key and signature into a request; one that was signed before is signed anew."""
+    """Put access key and signature into a request; one that was signed before is signed again."""
     fields = dict(request.ext_fields or ())
     fields.pop(_SIGNATURE, None)
     fields.pop(_SECURITY_TOKEN, None)

@@ -189,7 +189,7 @@ def _words(error: ApiError) -> str:
     """Return the server's own sentence, or that there was no answer."""
     if error.code:
         return f"{error.code}: {error.message or error.reason}"
-    return f"the API server is away: {error.message}"
+    return f"the API server does not answer: {error.message}"
 
 
 @contextmanager
@@ -206,7 +206,7 @@ def _asking(what: str) -> Iterator[None]:
         said = refusal("create", "pods/exec", error.status, error.body or "", {}, phrase)
         raise TargetError(what, _words(said)) from error
     except (OSError, websocket.WebSocketException) as error:
-        raise TargetError(what, f"the API server is away: {error}") from error
+        raise TargetError(what, f"the API server does not answer: {error}") from error
 
 
 def _exit_code(status: bytes) -> int | None:

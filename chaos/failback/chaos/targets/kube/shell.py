@@ -88,7 +88,7 @@ class ShellKeeper:
         return _words(f'{_WATCH}{_HOLD}shift 2\nwatch "$@"', HOLD_FILE, by, *_watched())
 
     def renew(self) -> list[str]:
-        """Put another watch in the place of the last: the container may have been started anew."""
+        """Put another watch in the place of the last: the container may have been restarted."""
         return _words(f'{_WATCH}watch "$@"', *_watched())
 
     def release(self) -> list[str]:

@@ -308,7 +308,7 @@ def _kept_or_new(before: Mapping[str, Any], made: Mapping[str, Any]) -> dict[str
 
 
 def _sums(made: Mapping[str, Any]) -> str:
-    again = f"{made['redelivered']} messages come again, {made['skipped']} are skipped"
+    again = f"{made['redelivered']} messages are re-consumed, {made['skipped']} are skipped"
     return f"{again}, {made['ahead']} are then ahead"
 
 

@@ -1,4 +1,4 @@
-"""VolumeResize: claims grow, then the StatefulSets are made anew around their pods. Pure.
+"""VolumeResize: claims grow, then the StatefulSets are made again around their pods. Pure.
 
 Claim templates are immutable, so a StatefulSet of the old size is deleted with propagation
 ``Orphan``. The next pass applies it again and the controller adopts the running pod. A claim whose

@@ -195,7 +195,7 @@ def _begin(step: StepContext, ordinal: int) -> Advance:
         return step.go("WaitReady", member=ordinal, podUid="")
     blocked = _blocked(step, ordinal)
     if "NoOtherOperation" in blocked and _one_works(step.state, step.operation):
-        return _finish(step)  # it begins anew when its turn has come
+        return _finish(step)  # it begins again when its turn has come
     if blocked or not _template_stands(step, ordinal):
         return step.stay(*blocked)
     uid = view.pod.uid

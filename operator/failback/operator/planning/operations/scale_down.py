@@ -2,7 +2,7 @@
 
 A pair is closed and waits until every group has consumed it. It is stopped, slaves first: the
 master's clean stop unregisters it. Then its objects go. Claims stay. Raising ``pairs`` again takes
-it back at any time: the pair is still there or is made anew over its claims, and ScaleUp opens it.
+it back at any time: the pair is still there or is made again over its claims, and ScaleUp opens it.
 Slaves that leave need no draining.
 """
 

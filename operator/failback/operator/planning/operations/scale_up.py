@@ -83,7 +83,7 @@ def _new_slaves(state: ClusterState) -> Iterator[Member]:
 
 
 def give_way(state: ClusterState, operation: Operation, urgent: Operation) -> Operation | None:
-    """End the ScaleUp: all it has to go by is what exists, so that it begins anew at any time."""
+    """End the ScaleUp: all it has to go by is what exists, so that it begins again at any time."""
     return None
 
 

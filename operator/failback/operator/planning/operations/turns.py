@@ -182,7 +182,7 @@ def _remembered(operation: Operation | None) -> Operation | None:
     """Return what an operation is to remember: its step, its data.
 
     What it waited for is not of that kind. Written before the action it waited with, it would keep
-    operators from that action whose lives end with a write: each next one has to wait anew.
+    operators from that action whose lives end with a write: each next one has to wait again.
     """
     return operation and dataclasses.replace(operation, blocked_by=(), attempts=0)
 

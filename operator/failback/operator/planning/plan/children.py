@@ -38,7 +38,7 @@ def finished(manifest: Object, have: Object | None = None) -> dict[str, Any]:
     """Return the object as it is applied: claim templates as they stand, and its hash.
 
     Claim templates of a StatefulSet are immutable: while the stored ones differ, they are kept
-    until the object is made anew.
+    until the object is made again.
     """
     done: dict[str, Any] = {**manifest, "metadata": dict(manifest["metadata"])}
     if have is not None and "volumeClaimTemplates" in done.get("spec", {}):

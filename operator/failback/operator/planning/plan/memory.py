@@ -100,7 +100,7 @@ class Memory:
         shape: Shape,
         render: Callable[[], Desired],
     ) -> Desired:
-        """Return the desired objects, rendered anew when anything they depend on is another."""
+        """Return the desired objects, rendered again when anything they depend on is another."""
         known = self.rendered
         if (
             known is not None

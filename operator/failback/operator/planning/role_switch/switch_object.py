@@ -41,7 +41,7 @@ _PENDING_SECONDS: Final = 5.0
 _GIVE_UP_SECONDS: Final = 60.0
 """Deletion waits so long for an undo; then the cluster finishes it without the object."""
 _UNSAFE_WORDS: Final = {
-    "OffsetPolicyNone": "consumer offsets were not carried over: messages will come again",
+    "OffsetPolicyNone": "consumer offsets were not carried over: messages will be re-consumed",
     "Forced": "the old master did not hand over: its last messages and offsets may be missing",
     "LagAccepted": "the target lacked messages that maxLagBytes allowed it to lack",
     "PrefixUnverified": "the old master's log has not been compared with the new master's",
@@ -161,7 +161,7 @@ def _pending(
         return _failed_early(switch, status, "TimedOut", text, now)
     new = _status(switch, status, now, "Pending", reason="Pending", message="")
     # With nothing in its way it begins at once, and its steps say so. Said here as well, an
-    # operator that began anew, to which no master is steady yet, would take it back.
+    # operator that began again, to which no master is steady yet, would take it back.
     new["blockedBy"] = list(blocked or status.get("blockedBy", ()))
     if cluster is not None:
         new["toMember"] = member_label(cluster, request.spec.pair, request.spec.target_member)

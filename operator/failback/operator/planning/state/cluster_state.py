@@ -1,7 +1,7 @@
 """One BrokerCluster in one pass: what is wanted, what is observed, what follows from both. Pure.
 
 A pass makes one :class:`ClusterState` and hands it to every operation. What it says is read from
-the children themselves, so that an operator that starts anew finds the same.
+the children themselves, so that an operator that starts again finds the same.
 """
 
 from __future__ import annotations

@@ -268,7 +268,7 @@ def is_pod_of(pod: Object, statefulset: str, index: str = "0") -> bool:
     """Tell whether a pod is the one of a StatefulSet, by its name and its controller.
 
     Labels say nothing: anybody may copy them. A pod that has lost its StatefulSet counts, and one
-    whose StatefulSet was made anew: its process may still run, and no other pod can have its name.
+    whose StatefulSet was made again: its process may still run, and no other pod can have its name.
     """
     metadata = pod["metadata"]
     if metadata["name"] != f"{statefulset}-{index}":

@@ -1,7 +1,7 @@
 """Which member is master of a pair, and by which change of master: read from its claims. Pure.
 
 Every claim says whose log lies on it: the role that its member had, and the *epoch*, which every
-change of master raises. A claim outlives the cluster, so that a cluster made anew over kept,
+change of master raises. A claim outlives the cluster, so that a cluster made again over kept,
 restored or foreign claims opens the member that was master last. Where that cannot be told no
 member opens, until a person names the claim. Claims that say nothing are those of a new pair, or
 were made by something else: then the members' files, the status and ``masterMember`` name the

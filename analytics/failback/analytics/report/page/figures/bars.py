@@ -75,7 +75,7 @@ def dup_by_cause(rows: Sequence[Row], theme: Theme = LIGHT) -> go.Figure:
 
 
 def interval_map(rows: Sequence[Row], left_out: int = 0, theme: Theme = LIGHT) -> go.Figure:
-    """Which offsets of which queue were consumed again; of many queues those with the most.
+    """Which offsets of which queue were re-consumed; of many queues those with the most.
 
     Args:
         rows: Those of the table ``windows``.
@@ -160,7 +160,7 @@ def bound_vs_observed(rows: Sequence[Row], theme: Theme = LIGHT) -> go.Figure:
     figure.update_layout(yaxis=_REVERSED)
     figure.update_xaxes(rangemode="tozero")
     height = 190 + 70 * len(rows)
-    return finish(figure, title, "messages consumed again", None, theme, height=height)
+    return finish(figure, title, "messages re-consumed", None, theme, height=height)
 
 
 def _bound_label(row: Row) -> str:

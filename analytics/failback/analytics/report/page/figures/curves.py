@@ -23,8 +23,8 @@ from failback.analytics.report.wording import percent, seconds
 
 METRIC_TITLES: Final[Mapping[str, tuple[str, float]]] = {
     "dup": ("duplicates", 1),
-    "produce_rto_ms": ("recovery of sends (s)", 1000),
-    "consume_rto_ms": ("recovery of pulls (s)", 1000),
+    "produce_rto_ms": ("send outage (s)", 1000),
+    "consume_rto_ms": ("receive outage (s)", 1000),
 }
 _ENOUGH = 0.99
 
@@ -84,7 +84,7 @@ def _curve(figure: go.Figure, group: Row, kind: str, field: str, number: int, th
 
 def _dedupe_title(groups: Sequence[Row]) -> str:
     if not groups:
-        return "No handled message came again"
+        return "No handled message was re-consumed"
     needed = []
     for each in groups:
         rows = shares(each, "by_seconds")
@@ -114,7 +114,7 @@ def repeat_age(rows: Sequence[Row], exact: float | None = None, theme: Theme = L
         cliponaxis=False,
         marker={"color": theme.of(SLATE)},
     )
-    title = "No handled message came again"
+    title = "No handled message was re-consumed"
     median = _median_edge(rows) if exact is None else exact
     if rows and median is not None:
         after = seconds(median)

@@ -221,7 +221,7 @@ def offset_staircase(data: StaircaseData, theme: Theme = LIGHT) -> go.Figure:
         )
     place = f"{short(data.queue, 44)}, group {short(data.group, 24)}"
     lost = max((drop[2] for drop in data.drops), key=_size_of_drop, default=None)
-    said = [] if data.again is None else [f"{data.again or 'nothing'} came again"]
+    said = [] if data.again is None else [f"{data.again or 'nothing'} re-consumed"]
     said += [lost] if lost else []
     title = f"{place}: {', '.join(said) or 'no stored offset went down'}"
     figure.update_xaxes(range=[edge / NS_PER_SECOND for edge in window])
@@ -311,7 +311,7 @@ def interval_heatmap(data: HeatData, theme: Theme = LIGHT) -> go.Figure:
     title = "No queue delivered anything twice"
     if names:
         busiest = max(range(len(names)), key=lambda at: sum(data.rates[at]))
-        title = f"{count(len(names), 'queue')} delivered again, most of all {names[busiest]}"
+        title = f"{count(len(names), 'queue')} with repeats, most of all {names[busiest]}"
         title += "; the darker, the more a second"
     return finish(figure, title, SECONDS, None, theme, height=240 + 30 * len(names))
 

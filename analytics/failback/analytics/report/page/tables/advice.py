@@ -131,8 +131,8 @@ def arms(report: Report) -> Table:
         both("n:i", "runs"),
         page("duplicates", lambda row: _spread(row["dup"])),
         page("ratio = duplicates/distinct", lambda row: _spread(row["dup_ratio"], "share")),
-        page("recovery of sends (s)", lambda row: _spread(row["produce_rto_ms"], scale=1000)),
-        page("recovery of pulls (s)", lambda row: _spread(row["consume_rto_ms"], scale=1000)),
+        page("send outage (s)", lambda row: _spread(row["produce_rto_ms"], scale=1000)),
+        page("receive outage (s)", lambda row: _spread(row["consume_rto_ms"], scale=1000)),
     ]
     empty = "This run was reported on alone: name others behind --compare."
     return Table("arms", columns, compare["arms"], empty)

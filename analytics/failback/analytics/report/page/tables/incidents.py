@@ -74,11 +74,12 @@ def rto(report: Report) -> Table:
     columns = [
         both("fid", "fault"),
         both("broker", "broker"),
-        both("produce_ms:f", "sends worked again after (s)", text=in_seconds("produce_ms"),
+        both("produce_ms:f", "send outage (s)", text=in_seconds("produce_ms"),
              term="rto"),
-        both("consume_median_ms:f", "pulls again, median (s)",
+        both("consume_median_ms:f", "receive outage, median (s)",
              text=in_seconds("consume_median_ms"), term="rto"),
-        both("consume_worst_ms:f", "pulls again, worst (s)", text=in_seconds("consume_worst_ms")),
+        both("consume_worst_ms:f", "receive outage, worst (s)",
+             text=in_seconds("consume_worst_ms")),
         *files("second_stall_ms:f queues_never:i"),
         both("first_repeat_ms:f", "first repeat after (s)", text=in_seconds("first_repeat_ms")),
     ]  # fmt: skip

@@ -44,14 +44,14 @@ def returns(report: Report) -> Table:
 
 
 def came_again(report: Report) -> Table:
-    """Only on the page: the user's groups of which something came again or may."""
+    """Only on the page: the user's groups of which something was re-consumed, or may be."""
     found = returns(report)
     rows = [row for row in found.rows if _may_repeat(row) and not is_canary(row["group"])]
     return replace(found, name="came_again", rows=rows, empty="No group re-consumed anything.")
 
 
 def others(report: Report) -> Table:
-    """Only on the page: groups of which nothing came again, and an idle canary's."""
+    """Only on the page: groups of which nothing was re-consumed, and an idle canary's."""
     found = returns(report)
     return replace(found, name="others", rows=[row for row in found.rows if not _may_repeat(row)])
 

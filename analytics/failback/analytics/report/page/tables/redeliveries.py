@@ -1,4 +1,4 @@
-"""Tables of what came again: groups, queues, causes, intervals, and where consumers resumed."""
+"""Tables of repeats: groups, queues, causes, intervals, and where consumers resumed."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def windows(report: Report) -> Table:
         for queue in report.get("queues", [])
         for window in queue.get("windows", [])
     ]  # fmt: skip
-    return Table("windows", columns, rows, "No interval was consumed again.")
+    return Table("windows", columns, rows, "No interval was re-consumed.")
 
 
 def left_out(report: Report) -> int:
@@ -197,7 +197,7 @@ def rollbacks(report: Report) -> Table:
         both("processed:i", "handled before"),
         both("d_commit:i", "lost progress"),
         *files("d_proc:i"),
-        both("redelivered:i", "delivered again"),
+        both("redelivered:i", "re-consumed"),
         *files("age_s:f explained_by fid"),
     ]
     rows = [

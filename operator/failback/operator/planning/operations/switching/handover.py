@@ -137,7 +137,7 @@ def sync_offsets(view: PairView) -> Outcome:
     """Wait until the target has the old master's offsets; with CopyMax keep the larger of both.
 
     What the target must have is the table at the begin of this step. It is in the snapshot
-    too, because an operator that starts anew must find it. A pair that is alone takes no writes
+    too, because an operator that starts again must find it. A pair that is alone takes no writes
     meanwhile: with CopyMax the snapshot has what the target lacks, so no step waits for it.
     """
     policy = view.data["policy"]
