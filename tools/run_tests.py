@@ -230,7 +230,8 @@ def run_tier(name: str, part: str, arguments: Sequence[str], runner: Runner) -> 
     elif TIERS[name].again:
         result = run_with_second_try(name, pytest(name, part, arguments), runner)
         if TIERS[name].alone and part != "sample" and not arguments:
-            command = [sys.executable, "-m", "pytest", f"tests/{name}", "-q", "-m", "alone"]
+            marker = "alone and not soak" + PARTS[part]
+            command = [sys.executable, "-m", "pytest", f"tests/{name}", "-q", "-m", marker]
             passed = runner.run(f"{name}, one after the other", command)
             result = Result(passed and result.passed, unsteady=result.unsteady)
     else:

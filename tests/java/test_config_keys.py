@@ -37,6 +37,7 @@ _OTHER = {
     "brokerIP1": "127.0.0.2",
     "brokerIP2": "127.0.0.2",
     "failbackAdminFrom": "10.0.0.0/8",
+    "failbackHaFrom": "10.0.0.0/8",
     "failbackBindAddress": "127.0.0.2",
     "failbackMembers": "127.0.0.1:9",
     "haMasterAddress": "127.0.0.1:9",

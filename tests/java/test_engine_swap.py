@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+import pytest
+
 from failback.client.admin.admin import AdminClient
 from failback.client.remoting.connection import RemotingClient
 from failback.protocol.codes import PULL_SUBSCRIPTION, RequestCode, ResponseCode
@@ -148,6 +150,7 @@ async def visiting(broker: Broker, engine: Engine) -> AsyncIterator[Visitor]:
     assert not (broker.store / "abort").exists()
 
 
+@pytest.mark.soak
 async def test_messages_and_offsets_survive_apache_and_the_way_back(lab: Lab) -> None:
     broker = lab.broker("failback", lab.namesrv())
     expected = Expected()

@@ -114,6 +114,7 @@ async def test_a_failed_message_comes_again_and_then_rests(lab: Lab) -> None:
         assert await admin.delay_offsets(broker.address) == {3: 5}
 
 
+@pytest.mark.soak
 async def test_what_fails_too_often_becomes_a_dead_letter(lab: Lab) -> None:
     ns = lab.namesrv()
     broker = lab.broker("failback", ns, settings={"messageDelayLevel": "1s 1s 1s 1s"})

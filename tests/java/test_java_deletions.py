@@ -43,6 +43,7 @@ async def make_anew(broker: Broker, admin: AdminClient) -> None:
     await eventually(lambda: bodies(broker), lambda found: found == NEW, "the second life")
 
 
+@pytest.mark.soak
 async def test_a_java_broker_passes_over_what_our_log_says_of_deletions(lab: Lab) -> None:
     broker = lab.broker("failback", lab.namesrv())
     broker.start()
@@ -59,6 +60,7 @@ async def test_a_java_broker_passes_over_what_our_log_says_of_deletions(lab: Lab
         assert await bodies(broker) == NEW + LATER
 
 
+@pytest.mark.few(1, 1)
 @pytest.mark.parametrize(("one", "other"), [("failback", "apache"), ("apache", "failback")])
 async def test_a_pair_of_both_engines_goes_on(lab: Lab, one: Engine, other: Engine) -> None:
     ns = lab.namesrv()

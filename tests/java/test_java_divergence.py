@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from failback.client.admin.admin import AdminClient
 from tests.support.brokers.replica_lab import (
     TOPIC,
@@ -53,6 +55,7 @@ async def test_our_slave_finds_out_that_an_apache_master_has_lost_its_tail(lab: 
     assert log_bytes(slave, 0, LOG_FILE_BYTES) == before
 
 
+@pytest.mark.soak
 async def test_our_master_does_not_believe_an_apache_slave_that_is_ahead(lab: Lab) -> None:
     ns = lab.namesrv()
     settings = GUARDED | {"failbackHttpPort": free_port(), "slaveTimeout": 500}

@@ -82,6 +82,7 @@ async def _create_by_sending(admin: AdminClient, address: str, topic: str) -> in
     return table["TBW102"].perm
 
 
+@pytest.mark.soak
 async def test_offset_files_are_exchanged_with_apache_through_its_backup(
     lab: Lab, tmp_path: Path
 ) -> None:

@@ -46,6 +46,7 @@ def consumer(settings: ClientSettings, handled: Handled) -> PushConsumer:
     return made
 
 
+@pytest.mark.soak
 async def test_sends_batches_retries_and_offsets_on_an_apache_broker(tmp_path: Path) -> None:
     with NamesrvProcess(tmp_path) as namesrv:
         broker = Broker("apache", tmp_path / "broker", namesrv.addr)

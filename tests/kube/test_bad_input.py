@@ -347,6 +347,7 @@ def test_an_image_that_cannot_be_pulled_is_named_with_its_pod(
         assert message == f"{first}{image}: {kubelet}"
 
 
+@pytest.mark.soak
 async def test_a_broker_that_refuses_its_store_is_told_with_its_last_words(
     namespace: Namespace, node: NodeProcess, control_plane: ControlPlane
 ) -> None:

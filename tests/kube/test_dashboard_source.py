@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import closing
 from typing import Any
 
+import pytest
+
 from failback.analytics.dashboard.settings import DashboardSettings
 from failback.analytics.dashboard.sources.kube_clusters import KubeReader, notes_of
 from failback.client.admin.admin import AdminClient
@@ -56,6 +58,7 @@ def is_amiss(lab: DashboardLab) -> bool:
     return any(" is False" in note for each in clusters(lab)["clusters"] for note in each["notes"])
 
 
+@pytest.mark.soak
 async def test_the_fleet_is_what_resources_and_brokers_say(
     namespace: Namespace, node: NodeProcess
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from failback.operator.kinds.base import FINALIZER
 from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.namespaces import Namespace
@@ -13,6 +15,7 @@ from tests.support.operator.resources import resource
 CLUSTER = {"clusterRef": {"name": "orders"}}
 
 
+@pytest.mark.soak
 async def test_finalizers_that_an_uninstall_took_are_put_back(
     namespace: Namespace, node: NodeProcess
 ) -> None:
@@ -41,6 +44,7 @@ def _has_finalizer(item: Object) -> bool:
     return FINALIZER in item["metadata"].get("finalizers", ())
 
 
+@pytest.mark.soak
 def test_a_namespace_goes_though_its_operator_and_its_role_go_first(namespace: Namespace) -> None:
     """The objects carry the operator's finalizer."""
     api = namespace.api

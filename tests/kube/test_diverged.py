@@ -8,6 +8,8 @@ import struct
 import zlib
 from pathlib import Path
 
+import pytest
+
 from failback.client.model import Message
 from failback.client.producer.producer import Producer
 from tests.support.kube_lab.api import Object
@@ -24,6 +26,7 @@ _TO_BODY = 88
 """Bytes of a record before its body; its size, magic and the body's checksum are the first."""
 
 
+@pytest.mark.soak
 async def test_a_diverged_slave_stays_out_and_is_wiped_once(
     namespace: Namespace, node: NodeProcess
 ) -> None:

@@ -177,6 +177,7 @@ async def test_an_abort_takes_back_the_fault_and_the_arm(
     api.wait_gone("ChaosExperiment", "halted")
 
 
+@pytest.mark.soak
 def test_each_guard_refuses_in_its_own_words_and_no_job_is_made(
     lived_in: Namespace, node: NodeProcess
 ) -> None:

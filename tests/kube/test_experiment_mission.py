@@ -103,6 +103,7 @@ def document(run: Path) -> dict[str, Any]:
     return dict(json.loads((run / "report" / "report.json").read_text()))
 
 
+@pytest.mark.soak
 def test_an_experiment_that_is_deleted_in_its_middle_leaves_nothing(
     namespace: Namespace, node: NodeProcess
 ) -> None:

@@ -187,6 +187,7 @@ async def identities(cluster: LivedCluster) -> dict[str, Any]:
     }
 
 
+@pytest.mark.soak
 async def test_a_pod_that_moves_to_another_address_is_known_as_before(
     namespace: Namespace, node: NodeProcess
 ) -> None:

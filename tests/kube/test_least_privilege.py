@@ -126,6 +126,7 @@ def optional(control_plane: ControlPlane) -> Iterator[None]:
         yield
 
 
+@pytest.mark.soak
 def test_rights_of_optional_kinds_come_with_them_and_each_is_needed(
     namespace: Namespace, node: NodeProcess, control_plane: ControlPlane, optional: None
 ) -> None:

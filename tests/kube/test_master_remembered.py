@@ -245,6 +245,7 @@ async def test_restored_claims_tell_who_was_master(
     assert found["annotations"]["failback.dev/claim-uid"] == found["uid"]
 
 
+@pytest.mark.soak
 async def test_claims_of_another_cluster_tell_it_and_those_without_marks_open_nobody(
     pair: QuickPair, node: NodeProcess, tmp_path: Path
 ) -> None:

@@ -59,6 +59,7 @@ def test_kubectl_finds_the_plugin_and_it_shows_a_healthy_cluster(pair: QuickPair
     assert 'did you mean "orders"?' in problem
 
 
+@pytest.mark.soak
 async def test_exposure_counts_what_the_tables_lack(pair: QuickPair) -> None:
     await send(pair, SENT)
     await consume(pair, lambda seen: len(seen) == SENT)

@@ -122,6 +122,7 @@ def test_deleted_and_changed_children_come_back(
         assert names >= {"main-ns", "orders-0-0", "orders-0-1"}
 
 
+@pytest.mark.soak
 def test_a_conflict_with_another_manager_is_told_once_and_forced_each_time(
     namespace: Namespace, node: NodeProcess, control_plane: ControlPlane
 ) -> None:
@@ -193,6 +194,7 @@ def test_a_cluster_waits_for_its_name_server(namespace: Namespace, node: NodePro
         namespace.api.wait("StatefulSet", "orders-0-0")
 
 
+@pytest.mark.soak
 def test_paused_means_no_write_but_the_status(
     namespace: Namespace, node: NodeProcess, control_plane: ControlPlane
 ) -> None:

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from failback.client.consumelog.hook import LogHook
 from failback.client.consumelog.reader import read_hot
 from failback.client.consumelog.schema import TABLES, order
@@ -28,6 +30,7 @@ Place = tuple[int, int]
 """Queue and offset of a message: there is one pair."""
 
 
+@pytest.mark.soak
 async def test_a_roll_keeps_its_order_stops_at_a_pause_loses_nothing_and_repeats_nothing(
     namespace: Namespace, node: NodeProcess, tmp_path: Path
 ) -> None:

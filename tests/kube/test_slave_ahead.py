@@ -38,6 +38,7 @@ _AHEAD = re.compile(r'^failback_operator_slave_ahead_messages\{.*member="1".*\} 
 Table = dict[int, int]
 
 
+@pytest.mark.soak
 async def test_a_slave_that_is_ahead_is_told_of_before_it_is_overwritten(
     namespace: Namespace, node: NodeProcess
 ) -> None:

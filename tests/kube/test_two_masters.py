@@ -31,6 +31,7 @@ OBJECTS = {"configmaps", "statefulsets", "persistentvolumeclaims", "pods/evictio
 _ORDER = re.compile(r'^failback_operator_admin_requests_total\{code="(\d+)",.*\} (\S+)$', re.M)
 
 
+@pytest.mark.soak
 async def test_a_member_started_by_hand_as_a_second_master_is_left_alone(
     namespace: Namespace, node: NodeProcess, control_plane: ControlPlane
 ) -> None:

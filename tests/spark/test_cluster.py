@@ -30,6 +30,7 @@ from tests.support.analytics.s3_server import BUCKET, S3Server, s3_server
 from tests.support.common.polling import SCALE
 from tests.support.processes.child_process import failback_environment
 
+pytestmark = pytest.mark.soak
 WARM = ("engine", "created", "timings", "quality")
 LAKE = f"s3://{BUCKET}/lake"
 
@@ -81,7 +82,6 @@ def said(path: Path) -> dict[str, Any]:
     return {key: value for key, value in read_report(path).items() if key not in WARM}
 
 
-@pytest.mark.soak
 def test_a_cluster_reports_what_the_local_engine_reports(master: str, tmp_path: Path) -> None:
     run = tmp_path / "run"
     generate(Plan(rows=20_000, groups=2, truncations=1, foreign_share=0.01, seed=3), run)
@@ -148,7 +148,6 @@ def repeated(tmp_path_factory: pytest.TempPathFactory) -> Mapping[int, Path]:
     return runs
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize("name", ["scattered", "by key"])
 def test_ten_times_as_many_repeats_do_not_come_to_the_driver(
     name: str, master: str, repeated: Mapping[int, Path]

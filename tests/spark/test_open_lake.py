@@ -34,6 +34,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     yield from two_threads(tmp_path_factory.mktemp("spark"))
 
 
+@pytest.mark.soak
 def test_two_thousand_runs_open_without_a_hint(spark: SparkSession, tmp_path: Path) -> None:
     lake = many_runs(tmp_path, RUNS)
     begun = time.monotonic()

@@ -24,7 +24,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         yield cluster
 
 
-@pytest.mark.few(2, 2)
+@pytest.mark.few(1, 1)
 @pytest.mark.parametrize("run", [pytest.param(SAMPLE, marks=pytest.mark.sample), *OTHERS], ids=str)
 def test_a_sample_gets_the_label_of_what_was_done(
     shared: LocalCluster, run: CauseRun, tmp_path: Path

@@ -100,6 +100,7 @@ def cluster_with(name: str, folder: Path) -> AbstractContextManager[LocalCluster
     return wrong_cluster(name, folder, resources)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(("name", "fault"), RUNS)
 def test_a_wrong_broker_fails_and_a_right_one_passes(name: str, fault: str, tmp_path: Path) -> None:
     with cluster_with(name, tmp_path / "cluster") as cluster:

@@ -47,6 +47,7 @@ async def run_histories(folder: Path, seeds: range) -> None:
     print(dict(sorted(steps.items())))
 
 
+@pytest.mark.soak
 @pytest.mark.long
 async def test_what_was_acknowledged_and_not_deleted_is_delivered(tmp_path: Path) -> None:
     await run_histories(tmp_path, range(10))

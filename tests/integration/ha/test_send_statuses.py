@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import threading
 from collections.abc import AsyncIterator
@@ -17,6 +18,7 @@ from tests.support.brokers.ha_pair import BareSlave, bare_slave
 from tests.support.common.polling import until
 from tests.support.net.ports import free_port_block
 
+STRANGER = "192.0.2.7"
 SEND_OK, FLUSH_DISK_TIMEOUT, SLAVE_NOT_AVAILABLE, FLUSH_SLAVE_TIMEOUT = 0, 10, 11, 12
 
 
@@ -160,6 +162,23 @@ async def test_a_peer_that_reports_what_no_log_has_acknowledges_nothing(tmp_path
                     await stray.closed()
                     await until(lambda ha=ha: not ha.connection_count, "its end")  # type: ignore[misc]
                 assert await status(lab.connect()) == expected
+
+
+async def test_a_peer_that_may_not_replicate_is_closed_and_a_slave_is_served(
+    tmp_path: Path,
+) -> None:
+    async with replicating(tmp_path, failbackHaFrom="10.1.0.0/16") as lab:
+        ha = lab.controller.ha
+        allowed = ha.config
+        ha.config = dataclasses.replace(
+            allowed, may_connect=lambda _: allowed.may_connect(STRANGER)
+        )
+        async with bare_slave(ha) as stray:
+            await stray.closed()
+            assert await status(lab.connect()) == SLAVE_NOT_AVAILABLE
+        ha.config = allowed
+        async with acknowledging(lab):
+            assert await status(lab.connect()) == SEND_OK
 
 
 @pytest.mark.parametrize(

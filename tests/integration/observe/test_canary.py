@@ -122,6 +122,7 @@ def test_what_it_makes_is_used_and_removed(cluster: ClusterProcesses, tmp_path: 
     assert {row["topic"] for row in lake.records("produce")} == {names.topic}
 
 
+@pytest.mark.soak
 def test_one_that_was_killed_is_gone_on_with_and_removed(
     cluster: ClusterProcesses, tmp_path: Path
 ) -> None:

@@ -42,19 +42,19 @@ async def test_looks_that_a_full_disk_refuses_are_a_gap(tmp_path: Path) -> None:
             watching.start()
             watching.wait_for("observing broker-a-0")
             before = resource.prlimit(watching.pid, resource.RLIMIT_FSIZE, (FULL, -1))
-            watching.wait_for("looks go on and are not kept until it can be written again")
+            watching.wait_for("samples go on and are not kept until it can be written again")
             known = looks(run)
             assert len(b"\n".join(known)) <= FULL
             await commit(cluster, 900)
             await asyncio.sleep(3)  # more than a few looks: fewer are no gap
             resource.prlimit(watching.pid, resource.RLIMIT_FSIZE, before)
-            watching.wait_for("looks are kept again; those between are a gap")
+            watching.wait_for("samples are kept again; those between are a gap")
             wait_until(lambda: len(looks(run)) > len(known) + 2, "further looks")
             assert watching.stop() == 0
         finally:
             watching.dispose()
     said = "\n".join(watching.lines())
-    assert f"{run / 'looks.jsonl'}: file too large: looks go on" in said
+    assert f"{run / 'looks.jsonl'}: file too large: samples go on" in said
     assert looks(run)[: len(known)] == known
     assert b'"0":900' in looks(run)[len(known)]  # tables are whole again
     observation = json.loads((run / "report" / "report.json").read_text())["observation"]
@@ -79,12 +79,12 @@ async def test_a_trace_and_a_canary_on_a_full_disk_take_no_observation_along(
             watching.wait_for("observing broker-a-0")
             wait_until(lambda: read_to(run) == 1, "what was traced", 60)
             disk.fill(0)
-            watching.wait_for("looks go on and are not kept until it can be written again")
+            watching.wait_for("samples go on and are not kept until it can be written again")
             await trace(cluster)
             watching.wait_for("it is read on from here when the folder can be written again")
             wait_until(lambda: filled_until_the_canary_stopped(disk, watching), "its end", 60)
             disk.make_room()
-            watching.wait_for("looks are kept again; those between are a gap")
+            watching.wait_for("samples are kept again; those between are a gap")
             wait_until(lambda: read_to(run) == 2, "the rest of the trace", 60)
             disk.fill(0)
             assert watching.stop() == 3

@@ -90,6 +90,7 @@ async def test_a_group_goes_on_where_the_new_master_says(
         assert all(start.get(queue, 0) <= offset for queue, offset in committed.items())
 
 
+@pytest.mark.soak
 async def test_an_operator_that_dies_after_every_effect_still_switches_real_brokers(
     tmp_path: Path,
 ) -> None:

@@ -54,6 +54,7 @@ def everywhere(namespace: Namespace, node: NodeProcess) -> Iterator[OperatorProc
         found.process.dispose()
 
 
+@pytest.mark.soak
 def test_clusters_of_one_name_live_apart_and_a_deleted_namespace_goes(
     shops: tuple[QuickPair, QuickPair],
     everywhere: OperatorProcess,

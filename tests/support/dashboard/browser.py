@@ -243,6 +243,10 @@ def check_page(opened: OpenPage, file: Path, screenshot: Path) -> None:
     page.screenshot(path=screenshot, full_page=True)
     assert opened.problems == []
     assert opened.requested == [file.as_uri()], "the page asked for something else"
-    assert not (found := unreadable_texts(opened)), found
+    for _ in range(20):  # Plotly draws again after a change of the page's width or medium
+        if not (found := unreadable_texts(opened)):
+            break
+        page.wait_for_timeout(200)
+    assert not found, found
     assert not (found := undrawn(opened)), found
     assert screenshot.stat().st_size > 50_000

@@ -215,6 +215,7 @@ def test_what_a_file_of_a_lake_says_of_itself(
     assert code == 3 or (key, value) == ("failback.segments", b"[]")
 
 
+@pytest.mark.few(5, 5)
 @pytest.mark.parametrize("value", VALUES)
 def test_a_field_of_an_observation(
     value: str, observed: Path, tmp_path: Path, capsys: Capture
@@ -232,6 +233,7 @@ def test_a_field_of_an_observation(
         (run / name).write_text(text)
 
 
+@pytest.mark.few(5, 5)
 @pytest.mark.parametrize("value", VALUES)
 def test_a_field_of_a_look(value: str, observed: Path, tmp_path: Path, capsys: Capture) -> None:
     run = copied(observed, tmp_path)
@@ -247,6 +249,7 @@ def test_a_field_of_a_look(value: str, observed: Path, tmp_path: Path, capsys: C
             assert f"looks.jsonl: line {place + 1} cannot be read" in said, at
 
 
+@pytest.mark.few(5, 5)
 @pytest.mark.parametrize("value", VALUES)
 def test_a_field_of_an_experiment(
     value: str, experiment: Path, tmp_path: Path, capsys: Capture

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
@@ -14,24 +12,14 @@ import pytest
 
 from failback.analytics.run.lake_sql import asked, lake_tables
 from tests.support.analytics.many_runs import DELIVERIES, many_runs
-from tests.support.common.polling import SCALE
 
 RUNS = 2_000
 ROWS = RUNS * DELIVERIES
-SECONDS = 30 * SCALE
-"""Each takes about a second on a machine that does nothing else."""
 
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return many_runs(tmp_path_factory.mktemp("many"), RUNS)
-
-
-@pytest.fixture(autouse=True)
-def in_time(lake: Path) -> Iterator[None]:
-    begun = time.monotonic()
-    yield
-    assert time.monotonic() - begun < SECONDS
 
 
 @pytest.mark.full

@@ -28,7 +28,7 @@ from tests.support.analytics.run_analysis import analysed
 from tests.support.analytics.run_builder import MS, RunBuilder, merged
 
 SEEDS = st.integers(0, 1 << 32)
-ALONE, TOGETHER, FULL_TOGETHER = 20, 6, 120
+ALONE, TOGETHER, FULL_TOGETHER = 20, 2, 120
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 """Hundreds of small files per example: not on the disk, where there is a file system in memory."""
 AT_ONCE = 40
@@ -66,7 +66,7 @@ def test_local_engine_agrees(seed: int) -> None:
 @pytest.mark.full
 @settings(PLAIN, max_examples=TOGETHER)
 @given(first=SEEDS)
-def test_local_engine_agrees_on_240_histories(first: int) -> None:
+def test_local_engine_agrees_on_80_histories(first: int) -> None:
     check_together(first)
 
 

@@ -196,10 +196,11 @@ async def test_a_mounted_file_sets_what_requests_may_not(
         assert (config.members, config.failback_max_groups) == ((), 11)
 
 
+@pytest.mark.parametrize("key", ["failbackAdminFrom", "failbackHaFrom"])
 @pytest.mark.parametrize("value", ["10.0.0.0/33", "nobody", "10.0.0.1;;x"])
-def test_a_wrong_list_of_administrators_is_named(value: str) -> None:
-    with pytest.raises(ConfigError, match=r"failbackAdminFrom.*networks"):
-        BrokerConfig.from_properties({"failbackAdminFrom": value}, environment={})
+def test_a_wrong_list_of_networks_is_named(key: str, value: str) -> None:
+    with pytest.raises(ConfigError, match=rf"{key}.*networks"):
+        BrokerConfig.from_properties({key: value}, environment={})
 
 
 async def test_a_setting_is_changed_live_shown_and_written(tmp_path: Path) -> None:

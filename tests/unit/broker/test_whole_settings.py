@@ -26,6 +26,7 @@ CHOICES = {
     "flushDiskType": "SYNC_FLUSH",
     "failbackRules": "guarded",
     "failbackAdminFrom": "10.0.0.0/8",
+    "failbackHaFrom": "10.0.0.0/8",
     "deleteWhen": "05",
     "messageDelayLevel": "1s 5s",
     "namesrvAddr": "127.0.0.1:9",

@@ -70,6 +70,7 @@ def test_a_run_is_followed_while_it_observes_and_its_report_stands_there_then(
     for part in (
         "At risk now",
         "0:1500 1:1500",
+        "ACT: no member",
         COMMAND,
         "10.0.0.1:1",
         "MasterGone",

@@ -100,8 +100,13 @@ def test_members_that_told_no_broker_may_have_finished_more() -> None:
     story.wait(5)
     story.store(1800)
     come_back(story, 900)
-    (danger,) = dangers(story.observation.returns)
+    (danger,) = dangers(story.observation)
     assert danger.tells_nobody
+    assert (danger.member_words, danger.must_act) == ("no member", True)
+    story.members["billing"] = {"c"}
+    story.wait(2)
+    (danger,) = dangers(story.observation)
+    assert (danger.member_words, danger.must_act) == ("1 member runs", False)
     take_over(story, 1900)
     found = cost(story)
     assert (found["lo"], found["hi"]) == (200, 1800)

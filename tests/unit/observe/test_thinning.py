@@ -126,8 +126,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folders, "LARGE_BYTES", 100_000)
 
 
-@pytest.mark.full
 @pytest.mark.usefixtures("small")
+@pytest.mark.soak
 def test_looks_that_come_while_others_are_thinned_are_kept(tmp_path: Path) -> None:
     day, run = Day(), tmp_path / "run"
     day.work(HOUR)

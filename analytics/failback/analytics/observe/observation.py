@@ -180,6 +180,26 @@ class Danger(NamedTuple):
     """Whether members may have finished more: then ``behind`` and ``safe`` are at least so much."""
     safe: Mapping[int, int]
     """By queue id."""
+    members: int | None
+    """How many the group has now; ``None``: not known."""
+
+    @property
+    def must_act(self) -> bool:
+        """Whether no member stores the group's offsets by itself."""
+        return not self.members
+
+    @property
+    def member_words(self) -> str:
+        """The members, in words."""
+        match self.members:
+            case None:
+                return "members are not known"
+            case 0:
+                return "no member"
+            case 1:
+                return "1 member runs"
+            case count:
+                return f"{count} members run"
 
     @property
     def command(self) -> str:
@@ -188,16 +208,25 @@ class Danger(NamedTuple):
         return typed("failback", "explain-offset", self.group, self.topic, str(first), "--live")
 
 
-def dangers(returns: Iterable[Return]) -> list[Danger]:
-    """Return the groups that are in danger now, the worst first."""
+def dangers(observation: Observation) -> list[Danger]:
+    """Return the groups that are in danger now: first those for which a person must act."""
     found = []
-    for returned, group in in_danger(returns):
+    for returned, group in in_danger(observation.returns):
         safe = group.offsets_to_set
         behind = sum(group.queues[queue].messages_behind for queue in safe)
+        members = observation.finder.members.known.get(group.group)
         found.append(
-            Danger(returned.broker, group.group, group.topic, behind, group.tells_nobody, safe)
+            Danger(
+                returned.broker,
+                group.group,
+                group.topic,
+                behind,
+                group.tells_nobody,
+                safe,
+                None if members is None else len(members),
+            )
         )
-    return sorted(found, key=lambda each: -each.behind)
+    return sorted(found, key=lambda each: (not each.must_act, -each.behind))
 
 
 def hidden(document: Row, unread: Iterable[Outage] = ()) -> list[str]:

@@ -230,6 +230,9 @@ class BrokerConfig:
     failback_admin_from: str = ""
     """Ours. Addresses and networks, joined by ``;``, that may change our settings by code 25. This
     machine may in any case."""
+    failback_ha_from: str = ""
+    """Ours. Addresses and networks, joined by ``;``, from which slaves may replicate; empty: any.
+    This machine may in any case."""
     failback_members: str = ""
     """Ours. Addresses of the pair's members, ``host:port`` joined by ``;``. A returned master takes
     offsets from these alone."""
@@ -369,23 +372,35 @@ class BrokerConfig:
                 check_address("member", member)
             except NameRefused as error:
                 raise ConfigError("failbackMembers", str(error), file=file) from error
-        try:
-            self.may_administer("127.0.0.1")
-        except ValueError as error:
-            problem = f"must be addresses or networks joined by ';': {error}"
-            raise ConfigError("failbackAdminFrom", problem, file=file) from error
+        for key, value in (
+            ("failbackAdminFrom", self.failback_admin_from),
+            ("failbackHaFrom", self.failback_ha_from),
+        ):
+            try:
+                self._is_within("127.0.0.1", value)
+            except ValueError as error:
+                problem = f"must be addresses or networks joined by ';': {error}"
+                raise ConfigError(key, problem, file=file) from error
 
     def may_administer(self, host: str) -> bool:
         """Tell whether a peer at ``host`` may change what guards and bounds rest on."""
-        asker = ipaddress.ip_address(host)
-        asker = getattr(asker, "ipv4_mapped", None) or asker
-        networks = [
+        return self._is_within(host, self.failback_admin_from)
+
+    def may_replicate(self, host: str) -> bool:
+        """Tell whether a peer at ``host`` may use the HA port."""
+        return not self.failback_ha_from.strip() or self._is_within(host, self.failback_ha_from)
+
+    def _is_within(self, host: str, networks: str) -> bool:
+        """Tell whether ``host`` is of this machine or in one of ``networks``."""
+        peer = ipaddress.ip_address(host)
+        peer = getattr(peer, "ipv4_mapped", None) or peer
+        known = [
             ipaddress.ip_network(each.strip(), strict=False)
-            for each in self.failback_admin_from.split(";")
+            for each in networks.split(";")
             if each.strip()
         ]
         own = (self.failback_bind_address, self.broker_ip1)
-        return asker.is_loopback or str(asker) in own or any(asker in each for each in networks)
+        return peer.is_loopback or str(peer) in own or any(peer in each for each in known)
 
     @property
     def is_slave(self) -> bool:

@@ -99,6 +99,10 @@ MEANINGS: Final[dict[str, str]] = {
         "Addresses and networks, joined by `;`, that may change `failback*` keys by request"
         " (guarded rules: and the addresses of name servers and brokers). This machine may."
     ),
+    "failbackHaFrom": (
+        "Addresses and networks, joined by `;`, from which slaves may replicate; empty: from any."
+        " This machine may."
+    ),
     "failbackMembers": (
         "The pair's members, `host:port` joined by `;`. A returned master asks no others."
     ),

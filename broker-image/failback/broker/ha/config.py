@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -63,6 +64,9 @@ class HaConfig:
     acknowledgements vacuous (apache/rocketmq#3015). A slave takes nothing that does not continue
     its log; the original appends the bytes of another log to its own."""
 
+    may_connect: Callable[[str], bool] = lambda _host: True
+    """Whether a peer at this address may use the HA port (``failbackHaFrom``)."""
+
     @classmethod
     def of(cls, config: BrokerConfig) -> HaConfig:
         """Take the HA part of ``config``, every interval scaled by its time scale."""
@@ -70,6 +74,7 @@ class HaConfig:
         address = config.ha_master_address.strip()
         return cls(
             role=config.broker_role,
+            may_connect=config.may_replicate,
             listen_host=config.failback_bind_address,
             listen_port=config.listen_port + 1,
             mapped_file_bytes=config.mapped_file_size_commit_log,

@@ -61,6 +61,9 @@ class HaConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass of it
         self.host, port = transport.get_extra_info("peername")[:2]
         self.peer = f"{self.host}:{port}"
+        if not self._service.config.may_connect(self.host):
+            self.close("its address is not in failbackHaFrom")
+            return
         sock = transport.get_extra_info("socket")
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._schedule_heartbeat(self._service.config.heartbeat_ms / 1000)

@@ -292,10 +292,13 @@ def _line(event: Event, observation: Observation) -> str:
 
 
 def _danger(observation: Observation) -> list[str]:
-    """Return lines about groups in danger, with the offsets to set and how; the worst first."""
+    """Return lines about groups in danger, with the offsets to set and how.
+
+    First those for which a person must act; of a group with members they store the offsets.
+    """
     from failback.analytics.observe.observation import dangers
 
-    found = dangers(observation.returns)
+    found = dangers(observation)
     lines = []
     for each in found[:_LINES]:
         safe = list(each.safe.items())
@@ -303,8 +306,10 @@ def _danger(observation: Observation) -> list[str]:
         more = f" and {len(safe) - _QUEUES} more" if len(safe) > _QUEUES else ""
         least = "at least " if each.tells_nobody else ""
         lines.append(
-            f"  at risk: {each.group} on {each.topic} of {each.broker} is {least}{each.behind:,}"
-            f" behind; safe offsets {offsets}{more}\n           {each.command}"
+            f"  {'ACT ' if each.must_act else 'wait'}  {each.group} on {each.topic} of"
+            f" {each.broker}: {each.member_words}; {least}{each.behind:,} behind;"
+            f" safe offsets {offsets}{more}"
+            + (f"\n        {each.command}" if each.must_act else "")
         )
     return lines + ([f"  and {len(found) - _LINES} more groups"] if len(found) > _LINES else [])
 

@@ -77,7 +77,7 @@ class ObservedRun:
 
     def _told(self) -> Json:
         events = self._observation.finder.events
-        at_risk = dangers(self._observation.returns)
+        at_risk = dangers(self._observation)
         returns = self._returns()
         return {
             "phase": self._phase(),
@@ -95,6 +95,7 @@ class ObservedRun:
             "at_risk": [
                 {"broker": each.broker, "group": each.group, "topic": each.topic,
                  "behind": each.behind, "command": each.command,
+                 "must_act": each.must_act, "members": each.member_words,
                  "safe_offsets": {str(queue): offset for queue, offset in each.safe.items()}}
                 for each in at_risk[:MOST_ROWS]
             ],

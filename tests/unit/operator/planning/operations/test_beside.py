@@ -258,7 +258,7 @@ ASKED: dict[str, Callable[[SwitchWorld, int], Callable[[SwitchWorld], bool]]] = 
 BESIDE = [(waits, asked) for waits in WAITS for asked in ASKED if {waits, asked} != {"resync"}]
 
 
-@pytest.mark.few(4, 12)
+@pytest.mark.few(4, 8)
 @pytest.mark.parametrize(("waits", "asked"), some(BESIDE, 5))
 def test_in_another_pair_nothing_waits_for_a_wait(waits: str, asked: str) -> None:
     world = waiting(waits, 1)

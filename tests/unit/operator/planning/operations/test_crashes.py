@@ -83,7 +83,7 @@ def finish_crashing(begun: World, crashes: Collection[int]) -> tuple[World, Run]
     return world, Run(world, crashes=crashes).until_steady()
 
 
-@pytest.mark.few(1)
+@pytest.mark.few(1, 5)
 @pytest.mark.parametrize("name", some(SCENARIOS, 3))
 def test_every_interruption_ends_as_the_undisturbed_run(name: str) -> None:
     spec, begin = SCENARIOS[name]

@@ -101,7 +101,7 @@ def test_a_forced_switch_does_not_touch_a_master_that_lives() -> None:
 def test_a_forced_switch_waits_for_a_fence_while_the_old_pod_hangs() -> None:
     world = dead_master()
     world.ask(mode="Forced")
-    world.settle(300)
+    world.settle(300, tick=5.0)
     assert world.step == "StopOldMaster"
     assert blocked(world) == ["OldMasterFenced"]
     assert not world.running(0, 1).is_master

@@ -34,7 +34,7 @@ const CHINESE = {
   "Settings, the one that saves most first": "配置项，按效果从大到小", "Events, each between two samples": "事件，每个发生在两次采样之间",
   "No gaps in the observation": "观察没有中断", "Groups that re-consumed nothing": "没有重复消费的消费组",
   "More figures and parts": "更多数据与章节", "What the causes mean": "原因的含义", "The canary": "金丝雀", "at risk": "可能重复", "down since": "停机时刻",
-  "Killing master of @ for # s: # of # messages re-consumed{}": "强杀 {1} 的 Master {2} 秒：{4} 条消息中重复消费 {3} 条{5}", "Copy": "复制",
+  "Killing master of @ for # s": "强杀 {1} 的 Master {2} 秒", "# of # messages re-consumed": "{2} 条消息中重复消费 {1} 条", "# of # messages re-consumed {}": "{2} 条消息中重复消费 {1} 条{3}", "Copy": "复制",
   "Copied": "已复制",
   "Below, each setting changed alone is {} for the group that may have consumed most again, at the rate and with the backlog that were seen and its broker's settings": "以下是单独调整每个配置项的{1}结果，针对可能重复最多的消费组，采用观察到的速率、积压和 Broker 配置",
   "the defaults of clients are assumed": "客户端按默认配置", "{} takes yours": "用 {1} 可以填入你的配置", "predicted": "预测",
