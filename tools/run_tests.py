@@ -105,7 +105,7 @@ TIERS = {
     "faults": Tier(WAITING, needs="setup_java.py"),
     "java": Tier(WAITING, needs="setup_java.py"),
     "spark": Tier(1, again=False, computes=True),
-    "e2e": Tier(1, needs="setup_java.py", computes=True),
+    "e2e": Tier(2, needs="setup_java.py", computes=True),
     "kube": Tier(6, needs="setup_kube.py", alone=True),
     "images": Tier(1, again=False, computes=True),
 }

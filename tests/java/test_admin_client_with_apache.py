@@ -227,6 +227,7 @@ async def test_members_of_a_group(admin: AdminClient, broker: Broker) -> None:
         assert await admin.consumer_ids(broker.address, "GM") == ["c1"]
 
 
+@pytest.mark.soak
 def test_mqadmin_understands_our_name_server(
     namesrv: NamesrvProcess, broker: Broker, tmp_path: Path
 ) -> None:

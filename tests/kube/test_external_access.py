@@ -39,6 +39,7 @@ def waits(item: Object) -> bool:
     return bool(found and found["reason"] == "WaitingForAddress")
 
 
+@pytest.mark.soak
 def test_a_broker_starts_once_its_balancer_has_an_address_and_announces_it(
     namespace: Namespace, node: NodeProcess
 ) -> None:

@@ -98,6 +98,7 @@ def make_troubled(namespace: Namespace, name: str, server: str) -> list[str]:
     return [str(item["status"]["podIP"]) for item in pods]
 
 
+@pytest.mark.soak
 async def test_clusters_that_hang_delay_nobody(
     namespace: Namespace, troubled: Namespace, node: NodeProcess, proxy: MisbehavingProxy
 ) -> None:

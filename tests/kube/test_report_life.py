@@ -56,6 +56,7 @@ def events(namespace: Namespace, reason: str) -> list[Object]:
     return [each for each in namespace.api.list("Event") if each["reason"] == reason]
 
 
+@pytest.mark.soak
 def test_a_report_waits_for_its_input_and_refuses_what_is_no_summary(
     namespace: Namespace, node: NodeProcess
 ) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import copy
 import faulthandler
 import logging
 import sys
@@ -19,6 +20,7 @@ from failback.common.text import visible
 USER_ERROR: Final = 2
 LINES: Final = "%(asctime)s %(levelname)s %(name)s %(message)s"
 _MOST_CHARS: Final = 16_384
+_TRACE_SECONDS: Final = 60.0
 
 
 def positive(text: str) -> float:
@@ -99,8 +101,31 @@ class CommandParser(argparse.ArgumentParser):
 class LineFormatter(logging.Formatter):
     """Writes records with escapes for what cannot be seen.
 
-    The lines of a traceback are indented: none of them looks like the beginning of a record.
+    The lines of a traceback are indented: none of them looks like the beginning of a record. Of
+    one place and type of error one traceback a minute is written, since a peer may cause many.
     """
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._traced: dict[tuple[str, int, type[BaseException] | None], float] = {}
+        """When a traceback of a place and type was written last, by the clock of records."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        if record.exc_info and not self._may_trace(record):
+            error = record.exc_info[1]
+            record = copy.copy(record)  # other handlers write it as it is
+            record.msg, record.args = f"{record.getMessage()}: {error!r}", None
+            record.exc_info = record.exc_text = None
+        return super().format(record)
+
+    def _may_trace(self, record: logging.LogRecord) -> bool:
+        kind = record.exc_info[0] if record.exc_info else None
+        place = record.pathname, record.lineno, kind
+        since = record.created - self._traced.get(place, float("-inf"))
+        if 0 <= since < _TRACE_SECONDS:  # a clock that was set back begins again
+            return False
+        self._traced[place] = record.created
+        return True
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the base's name
         record.message = visible(record.message, _MOST_CHARS)

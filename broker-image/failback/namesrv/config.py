@@ -15,8 +15,10 @@ from typing import Final
 from failback.common.text import nearest, visible, why
 from failback.protocol.calls import write_properties
 from failback.protocol.errors import ConfigError
+from failback.protocol.frames import MAX_FRAME_BYTES
 from failback.protocol.names import check_room
 from failback.protocol.properties import has_control, properties_of
+from failback.protocol.route import MOST_INFLATED_BYTES
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +39,7 @@ DEFAULTS: Final[dict[str, str]] = {
     "failbackMaxBrokers": "10000",
     "failbackMaxTopics": "200000",
     "failbackMaxKvEntries": "10000",
+    "failbackMaxRegistrationBytes": str(MOST_INFLATED_BYTES),
     "failbackMaxUnfinishedBytes": "134217728",
 }
 """``bindAddress`` and what begins with failback is ours: the address to listen on and a factor on
@@ -79,6 +82,9 @@ class NamesrvConfig:
         self.max_brokers = self._integer("failbackMaxBrokers", 1, 2**31 - 1)
         self.max_topics = self._integer("failbackMaxTopics", 1, 2**31 - 1)
         self.max_kv_entries = self._integer("failbackMaxKvEntries", 1, 2**31 - 1)
+        self.max_registration_bytes = self._integer(
+            "failbackMaxRegistrationBytes", MOST_INFLATED_BYTES, MAX_FRAME_BYTES
+        )
         self.max_unfinished_bytes = self._integer(
             "failbackMaxUnfinishedBytes", 16 * 1024**2, 2**63 - 1
         )

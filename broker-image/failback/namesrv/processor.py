@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from failback.common.replacing import rewrite_file
-from failback.common.text import why
+from failback.common.text import visible, why
 from failback.namesrv.config import NamesrvConfig
 from failback.namesrv.kv_config import ORDER_TOPIC_CONFIG, KVConfigManager
 from failback.namesrv.routes import UNIT_FLAG, UNIT_SUB_FLAG, Registration, RouteInfoManager
@@ -27,6 +27,7 @@ from failback.protocol.errors import ConfigError, ProtocolError
 from failback.protocol.headers import from_ext
 from failback.protocol.properties import properties_of
 from failback.protocol.route import (
+    MOST_INFLATED_BYTES,
     DataVersion,
     KVTable,
     RegisterBrokerBody,
@@ -118,7 +119,16 @@ class Processor:
         header = from_ext(headers.RegisterBrokerRequestHeader, request.ext_fields)
         if header.body_crc32 and zlib.crc32(request.body) & 0x7FFFFFFF != header.body_crc32:
             return request.response(ResponseCode.SYSTEM_ERROR, "crc32 not match")
-        body = _registration_body(request, header.compressed)
+        try:
+            body = _registration_body(
+                request, header.compressed, self.config.max_registration_bytes
+            )
+        except ProtocolError as error:
+            if not header.compressed:
+                raise
+            what = f"registration of {visible(header.broker_name)} at {visible(header.broker_addr)}"
+            bound = "failbackMaxRegistrationBytes bounds what one inflates to"
+            raise names.TableFull(f"{what} is not taken: {error}; {bound}") from error
         servers = tuple(body.filter_server_list)
         _check_registration(header, servers)
         known = header.broker_addr in self.routes.live_brokers()
@@ -337,8 +347,13 @@ def _check_broker(
     names.check_address("broker's address", header.broker_addr)
 
 
-def _registration_body(request: RemotingCommand, compressed: bool) -> RegisterBrokerBody:
-    """Read a registration's body in any of its three forms; an empty one has no topics."""
+def _registration_body(
+    request: RemotingCommand, compressed: bool, most_bytes: int = MOST_INFLATED_BYTES
+) -> RegisterBrokerBody:
+    """Read a registration's body in any of its three forms; an empty one has no topics.
+
+    ``most_bytes``: what a compressed one may be when it is inflated.
+    """
     if not request.body:
         return RegisterBrokerBody()
     if not compressed:
@@ -346,5 +361,5 @@ def _registration_body(request: RemotingCommand, compressed: bool) -> RegisterBr
     if request.version < _V3_0_11:
         return RegisterBrokerBody(TopicConfigSerializeWrapper.from_json(request.body))
     if compressed:
-        return RegisterBrokerBody.from_compressed(request.body)
+        return RegisterBrokerBody.from_compressed(request.body, most_bytes)
     return RegisterBrokerBody.from_json(request.body)

@@ -210,8 +210,9 @@ class TopicConfigSerializeWrapper(Body):
 
 _COUNT: Final = struct.Struct(">i")
 MOST_INFLATED_BYTES: Final = 1024**2
-MOST_TOPICS: Final = 20_000
-"""In the compressed form of a registration."""
+"""Of a registration in its compressed form, where the reader sets no other bound."""
+LEAST_TOPIC_BYTES: Final = 52
+"""An estimate of a topic's bytes there: of a count that cannot fit no topic is read."""
 
 
 class RegisterBrokerBody(Body):
@@ -232,17 +233,21 @@ class RegisterBrokerBody(Body):
         return zlib.compress(b"".join(parts), 9)
 
     @classmethod
-    def from_compressed(cls, data: bytes) -> RegisterBrokerBody:
+    def from_compressed(
+        cls, data: bytes, most_bytes: int = MOST_INFLATED_BYTES
+    ) -> RegisterBrokerBody:
         """Read the compressed form; what 5.x appends to it is ignored.
 
         Raises:
-            ProtocolError: It is no zlib stream, or its parts contradict each other.
+            ProtocolError: It is no zlib stream, inflates to more than ``most_bytes`` or has more
+                topics than these hold, or its parts contradict each other.
         """
-        plain = inflate(data, MOST_INFLATED_BYTES)
+        plain = inflate(data, most_bytes)
+        most_topics = most_bytes // LEAST_TOPIC_BYTES
         version, position = _take_sized(plain, 0)
         count, position = _take_count(plain, position)
-        if count > MOST_TOPICS:
-            raise ProtocolError(f"registration of {count} topics, at most {MOST_TOPICS} are taken")
+        if count > most_topics:
+            raise ProtocolError(f"registration of {count} topics, at most {most_topics} are taken")
         table = {}
         for _ in range(count):
             text, position = _take_sized(plain, position)

@@ -7,6 +7,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.support.brokers.cluster_processes import ClusterProcesses
 from tests.support.common.polling import SCALE, wait_until
 from tests.support.processes.child_process import (
@@ -39,6 +41,7 @@ def rows_in(folder: Path) -> int:
     return sum(path.read_bytes().count(b"orders") for path in folder.glob("*.fblog"))
 
 
+@pytest.mark.soak
 def test_a_member_that_is_killed_and_replaced(tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     with ClusterProcesses(tmp_path / "cluster") as cluster:

@@ -148,6 +148,7 @@ def test_hold_kill_release_as_the_chaos_harness_does(root: Path) -> None:
     assert (again["pid"], again["ticks"]) != (master["pid"], master["ticks"])
 
 
+@pytest.mark.soak
 def test_stop_and_start_of_a_pod_are_graceful_and_keep_the_store(root: Path) -> None:
     slave = members(up(root))[1]
     runtime = Root(root)
@@ -163,6 +164,7 @@ def test_stop_and_start_of_a_pod_are_graceful_and_keep_the_store(root: Path) -> 
         call(runtime, "explode")
 
 
+@pytest.mark.soak
 def test_a_broker_killed_without_a_hold_restarts_by_itself(root: Path) -> None:
     slave = members(up(root))[1]
     os.kill(slave["pid"], signal.SIGKILL)
@@ -252,6 +254,7 @@ def test_ctrl_c_in_the_foreground_stops_everything_in_order(root: Path) -> None:
     assert processes_of(root) == []
 
 
+@pytest.mark.soak
 def test_a_root_has_one_runtime(root: Path) -> None:
     up(root)
     second = failback(

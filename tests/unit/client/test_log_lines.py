@@ -56,6 +56,24 @@ def test_any_text_is_one_line(text: str) -> None:
     shown.encode()
 
 
+def test_one_place_writes_one_traceback_of_a_kind_a_minute() -> None:
+    formatter = LineFormatter("%(message)s")
+
+    def line(error: Exception, at: float, lineno: int = 7) -> str:
+        exc = (type(error), error, None)
+        record = logging.LogRecord("x", logging.ERROR, "f.py", lineno, "code %d", (10,), exc)
+        record.created = at
+        return formatter.format(record)
+
+    first = "code 10\n    ValueError: a"
+    assert line(ValueError("a"), 100.0) == first
+    assert line(ValueError("100 %"), 159.9) == "code 10: ValueError('100 %')"
+    assert line(ValueError("a"), 159.9, lineno=8) == first
+    assert line(KeyError("a"), 159.9) == "code 10\n    KeyError: 'a'"
+    assert line(ValueError("a"), 160.0) == first
+    assert line(ValueError("a"), 50.0) == first
+
+
 def test_a_long_text_is_cut_and_counted() -> None:
     assert visible("a" * 100, 5) == "aaaaa... (100 characters)"
     assert len(written("%s", "a" * 200_000)) < 20_000

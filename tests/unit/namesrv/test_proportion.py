@@ -15,12 +15,19 @@ from failback.namesrv import kv_config, server
 from failback.namesrv import routes as route_tables
 from failback.namesrv.config import NamesrvConfig
 from failback.namesrv.kv_config import KVConfigManager
+from failback.namesrv.processor import Processor
 from failback.namesrv.routes import Registration, RouteInfoManager
 from failback.namesrv.server import NameServer
 from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand
+from failback.protocol.headers import RegisterBrokerRequestHeader
 from failback.protocol.names import TableFull
-from failback.protocol.route import DataVersion, TopicConfig, TopicConfigSerializeWrapper
+from failback.protocol.route import (
+    DataVersion,
+    RegisterBrokerBody,
+    TopicConfig,
+    TopicConfigSerializeWrapper,
+)
 from tests.support.common.polling import SCALE, until
 
 pytestmark = pytest.mark.foreign
@@ -204,3 +211,23 @@ async def test_answers_that_nobody_reads_have_a_bound_for_all_peers_together(
         peer.close()
     shutdown.set()
     await task
+
+
+def registered(topics: int, **settings: str) -> RemotingCommand:
+    """Register a broker with so many topics in the compressed form; return the answer."""
+    config = NamesrvConfig(settings)
+    body = RegisterBrokerBody(of("b", topics=topics).topics, []).to_compressed()
+    header = RegisterBrokerRequestHeader("b", "127.0.0.1:10911", "C", "", 0, compressed=True)
+    request = RemotingCommand.request(RequestCode.REGISTER_BROKER, header, body=body)
+    processor = Processor(RouteInfoManager(), KVConfigManager(Path("none.json")), config, lambda: 0)
+    answer = processor.process(request, "channel")
+    assert isinstance(answer, RemotingCommand)
+    assert processor.full_tables == (answer.code != 0)
+    return answer
+
+
+def test_a_compressed_registration_of_a_large_cluster_is_taken_where_its_bound_allows() -> None:
+    refused = registered(30_000).remark or ""
+    assert "registration of b at 127.0.0.1:10911 is not taken" in refused
+    assert "failbackMaxRegistrationBytes" in refused
+    assert registered(30_000, failbackMaxRegistrationBytes=str(4 << 20)).code == 0
