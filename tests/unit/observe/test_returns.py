@@ -102,11 +102,11 @@ def test_members_that_told_no_broker_may_have_finished_more() -> None:
     come_back(story, 900)
     (danger,) = dangers(story.observation)
     assert danger.tells_nobody
-    assert (danger.member_words, danger.must_act) == ("no member", True)
+    assert (danger.members, danger.must_act) == (0, True)
     story.members["billing"] = {"c"}
     story.wait(2)
     (danger,) = dangers(story.observation)
-    assert (danger.member_words, danger.must_act) == ("1 member runs", False)
+    assert (danger.members, danger.must_act) == (1, False)
     take_over(story, 1900)
     found = cost(story)
     assert (found["lo"], found["hi"]) == (200, 1800)

@@ -352,11 +352,19 @@ def act_or_wait(
     ]
 
 
+def members_in_words(members: int | None) -> str:
+    """Say how many members a group has now; ``None``: not known."""
+    if members is None:
+        return "members are not known"
+    if not members:
+        return "no member"
+    return "1 member runs" if members == 1 else f"{members} members run"
+
+
 def _what(each: GroupStake, command: str | None, seconds_left: float | None) -> str:
+    known = members_in_words(each.members)
     if each.members:
-        runs = "1 member runs" if each.members == 1 else f"{each.members} members run"
-        return f"{runs}; {'stores its' if each.members == 1 else 'store their'} offsets by itself"
-    known = "no member" if each.members == 0 else "members are not known"
+        return f"{known}; {'stores its' if each.members == 1 else 'store their'} offsets by itself"
     copies = "" if seconds_left is None else f"; slave copies in about {seconds_left:.0f} s"
     return f"{known}; {count(each.messages)} will be re-consumed{copies}" + (
         f": {command}" if command else ""

@@ -189,19 +189,6 @@ class Danger(NamedTuple):
         return not self.members
 
     @property
-    def member_words(self) -> str:
-        """The members, in words."""
-        match self.members:
-            case None:
-                return "members are not known"
-            case 0:
-                return "no member"
-            case 1:
-                return "1 member runs"
-            case count:
-                return f"{count} members run"
-
-    @property
     def command(self) -> str:
         """The command that explains an offset, and how to store the safe one."""
         first = min(self.safe)

@@ -296,6 +296,7 @@ def _danger(observation: Observation) -> list[str]:
 
     First those for which a person must act; of a group with members they store the offsets.
     """
+    from failback.analytics.live.queues import members_in_words
     from failback.analytics.observe.observation import dangers
 
     found = dangers(observation)
@@ -307,7 +308,7 @@ def _danger(observation: Observation) -> list[str]:
         least = "at least " if each.tells_nobody else ""
         lines.append(
             f"  {'ACT ' if each.must_act else 'wait'}  {each.group} on {each.topic} of"
-            f" {each.broker}: {each.member_words}; {least}{each.behind:,} behind;"
+            f" {each.broker}: {members_in_words(each.members)}; {least}{each.behind:,} behind;"
             f" safe offsets {offsets}{more}"
             + (f"\n        {each.command}" if each.must_act else "")
         )

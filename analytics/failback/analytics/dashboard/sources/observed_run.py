@@ -14,6 +14,7 @@ import msgspec
 from failback.analytics.analysis.causes.labels import cause_words
 from failback.analytics.dashboard.sources.live_run import Tail
 from failback.analytics.dashboard.sources.runs import rfc3339
+from failback.analytics.live.queues import members_in_words
 from failback.analytics.observe.folder import LOOKS, settings_of
 from failback.analytics.observe.looks import Look, Reader
 from failback.analytics.observe.observation import Observation, dangers
@@ -95,7 +96,7 @@ class ObservedRun:
             "at_risk": [
                 {"broker": each.broker, "group": each.group, "topic": each.topic,
                  "behind": each.behind, "command": each.command,
-                 "must_act": each.must_act, "members": each.member_words,
+                 "must_act": each.must_act, "members": members_in_words(each.members),
                  "safe_offsets": {str(queue): offset for queue, offset in each.safe.items()}}
                 for each in at_risk[:MOST_ROWS]
             ],
