@@ -16,6 +16,7 @@ and whether each target is met. Nothing is asserted: figures are to be read. Cel
     restart       kill -9, large store                  queues     1,000 topics x 8 queues
     growth        a small and a large store of ours     footing    boot and memory at rest
     lean          a producer that costs little itself
+    names         new topics and groups on a broker that has many
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ CELLS: Final = (
     "growth",
     "footing",
     "lean",
+    "names",
 )
 
 
@@ -114,6 +116,7 @@ def runners(
         "growth": partial(growth.measure_store, scale, folder / "growth", load),
         "footing": partial(footing.measure, scale, folder / "footing"),
         "lean": partial(lean.measure, scale, folder / "lean"),
+        "names": partial(growth.measure_names, scale, folder / "names", load),
     }
 
 

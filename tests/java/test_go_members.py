@@ -8,6 +8,7 @@ member that stops handles what it has first: what it finishes in its last second
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import time
 from collections import Counter
@@ -15,10 +16,12 @@ from itertools import pairwise
 
 import pytest
 
+from failback.analytics.report.make_report import report
 from failback.client.admin.admin import AdminClient
 from tests.support.common.polling import SCALE, wait_until
 from tests.support.java.apache import Broker, Engine, got_by
 from tests.support.java.java_lab import Lab
+from tests.support.observe.truth import cost, holds
 from tests.support.processes.child_process import (
     TestProcess,
     failback_command,
@@ -79,13 +82,27 @@ class Outage:
         keeper = TestProcess("keeper", command, self.lab.folder, environment=failback_environment())
         self.lab.keep(keeper).start()
 
+    def observe(self, *options: str) -> TestProcess:
+        """Start an observer of the pair; its run is ``run`` in the lab's folder."""
+        where = ("--namesrv", self.namesrv.address, "--out", str(self.lab.folder / "run"))
+        command = failback_command("cli", "observe", *where, *options)
+        observer = TestProcess(
+            "observer", command, self.lab.folder, environment=failback_environment()
+        )
+        self.lab.keep(observer).start()
+        observer.wait_for("observing")
+        return observer
+
     def handled(self, group: str) -> int:
         return len({key for member in self.members[group] for key in self._keys(member)})
 
     def again(self, group: str) -> int:
         """How many distinct messages the group was handed more than once."""
+        return self.again_by_queue(group).total()
+
+    def again_by_queue(self, group: str) -> Counter[int]:
         seen = Counter(key for member in self.members[group] for key in self._keys(member))
-        return sum(count > 1 for count in seen.values())
+        return Counter(queue for (queue, _), count in seen.items() if count > 1)
 
     def wait_beyond(self, more: int, *groups: str) -> None:
         """Wait until each of the groups, by default all, has handled so many more messages."""
@@ -194,3 +211,21 @@ def test_go_groups_on_our_guarded_pair(lab: Lab, asks: bool) -> None:
         assert [again[group] for group in (HANDED, SUCCESSOR, STAYS)] == [0, 0, 0], again
         assert again[KILLED] <= KILLED_AT_MOST
         assert outage.silence(STAYS) <= SILENT_AT_MOST
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("options", [(), ("--ask-clients",)], ids=["plain", "ask-clients"])
+def test_what_an_observer_says_of_go_groups_holds(lab: Lab, options: tuple[str, ...]) -> None:
+    outage = Outage(lab, "apache", GROUPS)
+    outage.begin()
+    observer = outage.observe(*options)
+    time.sleep(12)  # the observer has met the members
+    outage.outage(carries=False)
+    time.sleep(15)
+    assert observer.stop() in (0, 3), observer.errors()
+    found = json.loads(report(outage.lab.folder / "run").json.read_text())
+    for group in GROUPS:
+        print(group, outage.again(group), [cost(found, group)[end] for end in ("lo", "hi")])
+    for group in GROUPS:
+        holds(found, outage.again_by_queue(group), group)
+    assert outage.again(HANDED) > FROM_SLAVE // 2

@@ -53,6 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             _say_defaults(config)
         _allow_many_files()
         keep_freed_memory()
+        give_way_to_the_loop()
         return _run(config)
     except ConfigError as error:
         print(f"failback broker: {error}", file=sys.stderr)
@@ -129,6 +130,12 @@ def keep_freed_memory() -> None:
     more than storing what is in them.
     """
     bytearray(8 << 20)
+
+
+def give_way_to_the_loop() -> None:
+    """Let a thread that writes a table hold the interpreter for 1 ms, instead of 5, while the loop
+    waits for it: for so long no request is answered."""
+    sys.setswitchinterval(0.001)
 
 
 def _run(config: BrokerConfig) -> int:

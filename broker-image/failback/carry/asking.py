@@ -46,9 +46,7 @@ class HeldLog(Protocol):
         """Return the record there; ``None`` without one."""
 
 
-async def slaves_of(
-    admin: AdminClient, name_servers: Sequence[str], cluster: str, name: str
-) -> tuple[list[str], list[str]]:
+async def slaves_of(admin: AdminClient, cluster: str, name: str) -> tuple[list[str], list[str]]:
     """Return the slaves that any name server lists of a broker name, and what went wrong."""
     problems: list[str] = []
 
@@ -62,7 +60,7 @@ async def slaves_of(
         pair = (each for each in members if (each.cluster, each.broker_name) == (cluster, name))
         return {each.addr for each in pair if each.broker_id != 0}
 
-    answers = await asyncio.gather(*map(listed, name_servers))
+    answers = await asyncio.gather(*map(listed, await admin.name_servers()))
     return sorted(set().union(*answers)), problems
 
 

@@ -64,11 +64,9 @@ class Slave(Protocol):
 class MasterWatch:
     """Whether the master of a broker name is down."""
 
-    def __init__(
-        self, admin: AdminClient, name_servers: Sequence[str], cluster: str, broker_name: str
-    ) -> None:
+    def __init__(self, admin: AdminClient, cluster: str, broker_name: str) -> None:
+        """``admin`` has the name servers to ask."""
         self._admin = admin
-        self._name_servers = name_servers
         self._pair = cluster, broker_name
         self.address = ""
         """Of the master as last listed; empty if no name server has listed it."""
@@ -78,7 +76,7 @@ class MasterWatch:
 
         Without an answer of any name server it is not known to be away.
         """
-        answers = await asyncio.gather(*map(self._listed, self._name_servers))
+        answers = await asyncio.gather(*map(self._listed, await self._admin.name_servers()))
         if masters := [each for each in answers if each]:
             self.address = masters[0]
             return False
@@ -291,8 +289,19 @@ async def keep(
     """
     # A member without an answer must not cost the answers of others.
     settings = RemotingSettings(access=access, close_on_sync_timeout=False)
-    async with AdminClient(settings=settings, timeout_ms=ANSWER_SECONDS * 1000) as admin:
-        await _keep(admin, address, name_servers)
+    most_ms = ANSWER_SECONDS * 1000
+    async with AdminClient(settings=settings, timeout_ms=most_ms) as admin:
+        config = await _config_of(admin, address)
+        name, cluster = config.get("brokerName", ""), config.get("brokerClusterName", "")
+        if config.get("brokerId") == "0":
+            raise ConfigError("--slave", f"{address} is the master of {name}: name a slave")
+        servers = name_servers or addresses_of("namesrvAddr", config.get("namesrvAddr", ""))
+        if not servers:
+            raise ConfigError("--namesrv", f"is missing, and {address} has no namesrvAddr")
+        logger.info("keeping the offsets of slave %s of %s", address, name)
+        async with AdminClient(servers, settings=settings, timeout_ms=most_ms) as listing:
+            watch = MasterWatch(listing, cluster, name)
+            await Keeper(RemoteSlave(admin, address, name), watch.is_away).run()
 
 
 async def keep_until_stopped(
@@ -304,19 +313,6 @@ async def keep_until_stopped(
         asyncio.get_running_loop().add_signal_handler(number, keeping.cancel)
     with suppress(asyncio.CancelledError):
         await keeping
-
-
-async def _keep(admin: AdminClient, address: str, name_servers: Sequence[str]) -> None:
-    config = await _config_of(admin, address)
-    name, cluster = config.get("brokerName", ""), config.get("brokerClusterName", "")
-    if config.get("brokerId") == "0":
-        raise ConfigError("--slave", f"{address} is the master of {name}: name a slave")
-    servers = name_servers or addresses_of("namesrvAddr", config.get("namesrvAddr", ""))
-    if not servers:
-        raise ConfigError("--namesrv", f"is missing, and {address} has no namesrvAddr")
-    logger.info("keeping the offsets of slave %s of %s", address, name)
-    watch = MasterWatch(admin, servers, cluster, name)
-    await Keeper(RemoteSlave(admin, address, name), watch.is_away).run()
 
 
 async def _config_of(admin: AdminClient, address: str) -> Mapping[str, str]:

@@ -151,8 +151,8 @@ async def _carry(request: Request, report: Report, tables: list[tuple[str, Table
     if store.is_empty:
         report.fail(f"the commit log of {request.conf.root} is empty: no offset would fit it")
         return
-    settings = RemotingSettings(access=request.access)
-    async with AdminClient(settings=settings, timeout_ms=ANSWER_SECONDS * 1000) as admin:
+    settings, most_ms = RemotingSettings(access=request.access), ANSWER_SECONDS * 1000
+    async with AdminClient(request.name_servers, settings=settings, timeout_ms=most_ms) as admin:
         with report.timed("asked"):
             told = await _of_slaves(admin, request, report)
         if not told and not tables:
@@ -194,7 +194,7 @@ async def _of_slaves(
     async def ask() -> list[Answer]:
         slaves: Sequence[str] = request.slaves
         if not slaves:
-            slaves, problems[:] = await slaves_of(admin, servers, conf.cluster, conf.name)
+            slaves, problems[:] = await slaves_of(admin, conf.cluster, conf.name)
         return await ask_slaves(admin, slaves)
 
     answers = await ask_until_one_answers(ask, request.wait_seconds)

@@ -68,6 +68,17 @@ def own_folder(path: Path) -> None:
         raise OSError(errno.EPERM, "another account can write to it, or it is no folder", str(path))
 
 
+def place_in(folder: Path, path: Path) -> Path:
+    """Return ``path``, to be written in a folder that may come from elsewhere.
+
+    Raises:
+        OSError: A link, or a name in it, leads out of the folder; names ``path``.
+    """
+    if not path.resolve().is_relative_to(folder.resolve()):
+        raise OSError(errno.EXDEV, f"a link or a name leads out of {folder}", str(path))
+    return path
+
+
 def read_file(path: str | os.PathLike[str]) -> bytes:
     """Return the content of a regular file. Raises as :func:`open_file`."""
     with open_file(path) as file:

@@ -1,14 +1,29 @@
-"""Many queues beside Apache, and what our CPU per message does when store and queues grow."""
+"""Many queues beside Apache, growing stores, and new names on a broker that has many."""
 
 from __future__ import annotations
 
+import asyncio
 import shutil
-from collections.abc import Mapping
+import statistics
+import threading
+import time
+from collections.abc import Awaitable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Final
 
+from failback.client.admin.admin import AdminClient
+from failback.client.remoting.connection import RemotingClient
+from failback.protocol.codes import RequestCode
+from failback.protocol.command import RemotingCommand
+from failback.protocol.headers import GetMaxOffsetRequestHeader
+from failback.protocol.route import (
+    ConsumerData,
+    HeartbeatData,
+    SubscriptionGroupConfig,
+    TopicConfig,
+)
 from tests.benchmarks.broker import stores, targets
 from tests.benchmarks.broker.engines import Site, medians, say, warm_up
 from tests.benchmarks.broker.generator import LoadGenerator, Window
@@ -23,6 +38,9 @@ _QUEUES_EACH: Final = 8
 _THREADS: Final = 64
 _GROWTH_ROUNDS: Final = 5
 _FILL_BODY_BYTES: Final = 4096
+_NAMED_TOPICS, _NAMED_GROUPS, _BURST = 10_000, 5_000, 1_000
+_NAMES_ROUNDS: Final = 5
+_ONE_BY_ONE: Final = 40
 
 
 def measure_queues(scale: Scale, folder: Path, generator: LoadGenerator) -> list[Table]:
@@ -110,6 +128,95 @@ def measure_store(scale: Scale, folder: Path, generator: LoadGenerator) -> list[
             found["large"],
         )
     ]
+
+
+def measure_names(scale: Scale, folder: Path, generator: LoadGenerator) -> list[Table]:
+    """Return what new names cost a broker that has 10,000 topics and 5,000 groups."""
+    with ExitStack() as stack:
+        site = Site("failback", folder)
+        stack.callback(site.dispose)
+        stores.write_topics(
+            site.master.store, {f"{_TOPIC}{number}": 4 for number in range(_NAMED_TOPICS)}
+        )
+        stores.write_groups(site.master.store, [f"g{each}" for each in range(_NAMED_GROUPS)])
+        site.start()
+        few = f"{_TOPIC}1"
+        warm_up(generator, site, few, 4)
+        stands = {
+            name: asyncio.run(_stands(site.master.address, name)) for name in ("topic", "group")
+        }
+        measures = {
+            "without": partial(_window, generator, site, few, scale),
+            "with": partial(_beside_names, generator, site, few, scale),
+        }
+        found = medians(measures.items(), max(scale.rounds, _NAMES_ROUNDS))
+    columns = (
+        "loop stands ms, a new topic",
+        "a new group",
+        "p99 ms of sends without",
+        f"beside {_BURST:,} new groups",
+        "ratio",
+    )
+    row = [targets.STANDS_MS.verdict(each) for each in stands.values()]
+    row += [number(found[name].p99_ms) for name in ("without", "with")]
+    row.append(targets.NEW_NAMES.verdict(found["with"].p99_ms / found["without"].p99_ms))
+    note = f"{_ONE_BY_ONE} names one by one, the median of the longest wait of another connection."
+    title = f"New names at {_NAMED_TOPICS:,} topics and {_NAMED_GROUPS:,} groups"
+    return [Table(title, columns, [row], [note])]
+
+
+async def _stands(address: str, kind: str) -> float:
+    """Return for how many milliseconds others wait while one name is made, as a median."""
+    async with RemotingClient() as maker, RemotingClient() as other:
+        ping = partial(
+            RemotingCommand.request,
+            RequestCode.GET_MAX_OFFSET,
+            GetMaxOffsetRequestHeader(f"{_TOPIC}0", 0),
+        )
+
+        async def longest(beside: Awaitable[object]) -> float:
+            made, waits = asyncio.ensure_future(beside), []
+            while not made.done():
+                began = time.perf_counter()
+                await other.invoke(address, ping(), 5000)
+                waits.append(time.perf_counter() - began)
+            await made
+            return 1000 * max(waits)
+
+        names = []
+        for each in range(_ONE_BY_ONE):
+            await other.invoke(address, ping(), 5000)
+            names.append(await longest(_made(maker, address, kind, each)))
+            await asyncio.sleep(0.15)  # the table is written once in 100 ms
+        return statistics.median(names)
+
+
+async def _made(client: RemotingClient, address: str, kind: str, number: int) -> None:
+    admin = AdminClient(client=client)
+    if kind == "topic":
+        await admin.create_topic(address, TopicConfig(f"new-{number}", 4, 4))
+    else:
+        await admin.create_group(address, SubscriptionGroupConfig(f"new-{number}"))
+    await asyncio.sleep(0.12)  # the table is written behind the answer
+
+
+def _beside_names(generator: LoadGenerator, site: Site, topic: str, scale: Scale) -> Window:
+    """Measure while a member brings 1,000 new groups in one heartbeat, in mid-window."""
+    began = time.time_ns()
+
+    async def burst() -> None:
+        groups = [ConsumerData(f"b{began}-{each}") for each in range(_BURST)]
+        body = HeartbeatData(f"c{began}", [], groups).to_json()
+        async with RemotingClient(on_request=lambda _, _request: None) as client:
+            request = RemotingCommand.request(RequestCode.HEART_BEAT, body=body)
+            await client.invoke(site.master.address, request, 30_000)
+
+    timer = threading.Timer(scale.ramp_seconds + scale.seconds / 2, lambda: asyncio.run(burst()))
+    timer.start()
+    try:
+        return _window(generator, site, topic, scale)
+    finally:
+        timer.join()
 
 
 def _growth_table(title: str, names: tuple[str, str], small: Window, large: Window) -> Table:

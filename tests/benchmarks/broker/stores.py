@@ -17,6 +17,7 @@ import msgspec
 from failback.broker.store.config import StoreConfig
 from failback.broker.store.message_store import MessageStore
 from failback.protocol.message import pack_host
+from failback.protocol.route import SubscriptionGroupConfig
 from tests.benchmarks.broker.engines import LOG_FILE_BYTES, QUEUES
 from tests.support.processes.child_process import ROOT, failback_environment
 
@@ -41,6 +42,12 @@ def fill(root: Path, log_bytes: int, topic: str, body_bytes: int = 1024) -> int:
     return int(done.stdout)
 
 
+def write_groups(root: Path, groups: list[str]) -> None:
+    """Write ``config/subscriptionGroup.json`` with these groups."""
+    table = {name: msgspec.json.decode(SubscriptionGroupConfig(name).to_json()) for name in groups}
+    _write_table(root, "subscriptionGroup.json", {"subscriptionGroupTable": table})
+
+
 def write_topics(root: Path, topics: dict[str, int]) -> None:
     """Write ``config/topics.json`` with these topics and their numbers of queues."""
     table = {
@@ -55,10 +62,14 @@ def write_topics(root: Path, topics: dict[str, int]) -> None:
         }
         for name, queues in topics.items()
     }
+    _write_table(root, "topics.json", {"topicConfigTable": table})
+
+
+def _write_table(root: Path, name: str, table: dict[str, object]) -> None:
     version = {"counter": 1, "timestamp": time.time_ns() // 1_000_000}
-    path = root / "config" / "topics.json"
+    path = root / "config" / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(msgspec.json.encode({"dataVersion": version, "topicConfigTable": table}))
+    path.write_bytes(msgspec.json.encode({"dataVersion": version, **table}))
 
 
 def copy(source: Path, target: Path) -> None:

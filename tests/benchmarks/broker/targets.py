@@ -27,3 +27,7 @@ BOOT: Final = at_most(0.33)
 RESTART: Final = at_most(0.5)
 GROWTH: Final = at_most(1.1)
 """Of our own CPU per message, between the small and the large."""
+STANDS_MS: Final = at_most(5)
+"""Milliseconds that the loop may stand for one new name."""
+NEW_NAMES: Final = at_most(2)
+"""Of p99 of sends, beside a burst of new names and without."""

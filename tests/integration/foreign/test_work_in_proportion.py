@@ -1,6 +1,6 @@
-"""What a request makes a server write and compute is in proportion to its bytes: every code.
+"""What a request makes a server write, compute and keep is in proportion to its bytes: every code.
 
-:data:`LIMITS` is the one table of it. The kernel counts both, of real processes.
+:data:`LIMITS` is the one table of it. The kernel counts all three, of real processes.
 """
 
 from __future__ import annotations
@@ -21,8 +21,15 @@ from failback.namesrv.routes import RouteInfoManager
 from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import RemotingError
-from failback.protocol.headers import PutKVConfigRequestHeader
-from failback.protocol.route import ConsumerData, HeartbeatData
+from failback.protocol.headers import PutKVConfigRequestHeader, RegisterBrokerRequestHeader
+from failback.protocol.route import (
+    ConsumerData,
+    DataVersion,
+    HeartbeatData,
+    RegisterBrokerBody,
+    TopicConfig,
+    TopicConfigSerializeWrapper,
+)
 from tests.support.common.polling import SCALE
 from tests.support.java.apache import Broker, NameServer
 
@@ -34,15 +41,18 @@ class Limit(NamedTuple):
 
     written_bytes: float
     cpu_us: float
+    kept_bytes: float
+    """Of memory, once all is answered."""
 
 
 LIMITS: Final = {
-    "any code": Limit(20, 40),
-    "new groups of heartbeats": Limit(50, 60),
+    "any code": Limit(20, 40, 20),
+    "new groups of heartbeats": Limit(50, 60, 60),
     # One at a time: each costs a write of the whole table and of its .bak, 1 MiB each at most.
-    "keys and values": Limit(110, 60),
+    "keys and values": Limit(110, 60, 10),
+    "registrations": Limit(1, 60, 20),
 }
-SLACK: Final = Limit(1 << 20, 1_000_000)
+SLACK: Final = Limit(1 << 20, 1_000_000, 16 << 20)
 """What a server does besides, while it is measured."""
 
 Requests = Iterator[RemotingCommand]
@@ -61,22 +71,38 @@ def keys() -> Requests:
         yield RemotingCommand.request(RequestCode.PUT_KV_CONFIG, header)
 
 
+def registrations() -> Requests:
+    """Brokers of 50 clusters, with 200 topics each."""
+    for number in range(50):
+        topics = {f"t{number}-{each}": TopicConfig(f"t{number}-{each}") for each in range(200)}
+        table = TopicConfigSerializeWrapper(topics, DataVersion(1, 1))
+        body = RegisterBrokerBody(table).to_json()
+        header = RegisterBrokerRequestHeader(
+            f"b{number}", f"10.0.0.{number}:10911", f"c{number}", "", 0
+        )
+        yield RemotingCommand.request(RequestCode.REGISTER_BROKER, header, body)
+
+
 LOADS: Final[dict[str, tuple[str, Callable[[], Requests]]]] = {
     "new groups of heartbeats": ("broker", heartbeats),
     "keys and values": ("name server", keys),
+    "registrations": ("name server", registrations),
 }
 
 
 class Cost(NamedTuple):
     written_bytes: int
     cpu_us: float
+    memory_bytes: int
 
     @classmethod
     def of(cls, pid: int) -> Cost:
         io = dict(line.split(": ") for line in Path(f"/proc/{pid}/io").read_text().splitlines())
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         ticks = int(fields[11]) + int(fields[12])
-        return cls(int(io["wchar"]), ticks * 1e6 / os.sysconf("SC_CLK_TCK"))
+        status = Path(f"/proc/{pid}/status").read_text()
+        memory = int(status.partition("RssAnon:")[2].split()[0]) * 1024
+        return cls(int(io["wchar"]), ticks * 1e6 / os.sysconf("SC_CLK_TCK"), memory)
 
 
 @pytest.fixture(params=["broker", "name server"])
@@ -110,6 +136,8 @@ async def check(
     assert written <= limit.written_bytes * sent + SLACK.written_bytes, f"{sent} bytes sent"
     spent = after.cpu_us - before.cpu_us
     assert spent <= limit.cpu_us * sent + SLACK.cpu_us, f"{sent} bytes sent"
+    kept = after.memory_bytes - before.memory_bytes
+    assert kept <= limit.kept_bytes * sent + SLACK.kept_bytes, f"{sent} bytes sent"
 
 
 @pytest.mark.parametrize("load", LOADS)

@@ -1,4 +1,4 @@
-"""Two masters of one cluster that answer what a test tells them, and their name server."""
+"""Two masters that answer what a test tells them, and their name server."""
 
 from __future__ import annotations
 
@@ -118,6 +118,7 @@ class TwoPairs:
     def __init__(self) -> None:
         self.a, self.b = Master("broker-a"), Master("broker-b")
         self.places = {each.name: each.address for each in (self.a, self.b)}
+        self.clusters = dict.fromkeys(self.places, "c")
         self.namesrv = FakeRemoting({105: self._route, 106: self._cluster, 206: self._topics})
 
     def __enter__(self) -> Self:
@@ -138,11 +139,14 @@ class TwoPairs:
         return request.response(0, body=dumps({"brokerDatas": brokers, "queueDatas": queues}))
 
     def _data(self, name: str) -> dict[str, Any]:
-        return {"cluster": "c", "brokerName": name, "brokerAddrs": {"0": self.places[name]}}
+        addresses = {"0": self.places[name]}
+        return {"cluster": self.clusters[name], "brokerName": name, "brokerAddrs": addresses}
 
     def _cluster(self, request: RemotingCommand) -> RemotingCommand:
         table = {name: self._data(name) for name in self.places}
-        names = {"c": [self.a.name, self.b.name]}
+        names: dict[str, list[str]] = {}
+        for name in (self.a.name, self.b.name):
+            names.setdefault(self.clusters[name], []).append(name)
         body = {"brokerAddrTable": table, "clusterAddrTable": names}
         return request.response(0, body=dumps(body))
 

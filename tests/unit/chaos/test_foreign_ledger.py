@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from failback.chaos.cluster import processes
 from failback.chaos.cluster.view import Member
 from failback.chaos.errors import TargetError
+from failback.chaos.faults.catalogue import UNDO
 from failback.chaos.faults.replace_offset_file import RESTORE_FILES
 from failback.chaos.faults.undo import undo_open
 from failback.chaos.run_folder.undo_ledger import STOP_WORKLOAD, UndoLedger
 from failback.chaos.targets.local import ControlSocket, LocalTarget
 from failback.chaos.workload.process import stop_orphan
 from tests.support.chaos.fake_target import FakeTarget
+from tests.support.common.crossing import every_value
 
 pytestmark = pytest.mark.foreign
+
+
+ARGUMENTS = ({}, {"pod": [5]}, {"files": ["a"]}, {"files": {"a": 5}}, {"sockets": 5})
 
 
 @pytest.fixture
@@ -54,8 +61,39 @@ def test_what_is_no_socket_is_not_removed(run_dir: Path) -> None:
     plan = str(run_dir / "plans" / "001-p.json")
     ledger.add(STOP_WORKLOAD, {"plan": plan, "socket": str(kept)})
     result = undo_open(ledger, FakeTarget(), seconds=0)
-    assert "is no socket of a workload" in result["still_open"][0]
+    assert "is no socket of this run's workload" in result["still_open"][0]
     assert kept.read_text() == "mine"
+
+
+@pytest.mark.parametrize("call", [STOP_WORKLOAD, "subscribe", "reset-handlers"])
+def test_a_socket_of_another_process_is_told_nothing(
+    run_dir: Path, tmp_path: Path, call: str
+) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "s"))
+        listener.listen()
+        listener.settimeout(5)
+        ledger, plan = UndoLedger(run_dir), str(run_dir / "plans" / "001-p.json")
+        sockets = [listener.getsockname()]
+        args = {"plan": plan, "socket": sockets[0], "sockets": sockets, "knobs": {}}
+        ledger.add(call, args, "f1")
+        result = undo_open(ledger, FakeTarget(), seconds=0)
+        assert "is no socket of this run's workload" in result["still_open"][0]
+        peer, _ = listener.accept()
+        with peer:
+            assert peer.recv(100) == b""
+
+
+@pytest.mark.parametrize(
+    ("call", "args"), every_value([*UNDO, STOP_WORKLOAD, "__import__"], ARGUMENTS)
+)
+def test_what_no_release_wrote_stays_open_and_is_named(
+    run_dir: Path, call: str, args: dict[str, Any]
+) -> None:
+    ledger = UndoLedger(run_dir)
+    ledger.add(call, args, "f1")
+    result = undo_open(ledger, FakeTarget(), seconds=0)
+    assert len(result["undone"]) + len(result["still_open"]) == 1
 
 
 def test_a_plan_outside_is_not_followed(run_dir: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from failback.chaos.errors import TargetError
-from failback.chaos.faults import slow_handler, unsubscribe
+from failback.chaos.faults import slow_handler, undo, unsubscribe
 from failback.chaos.faults.undo import undo_open
 from failback.chaos.recorder.fault_record import FaultRecord
 from failback.chaos.session import Session
@@ -240,6 +240,12 @@ def test_who_holds_nothing_can_give_nothing_up(session: Session, members: list[F
     members.clear()
     with pytest.raises(TargetError, match="members of billing: none is running"):
         unsubscribed(session)
+
+
+@pytest.fixture(autouse=True)
+def of_the_run(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The members of these tests live in this process, which no plan of a run started."""
+    monkeypatch.setattr(undo, "command_of", lambda _: [str(session.folder.path / "plans/1.json")])
 
 
 @contextmanager

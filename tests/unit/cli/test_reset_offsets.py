@@ -320,6 +320,22 @@ def test_offsets_outside_of_their_queues_are_named(
     assert "no offset is stored" in out
 
 
+def test_a_group_of_two_clusters_has_a_row_for_each(
+    pairs: TwoPairs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pairs.b.offsets[KEY] = {0: 9, 1: 9}
+    rows = []
+    for pairs.clusters["broker-b"] in ("c", "other"):
+        code, out, _ = run(pairs, "admin consumerProgress", capsys)
+        assert code == 0
+        rows.append([line.split() for line in out.splitlines()[1:]])
+    assert rows[0] == [[GROUP, "0", "1", "4", "12", "broker-a,", "broker-b", "c"]]
+    assert rows[1] == [
+        [GROUP, "0", "1", "2", "10", "broker-a", "c"],
+        [GROUP, "0", "1", "2", "2", "broker-b", "other"],
+    ]
+
+
 def test_a_group_that_broadcasts_has_no_lag(
     pairs: TwoPairs, capsys: pytest.CaptureFixture[str]
 ) -> None:

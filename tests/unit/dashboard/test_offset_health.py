@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from failback.analytics.dashboard.serve import make_app
+from failback.analytics.dashboard.settings import DashboardSettings
 from failback.analytics.dashboard.sources.brokers import BrokerSeen
 from failback.analytics.dashboard.sources.clusters import PairRef
 from failback.analytics.dashboard.sources.stakes import Stakes
@@ -21,6 +24,7 @@ from failback.analytics.dashboard.views.offset_health import (
 )
 from failback.analytics.live.facts import GroupTopic, OffsetFile
 from failback.analytics.live.queues import overwrite_countdown
+from tests.support.dashboard.asgi import ask
 from tests.support.dashboard.pairs import CLUSTER, KEY, MASTER, NOW, SLAVE, seen, world
 
 
@@ -196,3 +200,33 @@ def test_what_was_overwritten_is_kept_by_the_next_dashboard_until_it_is_dismisse
     assert Stakes(tmp_path)._read(place).is_dismissed
     looked(stakes, 300, 300, 62)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_dismiss_takes_the_banner_away_for_all_and_needs_the_pages_own_token(
+    tmp_path: Path,
+) -> None:
+    app, _ = make_app(DashboardSettings(tmp_path), [], lambda _: None)
+    poller = app.state.shared.poller
+
+    def look(memory: int, slave: int, up: float) -> str:
+        found = world(seen(MASTER, memory, up=up), seen(SLAVE, slave))
+        poller._keep([CLUSTER], found)
+        poller.state = replace(
+            poller.state, at=NOW, clusters=(CLUSTER,), seen=found, made={},
+            stakes=dict(poller.stakes.found),
+        )  # fmt: skip
+        poller.history.note(NOW, poller.state.cluster_documents())
+        return ask(app, "/", accept="text/html")[1]
+
+    look(300, 290, 1000)
+    look(210, 300, 5)
+    page = look(210, 210, 30)
+    (action,) = re.findall(r'action="([^"]*dismiss)"', page)
+    (token,) = set(re.findall(r'name="csrf" (?:content|value)="([^"]+)"', page))
+    assert "90 will be re-consumed" in page
+    for form, status in (({}, 403), ({"csrf": "x"}, 403), ({"csrf": token}, 303)):
+        assert "90 will be re-consumed" in look(210, 210, 31)
+        assert ask(app, action, form=form)[0] == status
+    page = look(210, 210, 32)
+    assert "will be re-consumed" not in page
+    assert 'dismiss"' not in page

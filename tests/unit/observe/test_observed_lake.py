@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from failback.analytics.analysis.lineage import lineage, queues_named
+from failback.analytics.live.known import Bound, recorded_bound
 from failback.analytics.observe.lake import run_at
 from failback.analytics.report.make_report import report
 from failback.analytics.run.history_reading import read_history
@@ -84,6 +85,21 @@ def test_the_story_of_an_offset_is_told(tmp_path: Path) -> None:
         ("GONE", 7.1 * NS, 8.1 * NS), ("ACCEPT", 18 * NS, 19.1 * NS),
     ]  # fmt: skip
     assert history.end_of(queue.queue, 24 * NS) == 200
+
+
+@pytest.mark.parametrize(
+    ("seconds", "safe", "bound"), [(6, 100, "exact"), (9, 100, "at least"), (15, 150, "at least")]
+)
+def test_what_a_slave_was_told_is_a_lower_bound_while_the_master_is_down(
+    tmp_path: Path, seconds: int, safe: int, bound: str
+) -> None:
+    source = run_at(begun(told(), tmp_path / "run"))
+    history = read_history(source.folder, source.lake)
+    (queue,) = queues_named(history, "billing", "orders", 1)
+    found = lineage(history, source.lake, queue, seconds * NS)
+    assert (found.safe_offset, recorded_bound(history, found)) == (safe, bound)
+    last = lineage(history, source.lake, queue, END)
+    assert recorded_bound(history, last) is Bound.EXACT, "it is the queue's end"
 
 
 def test_a_process_that_can_not_tell_yet_when_it_began_is_named_later(tmp_path: Path) -> None:

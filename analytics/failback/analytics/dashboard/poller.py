@@ -1,4 +1,4 @@
-"""The one poller: looks at clusters, runs and experiments once a second and publishes changes.
+"""The one poller: looks at clusters, runs and experiments again and again and publishes changes.
 
 Pages read :attr:`Poller.state`, an immutable picture that is replaced as a whole. Clusters, run
 folders and live runs have a task each, so that a silent broker does not hold up the others.
@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from failback.analytics.dashboard.live_history import LiveHistory
 from failback.analytics.dashboard.settings import DashboardSettings
 from failback.analytics.dashboard.sources.brokers import BrokerSeen, look_at
 from failback.analytics.dashboard.sources.clusters import (
+    LOCAL,
     NAME_SERVER,
     BrokerTable,
     ClusterRef,
@@ -58,6 +60,8 @@ from failback.protocol.errors import FailbackError
 logger = logging.getLogger(__name__)
 
 BROKER_TIMEOUT_MS: Final = 2_000
+CALM: Final = 5
+"""While all brokers answer they are asked so many times less often, but for a local runtime."""
 RESOURCE_SECONDS: Final = 2.0
 """Custom resources change slowly, and their API server has other clients."""
 _TOLD_ROWS: Final = 500
@@ -86,6 +90,13 @@ class State:
 
     def run(self, name: str) -> RunEntry | None:
         return next((each for each in self.runs if each.run == name), None)
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether every broker answers and no offset is at stake, on clusters of others only."""
+        is_others = all(each.source != LOCAL for each in self.clusters)
+        is_whole = all(each.answered for each in self.seen.values())
+        return bool(self.seen) and is_others and is_whole and not self.warnings()
 
     def cluster_documents(self) -> list[Json]:
         return self._once("clusters", lambda: [
@@ -135,21 +146,25 @@ class Poller:
         self._meters: dict[tuple[str, str], RateMeter[GroupTopic]] = {}
         self._told: dict[str, Any] = {}
         self._job_states: dict[str, str] = {}
+        self._has_gone = asyncio.Event()
 
     async def run(self) -> None:
         """Look again and again; a look that fails is logged and made again."""
         settings, access = RemotingSettings(connect_timeout_ms=1000), self.settings.access
-        self._client = self._named = RemotingClient(settings=settings)
+        self._client = self._named = RemotingClient(settings=settings, on_close=self._closed)
         if access is not None:
-            self._named = RemotingClient(settings=replace(settings, access=access))
+            settings = replace(settings, access=access)
+            self._named = RemotingClient(settings=settings, on_close=self._closed)
         try:
             async with asyncio.TaskGroup() as group:
                 seconds = self.settings.poll_seconds
-                looks = dict.fromkeys(
-                    (self.look_at_clusters, self.look_at_runs, self.look_at_live), seconds
-                )
+                looks = {
+                    self.look_at_clusters: lambda: seconds * (CALM if self.state.is_calm else 1),
+                    self.look_at_runs: lambda: seconds,
+                    self.look_at_live: lambda: seconds,
+                }
                 if self.settings.kube_namespaces:
-                    looks[self.look_at_resources] = max(seconds, RESOURCE_SECONDS)
+                    looks[self.look_at_resources] = lambda: max(seconds, RESOURCE_SECONDS)
                 for look, every in looks.items():
                     group.create_task(self._repeat(look, every), name=look.__name__)
         finally:
@@ -157,7 +172,9 @@ class Poller:
             await self._named.close()
             self._kube.close()
 
-    async def _repeat(self, look: Callable[[], Coroutine[Any, Any, None]], seconds: float) -> None:
+    async def _repeat(
+        self, look: Callable[[], Coroutine[Any, Any, None]], seconds: Callable[[], float]
+    ) -> None:
         while True:
             began = time.monotonic()
             try:
@@ -165,8 +182,21 @@ class Poller:
             except Exception:
                 # The boundary of one look: the next one may succeed, and pages must go on.
                 logger.exception("%s failed", look.__name__)
-            spent = time.monotonic() - began
-            await asyncio.sleep(max(seconds - spent, 0.2))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(seconds() - (time.monotonic() - began), 0.2)):
+                    await self._next(look)
+
+    async def _next(self, look: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Return when a look is due early: at calm clusters, when a connection has ended."""
+        if look == self.look_at_clusters and self.state.is_calm:
+            self._has_gone.clear()
+            await self._has_gone.wait()
+        else:
+            await asyncio.Event().wait()
+
+    def _closed(self, addr: str, why: str) -> None:
+        """Look at once when a broker ends its connection: most that do have died."""
+        self._has_gone.set()
 
     # --- clusters ---------------------------------------------------------------------------------
 

@@ -169,8 +169,13 @@ class DashboardSettings:
     metrics_port: int | None = option(None, METRICS_PORT)
     metrics_host: str = option("127.0.0.1", METRICS_HOST)
     poll_seconds: float = option(
-        1.0, "SECONDS", "Time between two samples of the brokers.", least=0.2, most=60
+        1.0,
+        "SECONDS",
+        "Time between two samples of the brokers; five times that while all is well.",
+        least=0.2,
+        most=60,
     )
+    """All is well on clusters that no local runtime runs, whose brokers all answer."""
     requests_per_minute: int = option(
         1200, "N", "Most requests of one address in a minute; more get 429.", least=1
     )

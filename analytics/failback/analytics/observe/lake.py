@@ -27,7 +27,7 @@ from failback.analytics.trace.pages import Pages
 from failback.analytics.trace.run import Wanted, rows_of, write_tables
 from failback.client.consumelog.upload.lake_files import lake_rows, write_parquet
 from failback.client.consumelog.upload.layout import day_of, lake_path
-from failback.common.files import read_json
+from failback.common.files import place_in, read_json
 from failback.common.replacing import replace_file
 
 _MADE_OF: Final = "lake.json"
@@ -86,7 +86,7 @@ def _write(folder: Path, run: Run) -> None:
     for table, number, rows in sampler.tables(
         looks_for_rows(looks_in(folder), observation.finder.events)
     ):
-        path = folder / "lake" / lake_path(table, name, 0, number, day)
+        path = place_in(folder, folder / "lake" / lake_path(table, name, 0, number, day))
         write_parquet(lake_rows(rows, table), path)
     tables = {}
     if observation.outages:

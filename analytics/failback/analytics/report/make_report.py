@@ -42,6 +42,7 @@ from failback.analytics.report.schema import (
 from failback.analytics.run.definitions import Wanted
 from failback.analytics.run.run_folder import RunFolder
 from failback.analytics.run.run_source import RunSource
+from failback.common.files import place_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -282,9 +283,15 @@ def _engines(
 def write_outputs(
     document: Row, points: pa.Table, out: Path, *, run_dir: Path, page: bool = True
 ) -> ReportPaths:
-    """Check the report and write all outputs; an old report stays until the new one is whole."""
+    """Check the report and write all outputs; an old report stays until the new one is whole.
+
+    Raises:
+        OSError: A link in the run's folder leads elsewhere, or the disk refused.
+    """
     content = report_bytes(document)
     tables = out / "tables"
+    if out.is_relative_to(run_dir):
+        place_in(run_dir, tables)
     tables.mkdir(parents=True, exist_ok=True)
     paths = ReportPaths(
         run_dir=run_dir,

@@ -28,6 +28,7 @@ from failback.analytics.trace.pages import DAMAGED, Pages, Place
 from failback.analytics.trace.placing import place
 from failback.client.consumelog.upload.lake_files import lake_rows, write_parquet
 from failback.client.consumelog.upload.layout import day_of, lake_path
+from failback.common.files import place_in
 from failback.common.replacing import replace_file
 from failback.protocol.names import instance_of, is_meant, without_instance
 
@@ -175,7 +176,7 @@ def write_tables(run_dir: Path, run: str, rows: Mapping[str, pa.Table], wall_ns:
     day = day_of(wall_ns) or day_of(0)
     for name, table in rows.items():
         if table.num_rows:
-            path = run_dir / "lake" / lake_path(name, run, 0, 0, day)
+            path = place_in(run_dir, run_dir / "lake" / lake_path(name, run, 0, 0, day))
             write_parquet(lake_rows(table, name), path)
 
 

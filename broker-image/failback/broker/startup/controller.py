@@ -357,9 +357,9 @@ class BrokerController:
 
         identity, scaled = self.identity, lambda seconds: self._scale.seconds(1000 * seconds)
         own = self.parts.build(OwnMembers, broker_name=identity.broker_name, scaled=scaled)
-        async with AdminClient(timeout_ms=self._scale.ms(3000)) as admin:
-            servers = self.outer.name_servers
-            watch = MasterWatch(admin, servers, identity.cluster_name, identity.broker_name)
+        servers = self.outer.name_servers
+        async with AdminClient(servers, timeout_ms=self._scale.ms(3000)) as admin:
+            watch = MasterWatch(admin, identity.cluster_name, identity.broker_name)
 
             async def is_away() -> bool:
                 return not self.ha.client.connected and await watch.is_away()

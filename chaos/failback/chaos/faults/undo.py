@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
+import socket
+import struct
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -20,12 +23,15 @@ from failback.chaos.faults.catalogue import UNDO
 from failback.chaos.faults.fault import Fault
 from failback.chaos.run_folder.undo_ledger import STOP_WORKLOAD, UndoEntry, UndoLedger
 from failback.chaos.session import Session
-from failback.chaos.workload.process import stop_orphan
+from failback.chaos.workload.process import command_of, stop_orphan
 from failback.protocol.errors import FailbackError
 
 logger = logging.getLogger(__name__)
 
 UNDO_SECONDS: Final = 30.0
+_CONNECT_SECONDS: Final = 1.0
+_PEER: Final = struct.Struct("3i")
+"""struct ucred of Linux: pid, uid, gid."""
 
 
 def undo_open(
@@ -74,6 +80,9 @@ def _undo_once(ledger: UndoLedger, target: Target, entry: UndoEntry, deadline: f
         return str(error)
     except OSError as error:
         return str(error)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        # The boundary to a ledger that may be another release's, or anybody's.
+        return f"no undo of this release is written so ({type(error).__name__}: {error})"
     ledger.mark_undone(entry.id)
     if observation is None:
         return "undone, but not yet seen healed"
@@ -82,10 +91,10 @@ def _undo_once(ledger: UndoLedger, target: Target, entry: UndoEntry, deadline: f
 
 
 def _check_paths(run_dir: Path, entry: UndoEntry) -> None:
-    """Refuse an entry with a path that no run of ours writes there: the folder may be anybody's.
+    """Refuse an entry with a path or a socket that is not this run's: the folder may be anybody's.
 
     Raises:
-        TargetError: Names the path.
+        TargetError: Names it.
     """
     root = run_dir.resolve()
     paths = [entry.args["plan"]] if entry.call == STOP_WORKLOAD else []
@@ -93,10 +102,25 @@ def _check_paths(run_dir: Path, entry: UndoEntry) -> None:
     for path in paths:
         if not Path(path).resolve().is_relative_to(root):
             raise TargetError(f"undo {entry.id}", f"{path} is not in the run folder {run_dir}")
-    if entry.call == STOP_WORKLOAD:
-        control = Path(entry.args["socket"])
-        if control.exists() and not control.is_socket():
-            raise TargetError(f"undo {entry.id}", f"{control} is no socket of a workload")
+    sockets = [entry.args["socket"]] if entry.call == STOP_WORKLOAD else []
+    for control in map(Path, [*sockets, *(entry.args.get("sockets") or ())]):
+        if control.exists() and not _is_served_by_run(control, root):
+            raise TargetError(f"undo {entry.id}", f"{control} is no socket of this run's workload")
+
+
+def _is_served_by_run(control: Path, root: Path) -> bool:
+    """Whether a socket is deserted, or of a process that was started with a file of the run."""
+    if not control.is_socket():
+        return False
+    with socket.socket(socket.AF_UNIX) as asked:
+        asked.settimeout(_CONNECT_SECONDS)
+        try:
+            asked.connect(os.fspath(control))
+        except OSError:
+            return True
+        ids = asked.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+    words = command_of(_PEER.unpack(ids)[0])
+    return any(Path(word).resolve().is_relative_to(root) for word in words)
 
 
 def _stop_workload(args: Mapping[str, Any]) -> dict[str, Any] | None:

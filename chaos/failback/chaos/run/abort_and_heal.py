@@ -123,7 +123,9 @@ def _where(run_dir: Path, folder: RunFolder, location: Location | None) -> tuple
 
 def _is_foreign(entry: UndoEntry, lease: Lease) -> bool:
     """Tell whether an entry would write files that are not those that the run saved."""
-    saved = [Path(each) for each in dict(entry.args.get("files") or {}).values() if each]
+    files = entry.args.get("files")
+    values = files.values() if isinstance(files, dict) else ()
+    saved = [Path(each) for each in values if each and isinstance(each, str)]
     if not saved:
         return False
     vouched = set(lease.vouched())
@@ -157,12 +159,16 @@ def runs_to_heal(path: Path) -> list[Path]:
         for each in path.glob(f"{depth}/{name}")
         if not each.parent.is_symlink()
     }
-    return [
-        each
-        for each in sorted(found)
-        if UndoLedger(each).open_entries()
-        or not (RunFolder(each).is_closed() or (each / "refused.json").exists())
-    ]
+    return [each for each in sorted(found) if _is_to_heal(each)]
+
+
+def _is_to_heal(run_dir: Path) -> bool:
+    try:
+        if UndoLedger(run_dir).open_entries():
+            return True
+    except (RunFolderError, OSError):  # :func:`heal` says what is wrong with it
+        return True
+    return not (RunFolder(run_dir).is_closed() or (run_dir / "refused.json").exists())
 
 
 def _close_aborted(folder: RunFolder, left: list[str]) -> None:

@@ -23,7 +23,7 @@ from failback.chaos.workload.process import CONSUMER, WorkloadProcess
 from failback.client.consumelog.reader import missing_ranges
 from failback.client.consumelog.schema import TABLES
 from failback.client.consumelog.upload.sealing import Shipper, segment_metadata
-from failback.common.files import has_rows
+from failback.common.files import has_rows, place_in
 
 logger = logging.getLogger(__name__)
 
@@ -104,6 +104,7 @@ def seal(folder: RunFolder, run: str, expected: Mapping[int, int]) -> Sealed:
         expected: Last ``seq`` of the processes that reported it, by process number.
     """
     deadline = time.monotonic() + SEAL_SECONDS
+    place_in(folder.path, folder.lake)
     report = Shipper(folder.hot, folder.lake).seal_all(final=True)
     while report.held and time.monotonic() < deadline:
         time.sleep(0.2)

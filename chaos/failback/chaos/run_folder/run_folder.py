@@ -19,7 +19,7 @@ from typing import Any, Final
 from failback.chaos.cluster import processes
 from failback.chaos.errors import GuardRefused, NotHealed, RunFolderError
 from failback.chaos.run_folder.undo_ledger import read_ledger
-from failback.common.files import append_line, check_regular, read_object
+from failback.common.files import append_line, check_regular, place_in, read_object
 from failback.common.replacing import replace_file
 from failback.common.text import typed, why
 from failback.init.processes import process_space
@@ -194,7 +194,7 @@ class RunFolder:
             raise RunFolderError(f"{self.path / name}: {why(error)}") from error
 
     def write_bytes(self, name: str, data: bytes) -> None:
-        target = self.path / name
+        target = place_in(self.path, self.path / name)
         target.parent.mkdir(parents=True, exist_ok=True)
         replace_file(target, data)
 

@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from failback.chaos.cluster.clock import now
-from failback.common.files import append_line, read_file
+from failback.chaos.errors import RunFolderError
+from failback.common.files import append_line, parsed, read_file
 
 FILE_NAME: Final = "undo.jsonl"
 STOP_WORKLOAD: Final = "stop-workload"
@@ -102,17 +103,23 @@ class UndoLedger:
 
 
 def read_ledger(path: Path) -> list[UndoEntry]:
-    """Read all entries in the order in which they were added; a torn last line is ignored."""
+    """Read all entries in the order in which they were added; a torn last line is ignored.
+
+    Raises:
+        RunFolderError: A line is no entry: what it stands for could stay undone unseen.
+    """
     entries: dict[str, UndoEntry] = {}
     if not path.exists():
         return []
-    for line in read_file(path).splitlines(keepends=True):
+    for number, line in enumerate(read_file(path).splitlines(keepends=True), 1):
         if not line.endswith(b"\n"):
             break
-        try:
-            record = json.loads(line)
-        except ValueError:
-            continue
+        record = _record(line)
+        if record is None:
+            raise RunFolderError(
+                f"{path}: line {number} is no entry of an undo ledger: take it out, if the others "
+                "are the run's own"
+            )
         name = record["id"]
         if "call" in record:
             entries[name] = UndoEntry(name, record["call"], record["args"], record["fid"])
@@ -121,6 +128,21 @@ def read_ledger(path: Path) -> list[UndoEntry]:
         elif name in entries:
             entries[name] = replace(entries[name], undone=True)
     return list(entries.values())
+
+
+def _record(line: bytes) -> dict[str, Any] | None:
+    """Return a line of the ledger; ``None`` if it is none."""
+    try:
+        found = parsed(line)
+    except ValueError:
+        return None
+    types: dict[str, type] = {"id": str, "call": str, "args": dict, "fid": str, "healed": dict}
+    if not isinstance(found, dict):
+        return None
+    needed = ("id", "args", "fid") if "call" in found else ("id",)
+    has_all = all(name in found for name in needed)
+    is_typed = all(isinstance(found[name], kind) for name, kind in types.items() if name in found)
+    return found if has_all and is_typed else None
 
 
 def _cut_torn_line(path: Path) -> None:

@@ -104,7 +104,7 @@ def stop_orphan(plan_file: Path, socket_path: Path, timeout: float = 15.0) -> bo
     except (OSError, ValueError, KeyError):
         return not ask(socket_path, {"op": "stop"})
     for signum in (signal.SIGTERM, signal.SIGKILL):
-        if not processes.alive(pid, ticks) or not _works_on(pid, plan_file):
+        if not processes.alive(pid, ticks) or str(plan_file) not in command_of(pid):
             return True
         with already_gone():
             processes.send_signal(pid, ticks, signum)
@@ -113,13 +113,13 @@ def stop_orphan(plan_file: Path, socket_path: Path, timeout: float = 15.0) -> bo
     return not processes.alive(pid, ticks)
 
 
-def _works_on(pid: int, plan_file: Path) -> bool:
-    """Whether a process was started with this plan; a zombie has no command line any more."""
+def command_of(pid: int) -> list[str]:
+    """Return the words that a process was started with; none of one that is gone or a zombie."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
-        return False
-    return os.fsencode(plan_file) in words
+        return []
+    return [os.fsdecode(word) for word in words if word]
 
 
 already_gone = partial(contextlib.suppress, TargetError)  # what is gone needs no signal

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from failback.cli.administer.each_broker import Asked, Row, Told, lost_topic, members_of, of_each
 from failback.cli.administer.resetting import named
@@ -25,9 +25,21 @@ HEADERS: Final = (
     "TOPIC", "BROKER", "QUEUE", "BROKER OFFSET", "CONSUMER OFFSET", "LAG", "ANSWERED BY",
     "FIRST OFFSET", "NOTE",
 )  # fmt: skip
-GROUP_HEADERS: Final = ("GROUP", "MEMBERS", "TOPICS", "QUEUES", "LAG", "BROKERS")
+GROUP_HEADERS: Final = ("GROUP", "MEMBERS", "TOPICS", "QUEUES", "LAG", "BROKERS", "CLUSTER")
 BROADCASTING: Final = "BROADCASTING"
 BROADCASTS: Final = "the group broadcasts: its members keep their own offsets"
+
+
+class Held(NamedTuple):
+    """What one broker has, of all groups."""
+
+    settings: frozenset[str]
+    offsets: Mapping[str, Mapping[int, int]] | None
+    """``None``: it does not tell them all."""
+
+    @property
+    def with_offsets(self) -> set[str]:
+        return {split_offset_key(key)[1] for key in self.offsets or ()}
 
 
 @dataclass(slots=True)
@@ -65,11 +77,21 @@ class GroupSeen:
 
 async def progress_of(admin: AdminClient, group: str, topic: str | None) -> GroupSeen:
     """Ask the master of each pair, or the slave with the least id while it has none."""
-    brokers = (await admin.cluster_info()).broker_addr_table.values()
-    seen = GroupSeen(group)
-    seen.told = await of_each(
-        members_of(brokers), lambda asked, told: _of_broker(admin, asked, seen, topic, told)
-    )
+    brokers = members_of((await admin.cluster_info()).broker_addr_table.values())
+    return await _progress_at(admin, brokers, GroupSeen(group), topic, {})
+
+
+async def _progress_at(
+    admin: AdminClient,
+    brokers: Sequence[Asked],
+    seen: GroupSeen,
+    topic: str | None,
+    held: Mapping[Asked, Held],
+) -> GroupSeen:
+    async def look(asked: Asked, told: Told) -> None:
+        await _of_broker(admin, asked, seen, topic, told, held)
+
+    seen.told = await of_each(brokers, look)
     await _say_who_lost_topics(admin, seen.told)
     if seen.told.rows and seen.remark:
         seen.told.remarks.append(seen.remark)
@@ -79,35 +101,45 @@ async def progress_of(admin: AdminClient, group: str, topic: str | None) -> Grou
 async def progress_of_all(admin: AdminClient) -> Told:
     """Ask for every group that has settings or offsets anywhere, without the brokers' own.
 
-    Members and lag are ``None`` where a broker gave no answer, or a queue has no known lag.
+    A group of two clusters has a row for each. Members and lag are ``None`` where a broker gave no
+    answer, or a queue has no known lag. A broker is asked for its tables once.
     """
-    brokers = members_of((await admin.cluster_info()).broker_addr_table.values())
-    groups: set[str] = set()
+    pairs = (await admin.cluster_info()).broker_addr_table
+    held: dict[Asked, Held] = {}
 
     async def look(asked: Asked, _: Told) -> None:
-        groups.update((await admin.all_groups(asked.address)).subscription_group_table)
-        groups.update(
-            split_offset_key(key)[1] for key in await _table_of(admin, asked.address) or ()
-        )
+        held[asked] = await _held_by(admin, asked.address)
 
-    whole = await of_each(brokers, look)
-    for group in sorted(each for each in groups if not is_reserved_group(each)):
-        seen = await progress_of(admin, group, None)
-        told, lags = seen.told, [row["lag"] for row in seen.told.rows]
-        whole.rows.append(
-            {
-                "group": group,
-                "members": None if told.problems else len(seen.members),
-                "topics": len({row["topic"] for row in told.rows}),
-                "queues": len(lags),
-                "lag": None if told.problems or None in lags or not lags else sum(lags),
-                "brokers": ", ".join(sorted({row["broker"] for row in told.rows})),
-            }
-        )
-
-        whole.problems += [line for line in told.problems if line not in whole.problems]
-        whole.codes += told.codes
+    whole = await of_each(members_of(pairs.values()), look)
+    for cluster in sorted({pair.cluster for pair in pairs.values()}):
+        brokers = members_of(each for each in pairs.values() if each.cluster == cluster)
+        known = (held[each] for each in brokers if each in held)
+        groups = {group for each in known for group in each.settings | each.with_offsets}
+        for group in sorted(each for each in groups if not is_reserved_group(each)):
+            seen = await _progress_at(admin, brokers, GroupSeen(group), None, held)
+            told, lags = seen.told, [row["lag"] for row in seen.told.rows]
+            whole.rows.append(
+                {
+                    "group": group,
+                    "members": None if told.problems else len(seen.members),
+                    "topics": len({row["topic"] for row in told.rows}),
+                    "queues": len(lags),
+                    "lag": None if told.problems or None in lags or not lags else sum(lags),
+                    "brokers": ", ".join(sorted({row["broker"] for row in told.rows})),
+                    "cluster": cluster,
+                }
+            )
+            whole.problems += [line for line in told.problems if line not in whole.problems]
+            whole.codes += told.codes
     return whole
+
+
+async def _held_by(admin: AdminClient, address: str) -> Held:
+    settings = frozenset((await admin.all_groups(address)).subscription_group_table)
+    try:
+        return Held(settings, await admin.all_offsets(address))
+    except BrokerError:
+        return Held(settings, None)
 
 
 async def _say_who_lost_topics(admin: AdminClient, told: Told) -> None:
@@ -137,16 +169,21 @@ async def _say_who_lost_topics(admin: AdminClient, told: Told) -> None:
 
 
 async def _of_broker(
-    admin: AdminClient, asked: Asked, seen: GroupSeen, topic: str | None, told: Told
+    admin: AdminClient,
+    asked: Asked,
+    seen: GroupSeen,
+    topic: str | None,
+    told: Told,
+    held: Mapping[Asked, Held],
 ) -> None:
     group, addr = seen.group, asked.address
     connection = await connection_of(admin, addr, group)
     stats = (await admin.consume_stats(addr, group, topic)).offset_table
     seen.members.update({each.client_id: each for each in connection.connection_set})
-    seen.settings.update((await admin.all_groups(addr)).subscription_group_table)
-    table = await _table_of(admin, addr)
-    if table is not None:
-        seen.with_offsets.update(split_offset_key(key)[1] for key in table)
+    has = held.get(asked) or await _held_by(admin, addr)
+    seen.settings |= has.settings
+    seen.with_offsets |= has.with_offsets
+    table = has.offsets
     is_broadcasting = connection.message_model == BROADCASTING
     ranges: dict[tuple[str, int], TopicOffset] = {}
     for name in sorted({queue.topic for queue in stats}):
@@ -169,13 +206,6 @@ async def _of_broker(
                 is_broadcasting,
             )
         )
-
-
-async def _table_of(admin: AdminClient, addr: str) -> Mapping[str, Mapping[int, int]] | None:
-    try:
-        return await admin.all_offsets(addr)
-    except BrokerError:
-        return None
 
 
 def _row(

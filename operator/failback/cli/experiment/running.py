@@ -19,7 +19,7 @@ from failback.cli.shared.output import print_json, print_table, say
 from failback.cli.shared.termination import fit, write_termination
 from failback.cli.shared.verdicts import print_verdicts, row_of, say_answers
 from failback.common.text import typed
-from failback.protocol.errors import ConfigError
+from failback.protocol.errors import ConfigError, FailbackError
 
 if TYPE_CHECKING:
     from failback.chaos.experiment.spec import ChaosExperiment
@@ -130,10 +130,17 @@ def heal(path: Path, location: Location | None, *, if_there: bool, insists: bool
     found = abort_and_heal.runs_to_heal(path)
     if not found:
         say(f"{path}: nothing to heal")
-    return worst(
-        abort_and_heal.heal(each, location=location, insists=insists, progress=say)
-        for each in found
-    )
+    codes = []
+    for each in found:
+        try:
+            codes.append(
+                abort_and_heal.heal(each, location=location, insists=insists, progress=say)
+            )
+        except FailbackError as error:  # of one folder, and the others are healed all the same
+            line, code = explain(error)
+            fail(line if len(found) == 1 else f"{each}: {line}")
+            codes.append(code)
+    return worst(codes)
 
 
 def load(name: str, time_scale: float | None = None, seed: int | None = None) -> ChaosExperiment:

@@ -165,13 +165,15 @@ def _recorded(
     source: RunSource, name: str, group: str, topic: str, queue: int, broker: str, at: str
 ) -> dict[str, Any]:
     from failback.analytics.analysis.lineage import lineage
+    from failback.analytics.live.known import recorded_bound
     from failback.analytics.run.history_reading import read_history
 
     history = read_history(source.folder, source.lake)
     key = _chosen(history, group, topic, queue, broker)
     until = _instant(at, source.folder.zero_wall_ns)
     zero = source.folder.zero_wall_ns / NS
-    return _document(lineage(history, source.lake, key, until), name, zero)
+    found = lineage(history, source.lake, key, until)
+    return _document(found, name, zero) | {"bound": recorded_bound(history, found).value}
 
 
 def _chosen(history: History, group: str, topic: str, queue: int, broker: str) -> GroupQueue:

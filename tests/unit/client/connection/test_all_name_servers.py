@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from failback.carry.asking import slaves_of
+from failback.carry.keeper import MasterWatch
 from failback.client.admin import name_servers
 from failback.client.admin.admin import AdminClient
 from failback.client.remoting.connection import RemotingClient
@@ -186,3 +188,19 @@ async def test_a_tool_asks_all_addresses_of_a_name(monkeypatch: pytest.MonkeyPat
         async with AdminClient([f"ns.test:{port}"], say=notes.append) as admin:
             assert (await admin.cluster_info()).broker_addr_table.keys() == {"broker-a"}
     assert any(f"127.0.0.9:{port}" in note for note in notes)
+
+
+async def test_a_carry_and_a_keeper_ask_all_addresses_of_a_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    resolver = Resolver(monkeypatch)
+    resolver.hosts = ["127.0.0.1", "127.0.0.9"]  # nothing listens at the second
+    async with RemotingPeer(knowing(PAIR)) as peer:
+        port = peer.addr.rpartition(":")[2]
+        async with AdminClient([f"ns.test:{port}"]) as admin:
+            slaves, problems = await slaves_of(admin, "c1", "broker-a")
+            assert slaves == ["10.0.0.2:10911"]
+            assert [each for each in problems if f"127.0.0.9:{port}" in each] == problems != []
+            watch = MasterWatch(admin, "c1", "broker-a")
+            assert not await watch.is_away()
+            assert watch.address == "10.0.0.1:10911"

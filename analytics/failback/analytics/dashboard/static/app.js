@@ -40,7 +40,10 @@ async function draw(element) {
   try {
     await loadPlotly();
     const answer = await fetch(element.dataset.src + (element.dataset.src.includes("?") ? "&" : "?") + "theme=" + (isDark() ? "dark" : "light"), {headers: {Accept: "application/json"}});
-    if (!answer.ok) return;
+    if (!answer.ok) {
+      element.dataset.says = "This chart is not there: the dashboard answered " + answer.status + ".";
+      return;
+    }
     const figure = await answer.json();
     const layout = {...figure.layout, autosize: true};
     const title = plain((layout.title && layout.title.text) || "");
@@ -52,7 +55,10 @@ async function draw(element) {
     if (title) element.setAttribute("aria-label", element.getAttribute("aria-label").split(": ")[0] + ": " + title);
     element.style.minHeight = "";
   } catch (error) {
-    if (error instanceof TypeError) return; // the server does not answer; the next event draws it
+    if (error instanceof TypeError) { // the next event draws it
+      element.dataset.says = "This chart waits: the dashboard does not answer.";
+      return;
+    }
     throw error;
   }
 }
@@ -210,8 +216,8 @@ if (document.body.dataset.live) {
   const state = document.getElementById("stream");
   const run = document.body.dataset.run;
   const events = new EventSource(prefix + "/api/v1/events" + (run ? "?run=" + encodeURIComponent(run) : ""));
-  events.addEventListener("open", () => { state.textContent = "live"; refresh(); }); // what changed until now was told to nobody
-  events.addEventListener("error", () => { state.textContent = "connecting again"; });
+  events.addEventListener("open", () => { state.textContent = "updates by itself"; refresh(); }); // changes until now were not sent
+  events.addEventListener("error", () => { state.textContent = "no connection: trying again"; });
   const kinds = document.body.dataset.live.split(" ");
   events.addEventListener("changed", (event) => { if (kinds.includes(JSON.parse(event.data).kind)) refresh(); });
   addEventListener("pagehide", () => events.close());

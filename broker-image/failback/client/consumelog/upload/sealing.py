@@ -31,6 +31,7 @@ from failback.client.consumelog.schema import TABLES
 from failback.client.consumelog.upload.lake_files import arrow_table, lake_rows, write_parquet
 from failback.client.consumelog.upload.run_days import known_day, settle
 from failback.client.consumelog.upload.segments import SEGMENT_KEY, segments_of
+from failback.common.files import place_in
 
 logger = logging.getLogger(__name__)
 
@@ -99,7 +100,7 @@ class Shipper:
         day = known_day(self._lake, log.head.run)
         for segment in segments_of(log):
             rows = lake_rows(arrow_table(segment), segment.table)
-            write_parquet(rows, self._lake / segment.path(day))
+            write_parquet(rows, place_in(self._lake, self._lake / segment.path(day)))
         if log.torn:
             logger.info("dropped a torn record at byte %d of %s", log.used_bytes, path)
         path.unlink(missing_ok=True)
