@@ -63,7 +63,8 @@ sys.addaudithook(_note)
 def watched() -> Iterator[list[str]]:
     """Collect what a block does beside reading and writing files; end it when it hangs."""
     global _seen
-    _seen = found = []
+    found: list[str] = []
+    _seen = found
 
     def late(*_: object) -> None:
         raise TimeoutError(f"it did not end within {SECONDS} s")

@@ -28,7 +28,13 @@ from tests.support.common.crossing import every_value
 pytestmark = pytest.mark.foreign
 
 
-ARGUMENTS = ({}, {"pod": [5]}, {"files": ["a"]}, {"files": {"a": 5}}, {"sockets": 5})
+ARGUMENTS: tuple[dict[str, Any], ...] = (
+    {},
+    {"pod": [5]},
+    {"files": ["a"]},
+    {"files": {"a": 5}},
+    {"sockets": 5},
+)
 
 
 @pytest.fixture

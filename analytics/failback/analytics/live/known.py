@@ -85,4 +85,6 @@ def recorded_bound(history: History, found: Lineage) -> Bound:
         return Bound.EXACT if has_master else Bound.AT_LEAST
     is_down = not lives[-1].row.endswith("ACCEPT")
     age = (min(found.t, history.last_ns) - lives[-1].t) / _NS
-    return Bound.AT_LEAST if is_down or age < YOUNG_SECONDS * run.time_scale else Bound.EXACT
+    return (
+        Bound.AT_LEAST if is_down or age < YOUNG_SECONDS * (run.time_scale or 1.0) else Bound.EXACT
+    )

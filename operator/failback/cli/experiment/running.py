@@ -130,7 +130,7 @@ def heal(path: Path, location: Location | None, *, if_there: bool, insists: bool
     found = abort_and_heal.runs_to_heal(path)
     if not found:
         say(f"{path}: nothing to heal")
-    codes = []
+    codes: list[int] = []
     for each in found:
         try:
             codes.append(
