@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.support.observe.stories import MASTER, SLAVE, Story
 
 
@@ -128,6 +130,20 @@ def test_an_offset_that_rises_without_a_member_was_set() -> None:
         " present"
     )
     assert event["at"] == "2026-11-28T14:10:06.100Z"
+
+
+@pytest.mark.parametrize("listed_after", [1, 4])
+def test_an_offset_that_a_member_moved_before_it_was_listed_was_not_set(listed_after: int) -> None:
+    story = quiet()
+    story.members["billing"] = set()
+    story.wait(3)
+    story.tells_members = False
+    story.commit(160, at=(MASTER,))
+    story.wait(listed_after)
+    story.tells_members = True
+    story.members["billing"] = {"late"}
+    story.wait(3)
+    assert "OffsetsSet" not in kinds(story)
 
 
 def test_a_last_commit_of_a_member_that_leaves_was_not_set() -> None:

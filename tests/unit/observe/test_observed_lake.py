@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from failback.analytics.analysis.lineage import lineage, queues_named
-from failback.analytics.live.known import Bound, recorded_bound
-from failback.analytics.observe.lake import run_at
+from failback.analytics.live.known import Bound
+from failback.analytics.observe.lake import recorded_bound, run_at
 from failback.analytics.report.make_report import report
 from failback.analytics.run.history_reading import read_history
 from tests.support.analytics.trace_builder import START_MS, TraceBuilder, made_id

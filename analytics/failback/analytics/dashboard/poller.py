@@ -60,7 +60,7 @@ from failback.protocol.errors import FailbackError
 logger = logging.getLogger(__name__)
 
 BROKER_TIMEOUT_MS: Final = 2_000
-CALM: Final = 5
+CALM: Final = 3
 """While all brokers answer they are asked so many times less often, but for a local runtime."""
 RESOURCE_SECONDS: Final = 2.0
 """Custom resources change slowly, and their API server has other clients."""

@@ -171,7 +171,7 @@ class DashboardSettings:
     poll_seconds: float = option(
         1.0,
         "SECONDS",
-        "Time between two samples of the brokers; five times that while all is well.",
+        "Time between two samples of the brokers; three times that while all is well.",
         least=0.2,
         most=60,
     )

@@ -15,16 +15,11 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final, TypeVar
 
-from failback.analytics.analysis.lineage import BROKER, Lineage
 from failback.analytics.live.facts import GroupTopic, PairFacts
-from failback.analytics.run.documents import OBSERVED
-from failback.analytics.run.history import History
-from failback.client.admin.queue_offsets import MASTER_TABLE
 
 Number = TypeVar("Number", int, float)
 YOUNG_SECONDS: Final = 600.0
 """For so long a master's start hides what was known before, times the factor of its timers."""
-_NS: Final = 1_000_000_000
 
 
 class Bound(StrEnum):
@@ -69,22 +64,3 @@ def bound(facts: PairFacts, key: GroupTopic, client_since_ms: int = 0) -> Bound:
     if facts.seen is not None or 0 < client_since_ms < master.boot_ms:
         return Bound.AT_LEAST
     return Bound.NOT_KNOWN
-
-
-def recorded_bound(history: History, found: Lineage) -> Bound:
-    """Return what the highest offset says of a recorded run, as :func:`bound` does of now.
-
-    A run whose clients log their own commits knows all of them.
-    """
-    run, queue = history.folder.run, found.queue.queue
-    if run.source != OBSERVED or found.safe_offset == history.end_of(queue, found.t):
-        return Bound.EXACT
-    lives = [step for step in found.steps if step.place == BROKER and step.broker_id == 0]
-    if not lives:
-        has_master = any(step.place == MASTER_TABLE for step in found.steps)
-        return Bound.EXACT if has_master else Bound.AT_LEAST
-    is_down = not lives[-1].row.endswith("ACCEPT")
-    age = (min(found.t, history.last_ns) - lives[-1].t) / _NS
-    return (
-        Bound.AT_LEAST if is_down or age < YOUNG_SECONDS * (run.time_scale or 1.0) else Bound.EXACT
-    )

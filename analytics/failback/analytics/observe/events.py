@@ -92,6 +92,15 @@ class _Falls:
     rose: bool = False
 
 
+@dataclass(slots=True)
+class _Rise:
+    """Offsets of one group on one topic that rose while it was not seen to have a member."""
+
+    since: float
+    until: float
+    queues: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True)
 class Outage:
     """A master's absence. The end is open while it lasts."""
@@ -109,8 +118,8 @@ class Finder:
         gaps: Times in which something was not seen, and is again.
         outages: By pair the last one.
         members: The members of groups.
-        offsets_set: Places and keys of offsets that the last look shows risen, of groups that had
-            no member since before the look ahead of it.
+        offsets_set: Place and key to the queues whose offsets have risen, of groups that had no
+            member before the rise, and have none in the last look, which is after it.
     """
 
     def __init__(self) -> None:
@@ -126,7 +135,8 @@ class Finder:
         self._differing = 0
         self._ended: float | None = None
         self.members = MemberWatch()
-        self.offsets_set: set[tuple[Place, str]] = set()
+        self.offsets_set: dict[tuple[Place, str], frozenset[int]] = {}
+        self._rises: dict[tuple[Place, str], _Rise] = {}
 
     def look(self, look: Look) -> list[Event]:
         """Take one look; return the events that it shows and the ones before did not."""
@@ -145,6 +155,7 @@ class Finder:
             for each in self.members.look(look)
             if not is_canary(each.group)
         ]
+        self._settle_rises()
         self._ended = look.ended
         return self.events[known:]
 
@@ -295,11 +306,11 @@ class Finder:
     def _rose(
         self, broker: BrokerLook, key: str, rose: Mapping[int, tuple[int, int]], since: float
     ) -> None:
-        """Make an event of offsets that rose while their group had no member to commit them.
+        """Note offsets that rose while their group was not seen to have a member.
 
         A slave whose master is there copies what was set at the master.
         """
-        topic, group = split_offset_key(key)
+        group = split_offset_key(key)[1]
         empty_since = self.members.empty_since.get(group)
         is_alone = broker.broker_id != 0 and broker.pair in self._without_master
         if (
@@ -309,9 +320,25 @@ class Finder:
             or not (broker.broker_id == 0 or is_alone)
         ):
             return
-        self.offsets_set.add((broker.place, key))
-        what = f"{group} on {topic}: {_steps(rose)}, set with no member present"
-        self._add(OFFSETS_SET, broker.place, since, broker.until, what)
+        rise = self._rises.setdefault((broker.place, key), _Rise(since, broker.until))
+        rise.until = broker.until
+        for queue, (old, new) in rose.items():
+            rise.queues[queue] = (rise.queues.get(queue, (old, 0))[0], new)
+
+    def _settle_rises(self) -> None:
+        """Make events of offsets that rose, once their group was asked for members after that.
+
+        Members are asked seldom: one may have joined, read and committed before it is listed.
+        """
+        for (place, key), rise in list(self._rises.items()):
+            topic, group = split_offset_key(key)
+            if self.members.asked.get(group, -1.0) <= rise.until:
+                continue
+            del self._rises[place, key]
+            if group in self.members.empty_since:
+                self.offsets_set[place, key] = frozenset(rise.queues)
+                what = f"{group} on {topic}: {_steps(rise.queues)}, set with no member present"
+                self._add(OFFSETS_SET, place, rise.since, rise.until, what)
 
     def _slave(
         self,

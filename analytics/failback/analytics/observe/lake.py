@@ -14,23 +14,28 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from failback.analytics.analysis.lineage import BROKER, Lineage
 from failback.analytics.errors import ReportInputError
+from failback.analytics.live.known import YOUNG_SECONDS, Bound
 from failback.analytics.observe.canary.ledger import Ledger, with_canary
 from failback.analytics.observe.folder import LOOKS, looks_in, settings_of
 from failback.analytics.observe.following import ahead_ms
 from failback.analytics.observe.observation import Observation
 from failback.analytics.observe.sampled import Sampler, fault_table, looks_for_rows
 from failback.analytics.run.documents import OBSERVED, Run, read_run
+from failback.analytics.run.history import History
 from failback.analytics.run.run_source import RunSource, source_at
 from failback.analytics.trace.clocks import MS_NS
 from failback.analytics.trace.pages import Pages
 from failback.analytics.trace.run import Wanted, rows_of, write_tables
+from failback.client.admin.queue_offsets import MASTER_TABLE
 from failback.client.consumelog.upload.lake_files import lake_rows, write_parquet
 from failback.client.consumelog.upload.layout import day_of, lake_path
 from failback.common.files import place_in, read_json
 from failback.common.replacing import replace_file
 
 _MADE_OF: Final = "lake.json"
+_NS: Final = 1_000_000_000
 _TIMES: Final = ("mono_ns", "bt", "et", "due", "t0", "t1")
 
 
@@ -118,3 +123,21 @@ def _moved(table: pa.Table, columns: tuple[str, ...], by: int) -> pa.Table:
             field = table.schema.field(at)
             table = table.set_column(at, field, pc.add(table.column(at), by))
     return table
+
+
+def recorded_bound(history: History, found: Lineage) -> Bound:
+    """Return what the highest offset of a recorded run says of what a group had handled.
+
+    :func:`failback.analytics.live.known.bound` is the same rule of now. A run whose clients log
+    their own commits knows all of them.
+    """
+    run, last = history.folder.run, min(found.t, history.last_ns)
+    if run.source != OBSERVED or found.safe_offset == history.end_of(found.queue.queue, last):
+        return Bound.EXACT
+    lives = [step for step in found.steps if step.place == BROKER and step.broker_id == 0]
+    if not lives:
+        has_master = any(step.place == MASTER_TABLE for step in found.steps)
+        return Bound.EXACT if has_master else Bound.AT_LEAST
+    is_down = not lives[-1].row.endswith("ACCEPT")
+    is_young = last - lives[-1].t < YOUNG_SECONDS * (run.time_scale or 1.0) * _NS
+    return Bound.AT_LEAST if is_down or is_young else Bound.EXACT

@@ -380,7 +380,7 @@ class Returns:
                 and listed is not None
                 and bool(listed or TELLS_NOBODY in group.languages)
             )
-            is_set = (Place(pair, 0), key) in self._finder.offsets_set and not is_first_read
+            set_queues = self._finder.offsets_set.get((Place(pair, 0), key), frozenset())
             for number, queue in group.queues.items():
                 earlier = max(0, last.get(key, {}).get(number, queue.returned_offset))
                 offset = max(0, table.get(key, {}).get(number, queue.master_offset))
@@ -394,7 +394,7 @@ class Returns:
                 if queue.is_behind and (group.was_lost or is_alone):
                     queue.holder_changed(lowest, highest, is_certain=False)
                 # No member has moved it, so the next holder begins where it was set to.
-                if is_set and offset > earlier:
+                if number in set_queues and not is_first_read:
                     queue.set_offset = offset
                 if queue.is_behind:
                     queue.master_offsets.add(offset)

@@ -165,7 +165,7 @@ def _recorded(
     source: RunSource, name: str, group: str, topic: str, queue: int, broker: str, at: str
 ) -> dict[str, Any]:
     from failback.analytics.analysis.lineage import lineage
-    from failback.analytics.live.known import recorded_bound
+    from failback.analytics.observe.lake import recorded_bound
     from failback.analytics.run.history_reading import read_history
 
     history = read_history(source.folder, source.lake)
