@@ -20,6 +20,7 @@ from failback.chaos.run_folder import own_notes
 from failback.chaos.run_folder.run_folder import ClusterLease
 from failback.chaos.run_folder.undo_ledger import UndoLedger
 from failback.chaos.targets.location import Location
+from failback.cli.experiment import running
 from failback.common.files import digest_of
 from failback.protocol.errors import ConfigError
 from tests.support.chaos.fake_target import FakeTarget
@@ -163,6 +164,20 @@ def test_saved_files_are_written_only_as_the_run_saved_them(
     saved.write_bytes(b"true")
     heal(run, location=Location(root="x"), seconds=0)
     assert [call for call in target.calls if call[0] == "write"]
+
+
+def test_a_folder_that_cannot_be_healed_keeps_none_of_the_others_from_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("a", "b", "c"):
+        folder_of(tmp_path / "runs" / name, {})
+    (tmp_path / "runs" / "a" / "undo.jsonl").write_text("[]\n")
+    code = running.heal(tmp_path / "runs", None, if_there=False, insists=False)
+    said = capsys.readouterr().err.splitlines()
+    assert code == ExitCode.BAD_INPUT
+    assert "a/undo.jsonl: line 1 is no entry of an undo ledger" in said[0]
+    assert [f"runs/{name}: " in line for name, line in zip("abc", said, strict=True)] == [True] * 3
+    assert all("no note of where the cluster" in line for line in said[1:])
 
 
 def test_folders_are_found_at_the_depth_of_runs_only(tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ def _is_served_by_run(control: Path, root: Path) -> bool:
         except OSError:
             return True
         ids = asked.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
-    words = command_of(_PEER.unpack(ids)[0])
+    words = filter(os.path.isabs, command_of(_PEER.unpack(ids)[0]))
     return any(Path(word).resolve().is_relative_to(root) for word in words)
 
 

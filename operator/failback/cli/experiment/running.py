@@ -136,7 +136,10 @@ def heal(path: Path, location: Location | None, *, if_there: bool, insists: bool
             codes.append(
                 abort_and_heal.heal(each, location=location, insists=insists, progress=say)
             )
-        except FailbackError as error:  # of one folder, and the others are healed all the same
+        except (
+            FailbackError,
+            OSError,
+        ) as error:  # of one folder, and the others are healed all the same
             line, code = explain(error)
             fail(line if len(found) == 1 else f"{each}: {line}")
             codes.append(code)
