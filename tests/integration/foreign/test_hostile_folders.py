@@ -7,6 +7,7 @@ outside of the folder as it was.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -17,15 +18,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from failback.analytics.dashboard.serve import make_app
+from failback.analytics.dashboard.settings import DashboardSettings
 from failback.cli.__main__ import main
 from tests.support.analytics.cases import c2
 from tests.support.analytics.run_builder import write_manifest
 from tests.support.common.polling import SCALE
+from tests.support.dashboard.asgi import ask
 from tests.support.observe.folders import written
 from tests.support.observe.outages import at_work, come_back, serve, take_over
 
@@ -290,12 +295,31 @@ def test_nothing_happens_beside_what_was_typed(
         assert listing(outside) == before, said
         assert "TOP-SECRET-WORD" not in out + err, said
         assert not set(out + err) & {"\x1b", "\x07", "\u202e"}, said
+    with watched() as acts:
+        pages = shown(runs)
+    assert not acts
+    assert listing(outside) == before
+    for target, (status, text) in pages.items():
+        assert status in (200, 404, 422), f"{target}: {status}\n{text[-500:]}"
+        assert "TOP-SECRET-WORD" not in text
+        assert "<script>alert(1)" not in text
+        assert "<img src=x" not in text
     page = run / "report" / "report.html"
     if page.is_file():
         text = page.read_text()
         assert "<script>alert(1)" not in text
         assert "<img src=x" not in text
         assert "TOP-SECRET-WORD" not in text or page.is_symlink()
+
+
+def shown(runs: Path) -> dict[str, tuple[int, str]]:
+    """Return what the dashboard's pages of the runs in a folder are."""
+    app, _ = make_app(DashboardSettings(runs), [], lambda _: None)
+    poller = app.state.shared.poller
+    asyncio.run(poller.look_at_runs())
+    asyncio.run(poller.look_at_live())
+    targets = ["/", "/runs", *(f"/runs/{quote(each.run)}" for each in poller.state.runs)]
+    return {target: ask(app, target, accept="text/html") for target in targets}
 
 
 def write_manifest_of_files(run: Path) -> None:
