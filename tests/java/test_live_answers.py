@@ -100,7 +100,10 @@ def test_no_answer_is_false_from_before_the_kill_until_long_after_the_return(
     lab: Lab, kill: str, tmp_path: Path
 ) -> None:
     act, options = KILLS[kill]
-    observed = Observed(lab, "apache", groups=("billing", "audit"), options=options)
+    # Half as fast as what is sent, so that there is something to read at the slave.
+    observed = Observed(
+        lab, "apache", groups=("billing", "audit"), options=options, consumers={"handler": 400}
+    )
     observed.start_brokers()
     observed.begin(interval=10)
     exporter = Exporter(tmp_path, observed.namesrv.address)
