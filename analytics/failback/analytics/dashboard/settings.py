@@ -202,11 +202,17 @@ class DashboardSettings:
         return self.tokens is None and not self.proxy
 
     def check(self) -> None:
-        """Refuse what would let strangers in.
+        """Refuse what would let strangers in, and a folder of runs that is not there.
 
         Raises:
             ConfigError: Names the option.
         """
+        self.check_access()
+        if not self.runs.is_dir():
+            raise ConfigError("--runs", f"{self.runs} is no folder; make it or name another")
+
+    def check_access(self) -> None:
+        """Refuse what would let strangers in. Raises ``ConfigError``, which names the option."""
         if self.is_open and not is_loopback(self.host):
             problem = f"{self.host} is not loopback: give --tokens FILE or --trust-proxy ADDRESS"
             raise ConfigError("--host", problem)
@@ -216,8 +222,6 @@ class DashboardSettings:
             raise ConfigError("--trust-proxy", f'must be an IP address, got "{self.proxy}"')
         for address in self.namesrv:
             addresses_of("--namesrv", address, typed=True)
-        if not self.runs.is_dir():
-            raise ConfigError("--runs", f"{self.runs} is no folder; make it or name another")
 
 
 def canonical(address: str) -> str | None:

@@ -55,7 +55,7 @@ def dashboard(
     from failback.analytics.dashboard.serve import serve
 
     _log_little()
-    runs, local = _folder_of_runs(settings.values["runs"]), open_root(root).path
+    runs, local = settings.values["runs"].absolute(), open_root(root).path
     named = cluster.named()  # the local cluster is shown without it
     made = settings.make(
         runs=runs,
@@ -63,6 +63,8 @@ def dashboard(
         namesrv=named.name_servers,
         access=named.access,
     )
+    made.check_access()
+    _make_folder(settings.values["runs"])
     serve(made, *startable(runs, local))
 
 
@@ -76,17 +78,15 @@ def _log_little() -> None:
     begin_logging(level)
 
 
-def _folder_of_runs(runs: Path) -> Path:
-    """Return the folder of runs, and make it where it is missing.
+def _make_folder(runs: Path) -> None:
+    """Make the folder of runs where it is missing.
 
     An existing folder need not be writable: only experiments write into it.
     """
-    folder = runs.absolute()
-    if not folder.is_dir():
+    if not runs.is_dir():
         check_folder("--runs", runs)
         note(f"{runs} does not exist yet: it is made, and empty until something runs")
-        folder.mkdir(parents=True, exist_ok=True)
-    return folder
+        runs.mkdir(parents=True, exist_ok=True)
 
 
 def startable(runs: Path, root: Path) -> tuple[list[Scenario], Callable[[Path], None]]:
