@@ -115,7 +115,9 @@ def false_answers(
             if lacking and later.lacking(then, each.group, each.queue):
                 yield each, f"{lacking} would be re-consumed"
         window = windows.get(each.group)
-        if each.says_unknown and window and window[0] + slack_seconds < each.at < window[1]:
+        began, ended = window or (0.0, 0.0)
+        is_asked = began + slack_seconds < each.at and max(each.at, each.until) < ended
+        if each.says_unknown and is_asked:
             yield each, "the slave has what was committed to it"
 
 

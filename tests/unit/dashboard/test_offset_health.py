@@ -34,6 +34,20 @@ def test_equal_tables_need_nobody() -> None:
     assert (row["lag"], row["safe_offset"]) == (100, 300)
 
 
+def test_equal_tables_of_a_master_that_started_a_moment_ago_are_not_called_equal(
+    tmp_path: Path,
+) -> None:
+    watch = Stakes(tmp_path)
+    for up, state, pair_state in ((1000, "equal", "ok"), (30, "not known", "restarted")):
+        found = world(seen(MASTER, 300, file=300, up=up), seen(SLAVE, 300))
+        (pair,) = pairs_of(CLUSTER, found)
+        before = watch.look((CLUSTER.key, "demo-0"), replace(pair.tables, at=NOW))
+        found = {at: replace(each, before=before) for at, each in found.items()}
+        (row,) = offset_rows([CLUSTER], found)
+        assert (row["state"], row["at_risk"] in (None, 0)) == (state, True)
+        assert cluster_document(CLUSTER, found, {}, NOW)["pairs"][0]["state"] == pair_state
+
+
 def test_a_file_that_is_behind_is_what_a_kill_would_repeat() -> None:
     (row,) = offset_rows([CLUSTER], world(seen(MASTER, 300, file=250), seen(SLAVE, 280)))
     assert (row["state"], row["at_risk"]) == ("file behind memory", 50)

@@ -167,6 +167,21 @@ def test_an_offset_that_is_set_before_a_member_starts_is_where_it_begins(
     assert (found["lo"], found["hi"]) == (again, again)
 
 
+@pytest.mark.parametrize("listed_after", [1, 3])
+def test_nothing_is_sure_of_an_offset_that_rises_as_a_member_starts(listed_after: int) -> None:
+    story = at_work(1000)
+    serve(story, 1500)
+    come_back(story, 900)
+    story.tells_members = False
+    story.commit(1500, at=(MASTER,))  # by an operator, or by the member that reads from 900
+    story.wait(listed_after - 1)
+    story.tells_members = True
+    story.members["billing"] = {"c"}
+    story.wait(3)
+    found = cost(story)
+    assert (found["lo"], found["hi"] >= 2 * 600) == (0, True)
+
+
 def test_what_was_not_committed_may_come_again_as_well() -> None:
     story = at_work()
     serve(story, 1500, stored=1800)  # 300 beyond what anybody committed
@@ -263,6 +278,7 @@ def test_a_master_that_can_not_tell_yet_when_it_began_is_read_at_once_and_is_bac
     story.wait(1)
     story.members["billing"] = {"c"}
     story.brokers[MASTER].boot_ms = began
+    story.wait(1)
     story.commit(1500, at=(MASTER,))
     story.wait(3)
     found = cost(story)

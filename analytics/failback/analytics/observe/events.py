@@ -120,6 +120,9 @@ class Finder:
         members: The members of groups.
         offsets_set: Place and key to the queues whose offsets have risen, of groups that had no
             member before the rise, and have none in the last look, which is after it.
+        rises: Place and key of offsets that rose, until the group is asked for members: a new one
+            may have read from where they were, or from where they were set to.
+        rises_unclear: Of rises of which the last look shows a member: by queue from where to where.
     """
 
     def __init__(self) -> None:
@@ -136,7 +139,8 @@ class Finder:
         self._ended: float | None = None
         self.members = MemberWatch()
         self.offsets_set: dict[tuple[Place, str], frozenset[int]] = {}
-        self._rises: dict[tuple[Place, str], _Rise] = {}
+        self.rises: dict[tuple[Place, str], _Rise] = {}
+        self.rises_unclear: dict[tuple[Place, str], dict[int, tuple[int, int]]] = {}
 
     def look(self, look: Look) -> list[Event]:
         """Take one look; return the events that it shows and the ones before did not."""
@@ -146,6 +150,7 @@ class Finder:
             self.gaps.append(Gap(seen, look.began, "the observer did not look"))
         since = look.began if self._ended is None else self._ended
         self.offsets_set.clear()
+        self.rises_unclear.clear()
         self._routes(look, since)
         for broker in look.brokers:
             self._broker(broker)
@@ -320,7 +325,7 @@ class Finder:
             or not (broker.broker_id == 0 or is_alone)
         ):
             return
-        rise = self._rises.setdefault((broker.place, key), _Rise(since, broker.until))
+        rise = self.rises.setdefault((broker.place, key), _Rise(since, broker.until))
         rise.until = broker.until
         for queue, (old, new) in rose.items():
             rise.queues[queue] = (rise.queues.get(queue, (old, 0))[0], new)
@@ -330,12 +335,14 @@ class Finder:
 
         Members are asked seldom: one may have joined, read and committed before it is listed.
         """
-        for (place, key), rise in list(self._rises.items()):
+        for (place, key), rise in list(self.rises.items()):
             topic, group = split_offset_key(key)
             if self.members.asked.get(group, -1.0) <= rise.until:
                 continue
-            del self._rises[place, key]
-            if group in self.members.empty_since:
+            del self.rises[place, key]
+            if group not in self.members.empty_since:
+                self.rises_unclear[place, key] = rise.queues
+            else:
                 self.offsets_set[place, key] = frozenset(rise.queues)
                 what = f"{group} on {topic}: {_steps(rise.queues)}, set with no member present"
                 self._add(OFFSETS_SET, place, rise.since, rise.until, what)

@@ -380,12 +380,15 @@ class Returns:
                 and listed is not None
                 and bool(listed or TELLS_NOBODY in group.languages)
             )
-            set_queues = self._finder.offsets_set.get((Place(pair, 0), key), frozenset())
+            place = Place(pair, 0), key
+            set_queues = self._finder.offsets_set.get(place, frozenset())
+            is_rising = place in self._finder.rises
+            unclear = self._finder.rises_unclear.get(place, {})
             for number, queue in group.queues.items():
                 earlier = max(0, last.get(key, {}).get(number, queue.returned_offset))
                 offset = max(0, table.get(key, {}).get(number, queue.master_offset))
                 lowest = min(earlier, offset, queue.master_offset)
-                highest = max(earlier, queue.master_offset)
+                highest = max(earlier, queue.master_offset, offset if is_rising else 0)
                 if has_changed and queue.may_repeat and may_be_asked:
                     queue.holder_changed(
                         lowest, highest, is_certain=is_certain and not is_first_read
@@ -393,6 +396,8 @@ class Returns:
                 # Clients that forgot the queues take them again, and their members stay the same.
                 if queue.is_behind and (group.was_lost or is_alone):
                     queue.holder_changed(lowest, highest, is_certain=False)
+                if number in unclear:
+                    queue.holder_changed(*unclear[number], is_certain=False)
                 # No member has moved it, so the next holder begins where it was set to.
                 if number in set_queues and not is_first_read:
                     queue.set_offset = offset

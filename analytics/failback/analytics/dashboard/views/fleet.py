@@ -163,15 +163,14 @@ def pair_document(pair: PairSeen, rates: Rates, now: float, stake: Stake | None 
 
 
 def pair_state(pair: PairSeen, facts: PairFacts, stake: Stake | None) -> str:
-    """Return ``restarted`` where the master's start may have hidden what groups had handled."""
+    """Return ``restarted`` while the master's start may hide what groups had handled."""
     if pair.master is None:
         return "down"
     if slave_ahead(facts) or (stake is not None and not stake.is_dismissed):
         return "at stake"
     if len(pair.slaves) != len(pair.ref.members) - 1:
         return "degraded"
-    is_blind = restarted_seconds(facts) is not None and facts.seen is None
-    return "restarted" if is_blind else "ok"
+    return "ok" if restarted_seconds(facts) is None else "restarted"
 
 
 def flag(text: str | None) -> bool | None:

@@ -92,7 +92,7 @@ def _row(pair: PairSeen, facts: PairFacts, key: GroupTopic, qid: int, found: Que
     known = file is not None and (away or memory is not None)
     state = GONE if found.is_gone else state_of(memory, file, there, ahead=ahead, away=away)
     is_lost = not away and offset_at(found, SEEN) is not None
-    if state == EQUAL and (is_lost or found.bound is Bound.NOT_KNOWN):
+    if state == EQUAL and (is_lost or found.bound is not Bound.EXACT):
         state = OVERWRITTEN if is_lost else NOT_KNOWN
     return {
         "cluster": pair.cluster.key,
