@@ -219,7 +219,7 @@ FOLDERS: Final[dict[str, Change]] = {
     "a page that is elsewhere": linked(
         lambda run: run / "report" / "report.html", lambda out: out / "kept"
     ),
-    "a lake that is the whole disk": linked(lambda run: run / "lake", lambda _: "/"),
+    "a lake that is elsewhere": linked(lambda run: run / "lake", lambda out: out),
     "a table from elsewhere": linked(part_of, lambda out: out / "secret"),
     "a table without an end": linked(part_of, lambda _: "/dev/zero"),
     "a table that is a pipe": a_fifo(part_of),

@@ -154,3 +154,14 @@ def test_a_file_that_is_cut_meanwhile_is_refused(tmp_path: Path) -> None:
         path.write_bytes(b"")
         with pytest.raises(ValueError, match="cut while it was read"):
             window[1_500]
+
+
+@pytest.mark.parametrize("with_group", [True, False])
+def test_a_table_without_rows_is_read(tmp_path: Path, with_group: bool) -> None:
+    """Arrow writes a dictionary page for no value, and says that the data begin at byte 0."""
+    path, schema = tmp_path / "none.parquet", pa.schema([("kind", pa.utf8()), ("t", pa.int64())])
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+        if with_group:
+            writer.write_table(schema.empty_table())
+    with path.open("rb") as file:
+        assert read_table(file).num_rows == 0

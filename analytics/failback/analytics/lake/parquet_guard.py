@@ -108,9 +108,13 @@ def _chunk_bytes(
 ) -> int:
     """Return the most bytes that a column of a row group takes in memory at a time."""
     column = footer.row_group(group).column(at)
-    start, length = column.data_page_offset, column.total_compressed_size
+    length, places = column.total_compressed_size, [column.data_page_offset]
     if column.has_dictionary_page and column.dictionary_page_offset is not None:
-        start = min(start, column.dictionary_page_offset)
+        places.append(column.dictionary_page_offset)
+    # A column without a value has no data page, and a writer may call its place 0, as Arrow does.
+    start = min((each for each in places if each), default=0)
+    if not start:
+        return 0
     dictionary: Page | None = None
     values = coded = plain = largest = 0
     for page in pages(data, start, length):
