@@ -29,6 +29,7 @@ from failback.analytics.dashboard.settings import DashboardSettings
 from failback.cli.__main__ import main
 from tests.support.analytics.cases import c2
 from tests.support.analytics.run_builder import write_manifest
+from tests.support.chaos.hostile import kubeconfig
 from tests.support.common.polling import SCALE
 from tests.support.dashboard.asgi import ask
 from tests.support.observe.folders import written
@@ -85,29 +86,6 @@ def watched() -> Iterator[list[str]]:
 
 
 # --- what may be in a folder ----------------------------------------------------------------------
-
-
-def kubeconfig(run: Path, outside: Path) -> Path:
-    """Return a kubeconfig with a plug-in that would be run."""
-    user = {
-        "exec": {
-            "apiVersion": "client.authentication.k8s.io/v1",
-            "command": "touch",
-            "args": [str(outside / "ran")],
-            "interactiveMode": "Never",
-        }
-    }
-    document = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "c",
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
-        "users": [{"name": "u", "user": user}],
-    }
-    path = run / "kubeconfig"
-    path.write_text(json.dumps(document))
-    return path
 
 
 def undo(run: Path, entry: object, **note: object) -> None:
@@ -184,7 +162,11 @@ ALIASES: Final = [
 """Of 9^10 letters when it is read as it stands."""
 FOLDERS: Final[dict[str, Change]] = {
     "a kubeconfig that runs a program": lambda run, outside: undo(
-        run, RELEASE, kind="kube", namespace="shop", kubeconfig=str(kubeconfig(run, outside))
+        run,
+        RELEASE,
+        kind="kube",
+        namespace="shop",
+        kubeconfig=str(kubeconfig(run / "kubeconfig", outside / "ran")),
     ),
     "a cluster of the reader's own kubeconfig": lambda run, _: undo(
         run, RELEASE, kind="kube", namespace="kube-system"

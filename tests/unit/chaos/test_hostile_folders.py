@@ -24,6 +24,7 @@ from failback.cli.experiment import running
 from failback.common.files import digest_of
 from failback.protocol.errors import ConfigError
 from tests.support.chaos.fake_target import FakeTarget
+from tests.support.chaos.hostile import kubeconfig
 
 pytestmark = pytest.mark.foreign
 RELEASE = {"id": "u0001", "call": "release", "args": {"pod": "x"}, "fid": "f1", "t": [1, 1]}
@@ -40,21 +41,6 @@ def folder_of(path: Path, note: dict[str, Any], entry: dict[str, Any] = RELEASE)
     (path / "experiment.json").write_text("{}")
     (path / "target.json").write_text(json.dumps({"cluster": "orders", **note}))
     (path / "undo.jsonl").write_text(json.dumps(entry) + "\n")
-    return path
-
-
-def kubeconfig(path: Path, proof: Path) -> Path:
-    user = {"exec": {"command": "touch", "args": [str(proof)], "interactiveMode": "Never"}}
-    user["exec"]["apiVersion"] = "client.authentication.k8s.io/v1"
-    document = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "c",
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
-        "users": [{"name": "u", "user": user}],
-    }
-    path.write_text(json.dumps(document))
     return path
 
 
