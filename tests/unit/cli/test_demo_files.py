@@ -99,6 +99,15 @@ def test_the_arm_carried_is_arm_handover_and_the_only_one_with_a_carry() -> None
     assert modes == {"stay": "Off", "handover": "Off", "carried": "Auto"}
 
 
+@pytest.mark.parametrize(
+    ("engine", "version", "seconds"),
+    [("failback", "", 50), ("apache", "", 50), ("apache", "4.9.7", 50), ("apache", "5.1.4", 70)],
+)
+def test_a_master_of_5_x_is_held_for_longer(engine: str, version: str, seconds: int) -> None:
+    experiment = load_demo(quick=False, engine=engine, version=version, rules="compat")
+    assert {arm.faults[0].with_["downSeconds"] for arm in experiment.arms} == {seconds}
+
+
 def test_brokers_of_failback_need_no_carry() -> None:
     with pytest.raises(ConfigError, match=r"--carry: needs --engine apache: .* --rules guarded"):
         load_demo(quick=False, engine="failback", rules="compat", carry=True)

@@ -34,6 +34,8 @@ QUICK_TIME_SCALE: Final = 0.1
 RULES: Final = ("compat", "guarded")
 CARRIED: Final = "carried"
 """The arm that is arm handover once more, with carry before the master's start."""
+LONG_OUTAGE_SECONDS: Final = 70
+"""How long a master of 5.x is held: its consumers turn to the slave some 15 s later than 4.9's."""
 LASTS: Final = {
     "failback": "about two and a half minutes to the table",
     "apache": "about three minutes to the table",
@@ -152,6 +154,8 @@ def load_demo(
         ConfigError: Names the option.
     """
     from failback.chaos.faults.catalogue import parse_experiment
+    from failback.operator.engines.quirks import quirk
+    from failback.operator.local.apache_release import DEFAULT_VERSION
 
     if engine not in ("failback", "apache"):
         raise ConfigError("--engine", f'must be failback or apache, got "{engine}"')
@@ -169,18 +173,22 @@ def load_demo(
         problem = "needs --engine apache: brokers of Failback have it built in, as --rules guarded"
         raise ConfigError("--carry", problem)
     text = bundled("experiment.yaml").read_text(encoding="utf-8")
-    experiment = parse_experiment(_with_carried(text) if carry else text)
+    family = quirk("storeFamily", engine, version or DEFAULT_VERSION)
+    down_seconds = 50 if family == "v4" else LONG_OUTAGE_SECONDS
+    experiment = parse_experiment(_for_engine(text, carry=carry, down_seconds=down_seconds))
     return experiment.with_time_scale(QUICK_TIME_SCALE) if quick else experiment
 
 
-def _with_carried(text: str) -> str:
-    """Return the text of the experiment with arm handover once more, as arm carried."""
+def _for_engine(text: str, *, carry: bool, down_seconds: int) -> str:
+    """Return the text of the experiment with its outage, and with arm carried where asked for."""
     import yaml
 
     data = yaml.safe_load(text)
+    data["spec"]["faults"][0]["with"]["downSeconds"] = down_seconds
     arms = data["spec"]["arms"]
-    (handover,) = (arm for arm in arms if arm["name"] == "handover")
-    arms.append({**handover, "name": CARRIED})
+    if carry:
+        (handover,) = (arm for arm in arms if arm["name"] == "handover")
+        arms.append({**handover, "name": CARRIED})
     return str(yaml.safe_dump(data, sort_keys=False))
 
 
