@@ -39,6 +39,7 @@ logger = logging.getLogger(__name__)
 
 MAX_DISK_RATIO: Final = 0.9
 ROUTE_SECONDS: Final = 30.0
+ANSWER_SECONDS: Final = 20.0
 PRELOAD_SECONDS: Final = 60.0
 ASSIGN_SECONDS: Final = 60.0
 SLAVE_SYNC_SECONDS: Final = 90.0
@@ -72,10 +73,7 @@ def prepare(session: Session) -> None:
 
 def check_guards(session: Session) -> ClusterView:
     """Look at the cluster and refuse what must not be hit."""
-    try:
-        view = session.target.view()
-    except TargetError as error:
-        raise GuardRefused("TargetMatches", str(error)) from error
+    view = _answering_view(session)
     check_engine(session.experiment, session.arm, view.engine)
     if session.arm.engine is not None and session.arm.engine != view.engine:
         raise GuardRefused(
@@ -86,8 +84,10 @@ def check_guards(session: Session) -> ClusterView:
         raise GuardRefused("ClusterReady", f"cluster {view.cluster} has no brokers")
     require_consistent_roles(view)
     for member in view.members:
-        if not member.running or member.identity is None or member.identity.boot_ms is None:
+        if not member.running:
             raise GuardRefused("ClusterReady", f"{member.pod} is not running")
+        if not _answers(member):
+            raise GuardRefused("ClusterReady", f"{member.pod} runs and does not answer")
     _check_time_scale(session, view)
     for fault in session.arm.faults:
         name = fault.target.pair
@@ -99,6 +99,26 @@ def check_guards(session: Session) -> ClusterView:
         seconds = fault.with_.get("durationSeconds", pause.DEFAULT_SECONDS)
         session.refuse_unsafe(fault.fault, float(seconds))
     return view
+
+
+def _answering_view(session: Session) -> ClusterView:
+    """Return the cluster once its running brokers answer: one that has just started may be slow."""
+    deadline = time.monotonic() + ANSWER_SECONDS
+    while True:
+        try:
+            view = session.target.view()
+        except TargetError as error:
+            raise GuardRefused("TargetMatches", str(error)) from error
+        if all(map(_answers, view.members)) or time.monotonic() >= deadline:
+            return view
+        time.sleep(1.0)
+
+
+def _answers(member: Member) -> bool:
+    """Tell whether a member says since when it runs; one that does not run has nothing to say."""
+    return not member.running or (
+        member.identity is not None and member.identity.boot_ms is not None
+    )
 
 
 def _check_time_scale(session: Session, view: ClusterView) -> None:
