@@ -7,7 +7,7 @@ several threads.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import urllib3
@@ -96,45 +96,14 @@ class BlockingKube:
         answer = self._send(Request("get", kind, where, query=query, accept="*/*", sub=sub))
         return bytes(answer.read()).decode("utf-8", "replace")
 
-    def watch(
-        self, kind: str, namespace: str, name: str, version: str, seconds: float
-    ) -> Iterator[tuple[str, Object]]:
-        """Yield ``(ADDED | MODIFIED | DELETED, object)`` after a resourceVersion."""
-        query = {
-            "watch": "true",
-            "fieldSelector": f"metadata.name={name}",
-            "resourceVersion": version,
-            "timeoutSeconds": str(max(1, round(seconds))),
-        }
-        request = Request("watch", kind, path(kind, namespace), query=query)
-        answer = self._send(request, stream_seconds=seconds + self._timeout_seconds)
-        buffer = b""
-        try:
-            for piece in answer.response.stream(amt=None, decode_content=False):
-                *lines, buffer = (buffer + piece).split(b"\n")
-                for event in map(json.loads, filter(None, lines)):
-                    found = event["object"]
-                    if event["type"] == "ERROR":
-                        code, said = int(found["code"]), json.dumps(found)
-                        raise refusal("watch", request.resource, code, said, {})
-                    yield str(event["type"]), found
-        except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise ApiError("watch", request.resource, 0, "Unreachable", str(error)) from error
-        finally:
-            answer.response.close()
-
     # --- the one way to ask -------------------------------------------------------------------
 
     def _json(self, request: Request) -> Object:
         found: Object = json.loads(self._send(request).read())
         return found
 
-    def _send(self, request: Request, *, stream_seconds: float | None = None) -> Any:
-        """Send a request and return its answer.
-
-        Args:
-            stream_seconds: The body goes on for so long at most, and is not read here.
-        """
+    def _send(self, request: Request) -> Any:
+        """Send a request and return its answer, which has been read."""
         headers = request.headers("failback")
         method, body = request.method, request.body
         self._client.update_params_for_auth(
@@ -146,13 +115,12 @@ class BlockingKube:
                 request.url(self._client.configuration.host),
                 headers=headers,
                 body=body,
-                _request_timeout=stream_seconds or self._timeout_seconds,
+                _request_timeout=self._timeout_seconds,
             )
             if answer.status >= 400:
                 said = (answer.read(), answer.headers, str(answer.reason or ""))
                 raise refusal(request.verb, request.resource, answer.status, *said)
-            if stream_seconds is None:
-                answer.read()
+            answer.read()
         except (urllib3.exceptions.HTTPError, OSError, ApiException) as error:
             words = str(error.reason if isinstance(error, ApiException) else error)
             words = words.replace("\n", ": ")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -12,13 +12,11 @@ from failback.chaos.cluster.target import Deadline, FileStat, Injection
 from failback.chaos.cluster.view import (
     ClusterView,
     DeathRecord,
-    LogLine,
     Member,
     Pair,
     ProcessIdentity,
     ProcessState,
     SignalReceipt,
-    StopReceipt,
 )
 from failback.chaos.errors import GuardRefused, TargetError
 
@@ -105,11 +103,6 @@ class FakeTarget:
         self.calls.append(("release", member.pod))
         self.held.discard(member.pod)
 
-    def stop(self, member: Member, grace_seconds: float) -> StopReceipt:
-        self.calls.append(("stop", member.pod))
-        assert self.death is not None
-        return StopReceipt(self.death, True)
-
     def start(self, member: Member) -> None:
         self.calls.append(("start", member.pod))
 
@@ -131,9 +124,6 @@ class FakeTarget:
             return None
         data, mtime = self.files[path]
         return FileStat(len(data), mtime, hashlib.sha256(data).hexdigest())
-
-    def log_lines(self, member: Member, since_ns: int) -> Iterator[LogLine]:
-        yield from ()
 
     def close(self) -> None:
         pass

@@ -7,19 +7,17 @@ of them chooses a victim: :func:`failback.chaos.faults.victims.choose` does, fro
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
 from failback.chaos.cluster.view import (
     ClusterView,
     DeathRecord,
-    LogLine,
     Member,
     ProcessIdentity,
     ProcessState,
     SignalReceipt,
-    StopReceipt,
 )
 
 
@@ -90,9 +88,6 @@ class Target(Protocol):
     def release(self, member: Member) -> None:
         """Take the hold away; safe to repeat."""
 
-    def stop(self, member: Member, grace_seconds: float) -> StopReceipt:
-        """The platform's graceful stop."""
-
     def start(self, member: Member) -> None:
         """Start a stopped member; safe to repeat."""
 
@@ -104,9 +99,6 @@ class Target(Protocol):
 
     def stat_store(self, member: Member, path: str) -> FileStat | None:
         """Size, time and hash of a store file, ``None`` when it is not there."""
-
-    def log_lines(self, member: Member, since_ns: int) -> Iterator[LogLine]:
-        """Lines of the member's log, oldest first."""
 
     def refuse_unsafe(self, injection: Injection) -> None:
         """Raise ``GuardRefused`` when the platform says that this must not be done now."""

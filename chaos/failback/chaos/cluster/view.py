@@ -135,19 +135,3 @@ class DeathRecord:
     code: int | None
     seen: Stamp
     doubt: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class StopReceipt:
-    """How a graceful stop ended. ``in_time`` is false when the grace was not enough."""
-
-    death: DeathRecord
-    in_time: bool
-
-
-@dataclass(frozen=True, slots=True)
-class LogLine:
-    """One line of a member's log, with the time at which it was read."""
-
-    text: str
-    seen: Stamp

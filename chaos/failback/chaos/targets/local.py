@@ -13,7 +13,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -27,14 +27,12 @@ from failback.chaos.cluster.view import (
     LIMIT_SECONDS,
     ClusterView,
     DeathRecord,
-    LogLine,
     Member,
     Pair,
     ProcessIdentity,
     ProcessState,
     SignalReceipt,
     Stamp,
-    StopReceipt,
 )
 from failback.chaos.errors import TargetError
 from failback.common.replacing import replace_file, sync_folder
@@ -151,15 +149,6 @@ class LocalTarget:
             return None
         return FileStat(status.st_size, status.st_mtime_ns, digest)
 
-    def log_lines(self, member: Member, since_ns: int) -> Iterator[LogLine]:
-        path = self._pod(member.pod).get("log")
-        if not path or not Path(path).is_file():
-            return
-        stamp = now()
-        with Path(path).open(encoding="utf-8", errors="replace") as file:
-            for line in file:
-                yield LogLine(line.rstrip("\n"), stamp)
-
     def write_store(self, member: Member, path: str, data: bytes | None) -> None:
         pod = self._pod(member.pod)
         if pod.get("state") in RUNNING_STATES or processes.alive(
@@ -231,14 +220,6 @@ class LocalTarget:
     def release(self, member: Member) -> None:
         self._unlimit(member.pod)
         self._control.call("release", pod=member.pod)
-
-    def stop(self, member: Member, grace_seconds: float) -> StopReceipt:
-        victim = self.identity(member)
-        self._control.call(
-            "stop", timeout=grace_seconds + 15, pod=member.pod, grace_seconds=grace_seconds
-        )
-        death = self.await_gone(victim, Deadline.after(grace_seconds + 15))
-        return StopReceipt(death, in_time=death.signal != 9)
 
     def start(self, member: Member) -> None:
         self._control.call("start", pod=member.pod)

@@ -75,23 +75,6 @@ class KubeApi:
         with _asking(f"get pod {name}"):
             return self._kube.get("Pod", self.namespace, name)
 
-    def delete_pod(self, name: str, uid: str, grace_seconds: int) -> None:
-        """Delete exactly this pod; gone already is success."""
-        with _asking(f"delete pod {name}"):
-            self._kube.delete("Pod", self.namespace, name, uid, grace_seconds)
-
-    def watch_pod(self, name: str, version: str, seconds: float) -> Iterator[tuple[str, Object]]:
-        """Yield ``(ADDED | MODIFIED | DELETED, pod)`` after a resourceVersion, for ``seconds``."""
-        with _asking(f"watch pod {name}"):
-            yield from self._kube.watch("Pod", self.namespace, name, version, seconds)
-
-    def log(self, pod: str, container: str, since_seconds: int | None) -> str:
-        with _asking(f"log of {pod}"):
-            query = {"container": container, "timestamps": "true"}
-            if since_seconds is not None:
-                query["sinceSeconds"] = str(since_seconds)
-            return self._kube.text("Pod", self.namespace, pod, "log", query)
-
     def exec(
         self, pod: str, container: str, argv: Sequence[str], *, seconds: float = REQUEST_SECONDS
     ) -> ExecResult:

@@ -13,7 +13,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Final, Literal
@@ -25,13 +25,11 @@ from failback.chaos.cluster.target import Deadline, FileStat, Injection
 from failback.chaos.cluster.view import (
     ClusterView,
     DeathRecord,
-    LogLine,
     Member,
     Pair,
     ProcessIdentity,
     ProcessState,
     SignalReceipt,
-    StopReceipt,
 )
 from failback.chaos.errors import TargetError
 from failback.chaos.targets.kube import guards
@@ -39,7 +37,6 @@ from failback.chaos.targets.kube.api import KubeApi
 from failback.chaos.targets.kube.container import Containers, keeper_of
 from failback.chaos.targets.kube.inside import Inside
 from failback.chaos.targets.kube.members import (
-    CONTAINER,
     HOLD_ANNOTATION,
     DeathBook,
     Place,
@@ -189,13 +186,6 @@ class KubernetesTarget:
             return None
         return FileStat(len(data), mtime_ns, hashlib.sha256(data).hexdigest())
 
-    def log_lines(self, member: Member, since_ns: int) -> Iterator[LogLine]:
-        age = max(1, round((time.time_ns() - since_ns) / 1e9)) if since_ns else None
-        text = self.api.log(member.pod, CONTAINER, age)
-        stamp = now()
-        for line in text.splitlines():
-            yield LogLine(line, stamp)
-
     # --- guards ----------------------------------------------------------------------------------
 
     def refuse_unsafe(self, injection: Injection) -> None:
@@ -276,24 +266,6 @@ class KubernetesTarget:
         found = self.api.pod(pod)
         if found is not None and is_running(found):
             self._containers.renew(found)
-
-    def stop(self, member: Member, grace_seconds: float) -> StopReceipt:
-        """Delete the pod with its grace; the container's end tells whether it was enough."""
-        victim = self.identity(member)
-        pod = self._require_pod(f"stop {member.pod}", member.pod)
-        version = str(pod["metadata"]["resourceVersion"])
-        self.api.delete_pod(member.pod, victim.uid, round(grace_seconds))
-        limit = grace_seconds + 15
-        for kind, found in self.api.watch_pod(member.pod, version, limit):
-            if str(found["metadata"]["uid"]) != victim.uid:
-                break
-            terminated = ended(found, victim.container)
-            if terminated is not None:
-                death = death_of_container(terminated, victim.pid, victim.ticks, now())
-                return StopReceipt(death, in_time=death.signal != 9)
-            if kind == "DELETED":
-                break
-        raise TargetError(f"stop {member.pod}", f"its end was not seen within {limit:g} s")
 
     def start(self, member: Member) -> None:
         """The StatefulSet starts its pod by itself; only a hold is in the way."""
