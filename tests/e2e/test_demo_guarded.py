@@ -31,7 +31,7 @@ class SlowBrokers(Beside):
 
     def _produces(self, arm: str) -> bool:
         for plan in self._runs.glob(f"demo-*/{arm}/plans/*-producer-0.json"):
-            process = json.loads(plan.read_text())["proc"]
+            process = json.loads(plan.read_text())["process"]["proc"]
             return any(process in log.name for log in (plan.parents[1] / "hot").iterdir())
         return False
 

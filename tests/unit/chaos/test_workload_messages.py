@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from failback.chaos.experiment.model import Workload
 from failback.chaos.workload.plan import (
     BadBody,
+    ConsumerPlan,
     MessageMaker,
+    ProcessPlan,
     ProducerPlan,
     TopicPlan,
     check_switches,
+    consumer_plan,
     due_times,
+    producer_plan,
     read_body,
     read_plan,
+    written_plan,
 )
 from failback.client.consumelog.lab_id import parse_lab_id
 from failback.protocol.errors import ConfigError
@@ -86,46 +94,49 @@ def test_bursts_raise_the_rate_for_a_second() -> None:
     assert (first, quiet) == (100, 10)
 
 
-def plan_document(index: int) -> dict[str, object]:
-    return {
-        "role": "producer",
-        "run": "r",
-        "hot": "/tmp/hot",
-        "proc_no": 1,
-        "proc": "00" * 16,
-        "namesrv": ["127.0.0.1:9876"],
-        "control": "/tmp/x.sock",
-        "time_scale": 1.0,
-        "switches": {},
-        "seed": 1,
-        "segment_bytes": 1 << 20,
-        "segment_seconds": 5.0,
-        "index": index,
-        "producers": 2,
-        "send_timeout_ms": 3000,
-        "retries": 2,
-        "topics": [
+PROCESS = ProcessPlan(
+    run="r",
+    hot=Path("/tmp/hot"),
+    proc_no=1,
+    proc="00" * 16,
+    namesrv=("127.0.0.1:9876",),
+    control=Path("/tmp/x.sock"),
+    switches={"persist_interval_ms": 5, "ref_bugs": True},
+)
+WORKLOAD = Workload.model_validate(
+    {
+        "topics": (
             {
                 "name": "orders",
-                "queues": 4,
-                "rate_per_second": 100.0,
-                "burst_every_seconds": None,
-                "burst_factor": None,
-                "body_bytes": 128,
-                "keys": 10,
-                "ordered": False,
-                "preload_messages": 5,
-            }
-        ],
+                "ratePerSecond": 100.0,
+                "preloadMessages": 10,
+                "delayLevels": {"3": 0.25},
+                "burst": {"everySeconds": 5.0, "factor": 2.0},
+            },
+        ),
+        "producers": 2,
+        "groups": ({"name": "billing", "topic": "orders", "members": 2},),
     }
+)
 
 
 def test_producers_share_the_load() -> None:
-    plans = [read_plan(plan_document(index)) for index in (0, 1)]
-    assert all(isinstance(plan, ProducerPlan) for plan in plans)
-    topics = [plan.topics[0] for plan in plans if isinstance(plan, ProducerPlan)]
+    plans = [producer_plan(PROCESS, WORKLOAD, index, time_scale=0.5) for index in (0, 1)]
+    topics = [plan.topics[0] for plan in plans]
     assert [each.rate_per_second for each in topics] == [50.0, 50.0]
     assert [each.preload_messages for each in topics] == [3, 2]
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        producer_plan(PROCESS, WORKLOAD, 1, time_scale=1.0),
+        consumer_plan(PROCESS, WORKLOAD.groups[0], 1, delay_seconds=2.5),
+    ],
+    ids=["producer", "consumer"],
+)
+def test_a_plan_is_read_as_it_was_written(plan: ProducerPlan | ConsumerPlan) -> None:
+    assert read_plan(json.loads(json.dumps(written_plan(plan)))) == plan
 
 
 def test_an_unknown_switch_is_named_with_the_nearest() -> None:

@@ -14,6 +14,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from failback.chaos.errors import ExitCode
 from failback.chaos.workload.life import set_up_logging, shipping, write_pid_note
 from failback.chaos.workload.plan import (
@@ -122,7 +124,7 @@ def _plan(
             document = json.loads(options.plan.read_bytes())
             write_pid_note(options.plan)
             return read_plan(document)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, LookupError, TypeError, msgspec.ValidationError) as error:
             raise ConfigError(str(options.plan), f"no usable plan: {error}") from error
     _check_names(options)
     cluster = find(given_of(options))

@@ -31,7 +31,7 @@ def open_log(plan: ProcessPlan, role: str) -> ConsumeLog:
         return ConsumeLog(
             plan.hot,
             run=plan.run,
-            proc=plan.proc,
+            proc=bytes.fromhex(plan.proc) if plan.proc is not None else None,
             proc_no=plan.proc_no,
             role=role,
             segment_bytes=plan.segment_bytes,

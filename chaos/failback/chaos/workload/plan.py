@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
+import msgspec
+
 from failback.chaos.experiment.model import Group, TopicLoad, Workload
 from failback.chaos.experiment.reading import unknown_name
 from failback.client.consumelog.hot_format import SEGMENT_BYTES, SEGMENT_SECONDS
@@ -84,7 +86,8 @@ class ProcessPlan:
     run: str
     hot: Path
     proc_no: int
-    proc: bytes | None
+    proc: str | None
+    """In hexadecimal digits; ``None``: the log draws one."""
     namesrv: tuple[str, ...]
     control: Path | None
     time_scale: float = 1.0
@@ -150,60 +153,22 @@ def check_switches(switches: Mapping[str, Any], where: str = "switches") -> None
             raise ConfigError(f"{where}.{name}", unknown_name(name, known))
 
 
+def written_plan(plan: ProducerPlan | ConsumerPlan) -> dict[str, Any]:
+    """Return the plan as its file holds it."""
+    role = "producer" if isinstance(plan, ProducerPlan) else "consumer"
+    return {"role": role, **msgspec.to_builtins(plan, str_keys=True, enc_hook=str)}
+
+
 def read_plan(document: Mapping[str, Any]) -> ProducerPlan | ConsumerPlan:
-    """Read the plan file that the harness wrote."""
-    process = ProcessPlan(
-        run=str(document["run"]),
-        hot=Path(document["hot"]),
-        proc_no=int(document["proc_no"]),
-        proc=bytes.fromhex(document["proc"]),
-        namesrv=tuple(document["namesrv"]),
-        control=Path(document["control"]),
-        time_scale=float(document["time_scale"]),
-        switches=dict(document["switches"]),
-        seed=int(document["seed"]),
-        segment_bytes=int(document["segment_bytes"]),
-        segment_seconds=float(document["segment_seconds"]),
-    )
-    if document["role"] == "producer":
-        producers = int(document["producers"])
-        return ProducerPlan(
-            process=process,
-            index=int(document["index"]),
-            topics=tuple(
-                _share(topic, producers, int(document["index"])) for topic in document["topics"]
-            ),
-            send_timeout_ms=int(document["send_timeout_ms"]),
-            retries=int(document["retries"]),
-        )
-    return ConsumerPlan(
-        process=process,
-        group=document["group"],
-        topic=document["topic"],
-        member=int(document["member"]),
-        message_model=document["message_model"],
-        consume_from=document["consume_from"],
-        threads=int(document["threads"]),
-        pull_threshold_for_queue=int(document["pull_threshold_for_queue"]),
-        max_reconsume_times=int(document["max_reconsume_times"]),
-        handler=HandlerPlan(**document["handler"]),
-        start_phase_ms=float(document["start_phase_ms"]),
-    )
+    """Read what :func:`written_plan` returned.
 
-
-def _share(topic: Mapping[str, Any], producers: int, index: int) -> TopicPlan:
-    """One producer's part of a topic's load; the first ones take what does not divide."""
-    preload, rest = divmod(int(topic["preload_messages"]), producers)
-    return TopicPlan(
-        **{
-            **topic,
-            "delay_levels": {
-                int(level): share for level, share in topic.get("delay_levels", {}).items()
-            },
-            "rate_per_second": float(topic["rate_per_second"]) / producers,
-            "preload_messages": preload + (1 if index < rest else 0),
-        }
-    )
+    Raises:
+        KeyError, msgspec.ValidationError: It is none.
+    """
+    kinds: dict[str, type[ProducerPlan | ConsumerPlan]]
+    kinds = {"producer": ProducerPlan, "consumer": ConsumerPlan}
+    kind = kinds[document["role"]]
+    return msgspec.convert(document, kind, str_keys=True, dec_hook=lambda cls, value: cls(value))
 
 
 class Draft(NamedTuple):
@@ -306,52 +271,54 @@ def due_times(plan: TopicPlan, start: float) -> Iterator[float]:
         at += 1.0 / rate
 
 
-def producer_plan(workload: Workload, index: int, seed: int, time_scale: float) -> dict[str, Any]:
+def producer_plan(
+    process: ProcessPlan, workload: Workload, index: int, time_scale: float
+) -> ProducerPlan:
     """Return the plan of the producer with this number."""
-    return {
-        "index": index,
-        "producers": workload.producers,
-        "send_timeout_ms": workload.send_timeout_ms,
-        "retries": workload.retries,
-        "topics": [_topic_plan(topic, time_scale) for topic in workload.topics],
-        "seed": seed,
-    }
+    return ProducerPlan(
+        process,
+        index,
+        tuple(_share(topic, workload.producers, index, time_scale) for topic in workload.topics),
+        workload.send_timeout_ms,
+        workload.retries,
+    )
 
 
-def consumer_plan(group: Group, member: int, seed: int, delay_seconds: float) -> dict[str, Any]:
+def consumer_plan(
+    process: ProcessPlan, group: Group, member: int, delay_seconds: float
+) -> ConsumerPlan:
     """Return the plan of one member of a group; it starts after ``delay_seconds``."""
-    return {
-        "group": group.name,
-        "topic": group.topic,
-        "member": member,
-        "message_model": group.message_model,
-        "consume_from": group.consume_from,
-        "threads": group.threads,
-        "pull_threshold_for_queue": group.pull_threshold_for_queue,
-        "max_reconsume_times": group.max_reconsume_times,
-        "handler": {
-            "mean_ms": group.handler.mean_ms,
-            "jitter_ms": group.handler.jitter_ms,
-            "fail_ratio": group.handler.fail_ratio,
-        },
-        "start_phase_ms": delay_seconds * 1000,
-        "seed": seed,
-    }
+    handler = group.handler
+    return ConsumerPlan(
+        process,
+        group.name,
+        group.topic,
+        member,
+        message_model=group.message_model,
+        consume_from=group.consume_from,
+        threads=group.threads,
+        pull_threshold_for_queue=group.pull_threshold_for_queue,
+        max_reconsume_times=group.max_reconsume_times,
+        handler=HandlerPlan(handler.mean_ms, handler.jitter_ms, handler.fail_ratio),
+        start_phase_ms=delay_seconds * 1000,
+    )
 
 
-def _topic_plan(topic: TopicLoad, time_scale: float) -> dict[str, Any]:
-    return {
-        "name": topic.name,
-        "queues": topic.queues,
-        "rate_per_second": topic.rate_per_second,
-        "burst_every_seconds": topic.burst.every_seconds if topic.burst else None,
-        "burst_factor": topic.burst.factor if topic.burst else None,
-        "body_bytes": topic.body_bytes,
-        "keys": topic.keys,
-        "ordered": topic.ordered,
-        "delay_levels": dict(topic.delay_levels),
-        "resend_ratio": topic.resend_ratio,
-        "resend_failed": topic.resend_failed,
-        # A backlog lasts for an outage; a shorter outage needs less of it.
-        "preload_messages": round(topic.preload_messages * time_scale),
-    }
+def _share(topic: TopicLoad, producers: int, index: int, time_scale: float) -> TopicPlan:
+    """One producer's part of a topic's load; the first ones take what does not divide."""
+    # A backlog lasts for an outage; a shorter outage needs less of it.
+    preload, rest = divmod(round(topic.preload_messages * time_scale), producers)
+    return TopicPlan(
+        name=topic.name,
+        queues=topic.queues,
+        rate_per_second=topic.rate_per_second / producers,
+        body_bytes=topic.body_bytes,
+        keys=topic.keys,
+        ordered=topic.ordered,
+        preload_messages=preload + (1 if index < rest else 0),
+        delay_levels={int(level): share for level, share in topic.delay_levels.items()},
+        resend_ratio=topic.resend_ratio,
+        resend_failed=topic.resend_failed,
+        burst_every_seconds=topic.burst.every_seconds if topic.burst else None,
+        burst_factor=topic.burst.factor if topic.burst else None,
+    )

@@ -17,6 +17,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,7 +29,14 @@ from failback.chaos.experiment.model import Workload
 from failback.chaos.experiment.schedule import sub_seed
 from failback.chaos.run_folder.run_folder import RunFolder
 from failback.chaos.run_folder.undo_ledger import STOP_WORKLOAD, UndoLedger
-from failback.chaos.workload.plan import consumer_plan, producer_plan
+from failback.chaos.workload.plan import (
+    ConsumerPlan,
+    ProcessPlan,
+    ProducerPlan,
+    consumer_plan,
+    producer_plan,
+    written_plan,
+)
 from failback.chaos.workload.process import (
     CONSUMER,
     PRODUCER,
@@ -43,6 +51,9 @@ logger = logging.getLogger(__name__)
 
 RESTARTS: Final = 1
 """So often a process that ends unplanned is started again; then the run ends."""
+_DRAWN_FOR: Final = {PRODUCER: "payload", CONSUMER: "handler"}
+"""Role to the purpose whose seed its process gets."""
+_PlanOf = Callable[[ProcessPlan], ProducerPlan | ConsumerPlan]
 
 
 class Supervisor:
@@ -89,7 +100,7 @@ class Supervisor:
 
     def start_producers(self) -> None:
         for index in range(self._workload.producers):
-            self._start(f"producer-{index}", PRODUCER, self._producer_plan(index))
+            self._start_producer(index)
         if self._thread.ident is None:
             self._thread.start()
 
@@ -108,16 +119,18 @@ class Supervisor:
             if any(each.name == name and each.running for each in self.processes):
                 return
             found = next(each for each in self._workload.groups if each.name == group)
-            seed = sub_seed(self._seeds["handler"], name, 0)
-            plan = consumer_plan(found, member, seed, delay_seconds)
-            self._start(name, CONSUMER, plan, group=group, member=member)
+            plan_of = partial(
+                consumer_plan, group=found, member=member, delay_seconds=delay_seconds
+            )
+            self._start(name, CONSUMER, plan_of, group=group, member=member)
 
-    def _producer_plan(self, index: int) -> dict[str, Any]:
-        seed = sub_seed(self._seeds["payload"], f"producer-{index}", 0)
-        return producer_plan(self._workload, index, seed, self._time_scale)
+    def _start_producer(self, index: int) -> None:
+        load, scale = self._workload, self._time_scale
+        plan_of = partial(producer_plan, workload=load, index=index, time_scale=scale)
+        self._start(f"producer-{index}", PRODUCER, plan_of)
 
     def _start(
-        self, name: str, role: str, plan: dict[str, Any], *, group: str = "", member: int = 0
+        self, name: str, role: str, plan_of: _PlanOf, *, group: str = "", member: int = 0
     ) -> None:
         with self._lock:
             number = self._next_proc_no
@@ -132,22 +145,22 @@ class Supervisor:
             group=group,
             member=member,
         )
-        document = {
-            "role": role,
-            "run": self._run,
-            "hot": str(self._folder.hot),
-            "proc_no": number,
-            "proc": process.proc.hex(),
-            "namesrv": list(self._nameservers),
-            "control": str(process.socket_path),
-            "time_scale": self._time_scale,
-            "switches": dict(self._workload.switches),
-            "segment_bytes": self._workload.log.segment_bytes,
-            "segment_seconds": self._workload.log.segment_seconds,
-            **plan,
-        }
+        plan = ProcessPlan(
+            run=self._run,
+            hot=self._folder.hot,
+            proc_no=number,
+            proc=process.proc.hex(),
+            namesrv=self._nameservers,
+            control=process.socket_path,
+            time_scale=self._time_scale,
+            switches=self._workload.switches,
+            seed=sub_seed(self._seeds[_DRAWN_FOR[role]], name, 0),
+            segment_bytes=self._workload.log.segment_bytes,
+            segment_seconds=self._workload.log.segment_seconds,
+        )
         process.plan_file.parent.mkdir(exist_ok=True)
-        self._folder.write_json(str(process.plan_file.relative_to(self._folder.path)), document)
+        place = str(process.plan_file.relative_to(self._folder.path))
+        self._folder.write_json(place, written_plan(plan_of(plan)))
         self._spawn(process)
 
     def _spawn(self, process: WorkloadProcess) -> None:
@@ -352,5 +365,4 @@ class Supervisor:
         if process.role == CONSUMER:
             self.start_member(process.group, process.member)
         else:
-            index = int(process.name.removeprefix("producer-"))
-            self._start(process.name, PRODUCER, self._producer_plan(index))
+            self._start_producer(int(process.name.removeprefix("producer-")))
