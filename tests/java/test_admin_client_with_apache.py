@@ -11,6 +11,7 @@ import pytest
 from failback.cli.__main__ import main
 from failback.client.admin.admin import AdminClient
 from failback.client.remoting.connection import RemotingClient
+from failback.protocol.body import MessageQueue
 from failback.protocol.clients import ConsumerData, HeartbeatData, SubscriptionData
 from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand
@@ -30,12 +31,8 @@ from failback.protocol.message import (
     encode_record,
     pack_host,
 )
-from failback.protocol.route import (
-    ConsumeStatsList,
-    MessageQueue,
-    SubscriptionGroupConfig,
-    TopicConfig,
-)
+from failback.protocol.route import SubscriptionGroupConfig, TopicConfig
+from failback.protocol.stats import ConsumeStatsList
 from tests.support.brokers.namesrv_process import NamesrvProcess
 from tests.support.common.polling import SCALE, wait_until
 from tests.support.java.apache import Broker, mqadmin

@@ -11,9 +11,10 @@ import pytest
 from failback.broker.filters.consumer_filters import ConsumerFilterManager, bits_of
 from failback.broker.filters.subscription import of_heartbeat
 from failback.client.admin.admin import AdminClient
+from failback.protocol.clients import ConsumerData, HeartbeatData, SubscriptionData
 from failback.protocol.codes import RequestCode
 from failback.protocol.headers import SendMessageRequestHeader
-from failback.protocol.route import ConsumerData, HeartbeatData, SubscriptionData, TopicConfig
+from failback.protocol.route import TopicConfig
 from tests.support.common.polling import wait_until
 from tests.support.java.apache import Broker, Engine, NameServer, client_folders, java
 from tests.support.java.java_lab import Lab

@@ -9,9 +9,9 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from failback.client.errors import MessageInvalid
+from failback.protocol.body import MessageQueue
 from failback.protocol.codes import PUT_ASIDE_TOPIC, SCHEDULE_TOPIC
 from failback.protocol.message import RETRY_PREFIX, MessageExt
-from failback.protocol.route import MessageQueue
 
 INNER_PRODUCER_GROUP: Final = "CLIENT_INNER_PRODUCER"
 

@@ -29,11 +29,10 @@ from failback.protocol.properties import properties_of
 from failback.protocol.route import (
     MOST_INFLATED_BYTES,
     DataVersion,
-    KVTable,
     RegisterBrokerBody,
     TopicConfigSerializeWrapper,
-    TopicList,
 )
+from failback.protocol.stats import KVTable, TopicList
 
 logger = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 Source: packages common.protocol.route, common.protocol.body, common.subscription and classes
 TopicConfig and DataVersion of apache/rocketmq 4.9.8. The bodies of clients and statistics are
-in :mod:`failback.protocol.clients` and :mod:`failback.protocol.stats` and offered here too.
+in :mod:`failback.protocol.clients` and :mod:`failback.protocol.stats`.
 """
 
 # ruff: noqa: RUF012 - msgspec gives every instance its own copy of an empty list or dict
@@ -16,76 +16,10 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 
 from failback.protocol import fastjson
-from failback.protocol.body import Body, MessageQueue
-from failback.protocol.clients import (
-    CheckClientRequestBody,
-    Connection,
-    ConsumerConnection,
-    ConsumerData,
-    ConsumerIdList,
-    HeartbeatData,
-    LockBatchRequestBody,
-    LockBatchResponseBody,
-    ProducerConnection,
-    ProducerData,
-    ProducerInfo,
-    ProducerTableInfo,
-    SubscriptionData,
-)
+from failback.protocol.body import Body
 from failback.protocol.errors import ProtocolError
 from failback.protocol.headers import Int32, Int64
 from failback.protocol.message import inflate
-from failback.protocol.stats import (
-    ConsumeStats,
-    ConsumeStatsList,
-    GetConsumerStatusBody,
-    GroupList,
-    KVTable,
-    OffsetWrapper,
-    ResetOffsetBody,
-    TopicList,
-    TopicOffset,
-    TopicStatsTable,
-)
-
-__all__ = [
-    "BrokerData",
-    "CheckClientRequestBody",
-    "ClusterInfo",
-    "Connection",
-    "ConsumeStats",
-    "ConsumeStatsList",
-    "ConsumerConnection",
-    "ConsumerData",
-    "ConsumerIdList",
-    "ConsumerOffsetTable",
-    "DataVersion",
-    "DelayOffsetTable",
-    "GetConsumerStatusBody",
-    "GroupList",
-    "HeartbeatData",
-    "KVTable",
-    "LockBatchRequestBody",
-    "LockBatchResponseBody",
-    "MessageQueue",
-    "OffsetWrapper",
-    "ProducerConnection",
-    "ProducerData",
-    "ProducerInfo",
-    "ProducerTableInfo",
-    "QueueData",
-    "RegisterBrokerBody",
-    "ResetOffsetBody",
-    "SubscriptionData",
-    "SubscriptionGroupConfig",
-    "SubscriptionGroupWrapper",
-    "TopicConfig",
-    "TopicConfigSerializeWrapper",
-    "TopicList",
-    "TopicOffset",
-    "TopicRouteData",
-    "TopicStatsTable",
-]
 
 MASTER_ID: Final = 0
 TopicFilterType = Literal["SINGLE_TAG", "MULTI_TAG"]

@@ -15,15 +15,11 @@ from typing import Final
 
 from failback.client.admin.admin import AdminClient
 from failback.client.remoting.connection import RemotingClient
+from failback.protocol.clients import ConsumerData, HeartbeatData
 from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.headers import GetMaxOffsetRequestHeader
-from failback.protocol.route import (
-    ConsumerData,
-    HeartbeatData,
-    SubscriptionGroupConfig,
-    TopicConfig,
-)
+from failback.protocol.route import SubscriptionGroupConfig, TopicConfig
 from tests.benchmarks.broker import stores, targets
 from tests.benchmarks.broker.engines import Site, medians, say, warm_up
 from tests.benchmarks.broker.generator import LoadGenerator, Window

@@ -14,6 +14,7 @@ from failback.client.instance.instance import ClientManager
 from failback.client.model import ConsumeResult, Message, SendStatus
 from failback.client.producer.producer import Producer
 from failback.client.remoting.connection import RemotingClient
+from failback.protocol.clients import HeartbeatData, ProducerData
 from failback.protocol.codes import TRANSACTION_PREPARED, RequestCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.headers import (
@@ -23,7 +24,6 @@ from failback.protocol.headers import (
     from_ext,
 )
 from failback.protocol.message import UNIQ_KEY, MessageExt, parse_offset_msg_id
-from failback.protocol.route import HeartbeatData, ProducerData
 from tests.faults.modes.losing_proxy import LosingProxy, losing_proxy
 from tests.faults.modes.mode_evidence import (
     BROKER_SCALE,

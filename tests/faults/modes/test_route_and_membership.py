@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import pytest
 
 from failback.client.model import ConsumeResult
+from failback.protocol.body import MessageQueue
 from failback.protocol.clients import LockBatchRequestBody, LockBatchResponseBody
 from failback.protocol.codes import RequestCode
 from failback.protocol.message import MessageExt
-from failback.protocol.route import MessageQueue, TopicConfig
+from failback.protocol.route import TopicConfig
 from tests.faults.modes.mode_evidence import (
     NEVER_MS,
     PATIENT_SECONDS,

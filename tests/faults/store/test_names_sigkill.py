@@ -9,10 +9,11 @@ from failback.broker.config.config import BrokerConfig
 from failback.broker.metadata.groups import SubscriptionGroupManager
 from failback.broker.metadata.topics import TopicConfigManager
 from failback.client.remoting.connection import RemotingClient
+from failback.protocol.clients import ConsumerData, HeartbeatData
 from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.headers import CreateTopicRequestHeader
-from failback.protocol.route import ConsumerData, HeartbeatData, SubscriptionGroupConfig
+from failback.protocol.route import SubscriptionGroupConfig
 from tests.support.brokers.broker_lab import send_header
 from tests.support.common.polling import SCALE
 from tests.support.java.apache import Broker

@@ -19,8 +19,9 @@ from failback.client.consumelog.writer import ConsumeLog
 from failback.client.consumer.consumer import PushConsumer
 from failback.client.model import ConsumeFrom, ConsumeResult, Message, SendStatus
 from failback.client.producer.producer import Producer
+from failback.protocol.body import MessageQueue
 from failback.protocol.message import MessageExt
-from failback.protocol.route import MessageQueue, TopicConfig
+from failback.protocol.route import TopicConfig
 from tests.support.brokers.cluster_processes import ClusterProcesses
 from tests.support.common.polling import until
 from tests.support.processes.child_process import ROOT, TestProcess, failback_environment

@@ -13,13 +13,13 @@ from typing import Final, NamedTuple
 import pytest
 
 from failback.client.remoting.connection import RemotingClient
+from failback.protocol.clients import ConsumerIdList
 from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.headers import (
     GetConsumerListByGroupRequestHeader,
     RegisterBrokerRequestHeader,
 )
-from failback.protocol.route import ConsumerIdList
 from tests.support.common.polling import SCALE
 from tests.support.common.shapes import REPEATED, SHAPES
 from tests.support.java.apache import Broker, NameServer

@@ -18,14 +18,13 @@ from failback.namesrv.config import NamesrvConfig
 from failback.namesrv.kv_config import KVConfigManager
 from failback.namesrv.processor import Processor
 from failback.namesrv.routes import RouteInfoManager
+from failback.protocol.clients import ConsumerData, HeartbeatData
 from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import RemotingError
 from failback.protocol.headers import PutKVConfigRequestHeader, RegisterBrokerRequestHeader
 from failback.protocol.route import (
-    ConsumerData,
     DataVersion,
-    HeartbeatData,
     RegisterBrokerBody,
     TopicConfig,
     TopicConfigSerializeWrapper,

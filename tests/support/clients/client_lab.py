@@ -16,8 +16,8 @@ from failback.client.instance.instance import ClientManager
 from failback.client.model import ConsumeFrom, ConsumeResult, Handler
 from failback.client.producer.producer import Producer
 from failback.client.remoting.settings import ClientSettings
+from failback.protocol.body import MessageQueue
 from failback.protocol.message import MessageExt
-from failback.protocol.route import MessageQueue
 from tests.support.clients.fake_cluster import FakeBroker, FakeCluster
 from tests.support.common.virtual_time import LoopClock, now
 

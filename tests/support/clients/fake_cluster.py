@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from failback.protocol.clients import ConsumerIdList, HeartbeatData
 from failback.protocol.codes import PULL_COMMIT, PULL_SUSPEND, RequestCode, ResponseCode
 from failback.protocol.command import RemotingCommand, encode_pull_response_head
 from failback.protocol.frames import FrameReader
@@ -32,13 +33,7 @@ from failback.protocol.message import (
     offset_msg_id,
     pack_host,
 )
-from failback.protocol.route import (
-    BrokerData,
-    ConsumerIdList,
-    HeartbeatData,
-    QueueData,
-    TopicRouteData,
-)
+from failback.protocol.route import BrokerData, QueueData, TopicRouteData
 from tests.support.common.virtual_time import MemoryServer, MemoryTransport, network, now
 
 LEVEL_SECONDS = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600)

@@ -10,6 +10,15 @@ import pytest
 
 from failback.broker.config.config import BrokerConfig
 from failback.broker.config.mounted_file import MountedFile
+from failback.protocol.body import MessageQueue
+from failback.protocol.clients import (
+    ConsumerConnection,
+    ConsumerData,
+    HeartbeatData,
+    ProducerConnection,
+    ProducerData,
+    SubscriptionData,
+)
 from failback.protocol.codes import RequestCode, ResponseCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import ConfigError
@@ -24,22 +33,17 @@ from failback.protocol.headers import (
     QueryTopicConsumeByWhoRequestHeader,
 )
 from failback.protocol.route import (
-    ConsumerConnection,
-    ConsumerData,
-    ConsumeStats,
     DataVersion,
-    GroupList,
-    HeartbeatData,
-    KVTable,
-    MessageQueue,
-    OffsetWrapper,
-    ProducerConnection,
-    ProducerData,
-    SubscriptionData,
     SubscriptionGroupConfig,
     SubscriptionGroupWrapper,
     TopicConfig,
     TopicConfigSerializeWrapper,
+)
+from failback.protocol.stats import (
+    ConsumeStats,
+    GroupList,
+    KVTable,
+    OffsetWrapper,
     TopicList,
     TopicOffset,
     TopicStatsTable,

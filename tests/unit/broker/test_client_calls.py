@@ -9,6 +9,8 @@ import pytest
 
 from failback.broker.clients.own_members import OwnMembers
 from failback.carry.keeping import Order
+from failback.protocol.body import MessageQueue
+from failback.protocol.clients import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
 from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.headers import (
@@ -17,13 +19,6 @@ from failback.protocol.headers import (
     GetConsumerStatusRequestHeader,
 )
 from failback.protocol.message import decode_record, decode_records, parse_offset_msg_id
-from failback.protocol.route import (
-    ConsumerData,
-    HeartbeatData,
-    MessageQueue,
-    ProducerData,
-    SubscriptionData,
-)
 from failback.protocol.stats import (
     ConsumeMessageDirectlyResult,
     GetConsumerStatusBody,

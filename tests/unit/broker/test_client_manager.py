@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from failback.broker.clients.client_manager import ConsumerManager, Member, ProducerManager
-from failback.protocol.clients import MessageModel
-from failback.protocol.route import ConsumerData, SubscriptionData
+from failback.protocol.clients import ConsumerData, MessageModel, SubscriptionData
 
 
 class Lab:

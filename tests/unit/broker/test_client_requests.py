@@ -9,24 +9,24 @@ from pathlib import Path
 import pytest
 
 from failback.broker.startup import controller
-from failback.protocol.codes import RequestCode
-from failback.protocol.command import RemotingCommand
-from failback.protocol.headers import (
-    GetConsumerListByGroupRequestHeader,
-    UnregisterClientRequestHeader,
-)
-from failback.protocol.route import (
+from failback.protocol.body import MessageQueue
+from failback.protocol.clients import (
     CheckClientRequestBody,
     ConsumerData,
     ConsumerIdList,
     HeartbeatData,
     LockBatchRequestBody,
     LockBatchResponseBody,
-    MessageQueue,
     ProducerData,
     SubscriptionData,
-    SubscriptionGroupConfig,
 )
+from failback.protocol.codes import RequestCode
+from failback.protocol.command import RemotingCommand
+from failback.protocol.headers import (
+    GetConsumerListByGroupRequestHeader,
+    UnregisterClientRequestHeader,
+)
+from failback.protocol.route import SubscriptionGroupConfig
 from tests.support.brokers.broker_lab import LabClient, broker_lab
 
 NOTIFY = int(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED)

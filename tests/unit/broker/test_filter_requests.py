@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from failback.protocol.codes import PULL_SUBSCRIPTION, PULL_SUSPEND, RequestCode
-from failback.protocol.command import RemotingCommand
-from failback.protocol.message import BatchElement, decode_records, encode_batch
-from failback.protocol.route import (
+from failback.protocol.clients import (
     CheckClientRequestBody,
     ConsumerData,
     HeartbeatData,
     SubscriptionData,
 )
+from failback.protocol.codes import PULL_SUBSCRIPTION, PULL_SUSPEND, RequestCode
+from failback.protocol.command import RemotingCommand
+from failback.protocol.message import BatchElement, decode_records, encode_batch
 from tests.support.brokers.broker_lab import LabClient, broker_lab, pull_header
 
 NOT_SUPPORTED = "The broker does not support consumer to filter message by SQL92"

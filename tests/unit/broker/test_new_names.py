@@ -15,14 +15,10 @@ from failback.broker.config.config import BrokerConfig
 from failback.broker.metadata import json_config
 from failback.broker.metadata.groups import SubscriptionGroupManager
 from failback.broker.metadata.topics import TopicConfigManager
+from failback.protocol.clients import ConsumerData, HeartbeatData
 from failback.protocol.codes import RequestCode, ResponseCode
 from failback.protocol.headers import CreateTopicRequestHeader, GetMaxOffsetRequestHeader
-from failback.protocol.route import (
-    ConsumerData,
-    HeartbeatData,
-    SubscriptionGroupConfig,
-    TopicConfig,
-)
+from failback.protocol.route import SubscriptionGroupConfig, TopicConfig
 from tests.support.brokers.broker_lab import BrokerLab, LabClient, broker_lab, send_header, settled
 
 pytestmark = pytest.mark.foreign

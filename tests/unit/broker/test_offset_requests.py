@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from failback.protocol.body import MessageQueue
+from failback.protocol.clients import ConsumerData, HeartbeatData, SubscriptionData
 from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.headers import (
@@ -19,15 +21,8 @@ from failback.protocol.headers import (
     ViewMessageRequestHeader,
 )
 from failback.protocol.message import decode_records
-from failback.protocol.route import (
-    ConsumerData,
-    HeartbeatData,
-    MessageQueue,
-    ResetOffsetBody,
-    SubscriptionData,
-    TopicConfig,
-    parse_offset_table,
-)
+from failback.protocol.route import TopicConfig, parse_offset_table
+from failback.protocol.stats import ResetOffsetBody
 from tests.support.brokers.broker_lab import LabClient, broker_lab
 
 

@@ -12,6 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from failback.broker.metadata.json_config import load_json_config
+from failback.protocol.body import MessageQueue
+from failback.protocol.clients import ConsumerData, HeartbeatData, SubscriptionData
 from failback.protocol.codes import PULL_COMMIT, PULL_SUBSCRIPTION, RequestCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.fastjson import loads
@@ -22,15 +24,8 @@ from failback.protocol.headers import (
     ResetOffsetRequestHeader,
     UpdateConsumerOffsetRequestHeader,
 )
-from failback.protocol.route import (
-    ConsumerData,
-    HeartbeatData,
-    MessageQueue,
-    ResetOffsetBody,
-    SubscriptionData,
-    TopicConfig,
-    parse_offset_table,
-)
+from failback.protocol.route import TopicConfig, parse_offset_table
+from failback.protocol.stats import ResetOffsetBody
 from tests.support.brokers.broker_lab import BrokerLab, LabClient, broker_lab
 from tests.support.common.counts import examples
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from failback.broker.startup.controller import BrokerController
+from failback.protocol.clients import ConsumerData, HeartbeatData, SubscriptionData
 from failback.protocol.codes import (
     PULL_COMMIT,
     PULL_SUBSCRIPTION,
@@ -16,13 +17,7 @@ from failback.protocol.codes import (
 )
 from failback.protocol.command import RemotingCommand
 from failback.protocol.message import decode_records
-from failback.protocol.route import (
-    ConsumerData,
-    HeartbeatData,
-    SubscriptionData,
-    SubscriptionGroupConfig,
-    TopicConfig,
-)
+from failback.protocol.route import SubscriptionGroupConfig, TopicConfig
 from tests.support.brokers.broker_lab import LabClient, broker_lab, pull_header, send_header
 
 FOUND, NOT_FOUND, RETRY, MOVED = 0, 19, 20, 21

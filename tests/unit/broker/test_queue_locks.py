@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from failback.broker.processors.consumers.queue_locks import QueueLocks
-from failback.protocol.route import MessageQueue
+from failback.protocol.body import MessageQueue
 
 Q0, Q1 = (MessageQueue("T", "broker-a", queue_id) for queue_id in (0, 1))
 

@@ -7,17 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from failback.protocol.clients import ConsumerData, HeartbeatData
 from failback.protocol.codes import RequestCode, ResponseCode
 from failback.protocol.headers import (
     ConsumerSendMsgBackRequestHeader,
     CreateTopicRequestHeader,
 )
-from failback.protocol.route import (
-    ConsumerData,
-    HeartbeatData,
-    SubscriptionGroupConfig,
-    TopicConfig,
-)
+from failback.protocol.route import SubscriptionGroupConfig, TopicConfig
 from tests.support.brokers.broker_lab import BrokerLab, LabClient, broker_lab
 from tests.support.brokers.deliveries import Deliveries, stored
 

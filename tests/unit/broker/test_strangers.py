@@ -14,6 +14,14 @@ from msgspec.structs import fields as fields_of
 from failback.broker.processors.compose import handled_codes
 from failback.broker.remoting.limits import CLIENT_CALLS, CONNECTIONS, HELD_PULLS, TASKS, UNREAD
 from failback.client.remoting.peer_limits import UNFINISHED
+from failback.protocol.body import MessageQueue
+from failback.protocol.clients import (
+    ConsumerData,
+    HeartbeatData,
+    LockBatchRequestBody,
+    ProducerData,
+    SubscriptionData,
+)
 from failback.protocol.codes import PULL_COMMIT, PULL_SUBSCRIPTION, PULL_SUSPEND, RequestCode
 from failback.protocol.headers import (
     CloneGroupOffsetRequestHeader,
@@ -27,15 +35,7 @@ from failback.protocol.headers import (
     to_ext,
 )
 from failback.protocol.names import GROUP_CHARS
-from failback.protocol.route import (
-    ConsumerData,
-    HeartbeatData,
-    LockBatchRequestBody,
-    MessageQueue,
-    ProducerData,
-    SubscriptionData,
-    SubscriptionGroupConfig,
-)
+from failback.protocol.route import SubscriptionGroupConfig
 from tests.support.brokers.broker_lab import BrokerLab, LabClient, broker_lab, pull_header
 
 pytestmark = pytest.mark.foreign

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from failback.broker.filters.subscription import of_heartbeat, parse
+from failback.protocol.clients import SubscriptionData
 from failback.protocol.errors import ProtocolError
-from failback.protocol.route import SubscriptionData
 
 
 @pytest.mark.parametrize("expression", [None, "", "*"])

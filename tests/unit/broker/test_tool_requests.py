@@ -7,6 +7,14 @@ from pathlib import Path
 import pytest
 
 from failback.broker.messaging.transactions.half_messages import CHECK_TIMES
+from failback.protocol.body import MessageQueue
+from failback.protocol.clients import (
+    ConsumerData,
+    HeartbeatData,
+    ProducerData,
+    ProducerTableInfo,
+    SubscriptionData,
+)
 from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.headers import (
@@ -21,23 +29,14 @@ from failback.protocol.headers import (
     ViewBrokerStatsDataRequestHeader,
 )
 from failback.protocol.message import decode_record, tags_code
-from failback.protocol.route import (
-    ConsumerData,
-    HeartbeatData,
-    MessageQueue,
-    OffsetWrapper,
-    ProducerData,
-    ProducerTableInfo,
-    SubscriptionData,
-    SubscriptionGroupConfig,
-    TopicConfig,
-)
+from failback.protocol.route import SubscriptionGroupConfig, TopicConfig
 from failback.protocol.stats import (
     BrokerStatsData,
     BrokerStatsItem,
     ConsumeQueueData,
     ConsumeStats,
     ConsumeStatsList,
+    OffsetWrapper,
     QueryConsumeQueueResponseBody,
     QueryConsumeTimeSpanBody,
 )

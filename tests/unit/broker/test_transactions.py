@@ -9,6 +9,7 @@ import pytest
 
 from failback.broker.messaging.transactions.check import GROUP, OPS_PER_READ, Ops, TransactionCheck
 from failback.broker.messaging.transactions.half_messages import HalfMessages
+from failback.protocol.clients import HeartbeatData, ProducerData
 from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.headers import (
@@ -22,7 +23,6 @@ from failback.protocol.message import (
     decode_records,
     parse_offset_msg_id,
 )
-from failback.protocol.route import HeartbeatData, ProducerData
 from tests.support.brokers.broker_lab import BrokerLab, LabClient, broker_lab
 
 HALF, OP = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from failback.client.consumer.offset_store import read_offset_file, write_offset_file
 from failback.client.model import ConsumeFrom
+from failback.protocol.body import MessageQueue
 from failback.protocol.codes import RequestCode
-from failback.protocol.route import MessageQueue
 from tests.support.clients.client_lab import GROUP, TOPIC, Lab
 from tests.support.common.virtual_time import until, virtual_time
 

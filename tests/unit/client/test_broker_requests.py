@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from failback.client.model import ConsumeFrom, ConsumeResult
+from failback.protocol.body import MessageQueue
 from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand
-from failback.protocol.route import GetConsumerStatusBody, MessageQueue, ResetOffsetBody
-from failback.protocol.stats import ConsumerRunningInfo
+from failback.protocol.stats import ConsumerRunningInfo, GetConsumerStatusBody, ResetOffsetBody
 from tests.support.clients.client_lab import GROUP, TOPIC, Lab
 from tests.support.clients.fake_cluster import FakeBroker
 from tests.support.common.virtual_time import now, until, virtual_time

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from failback.client.model import ConsumeFrom
+from failback.protocol.body import MessageQueue
 from failback.protocol.codes import RequestCode
-from failback.protocol.route import MessageQueue
 from tests.support.clients.client_lab import GROUP, TOPIC, Collector, Lab
 from tests.support.clients.fake_cluster import FakeBroker
 from tests.support.common.virtual_time import now, until, virtual_time

@@ -10,9 +10,9 @@ import pytest
 
 from failback.client.model import Consumed, ConsumeFrom, ConsumeResult, retry_topic
 from failback.client.remoting.settings import ClientSettings
+from failback.protocol.body import MessageQueue
 from failback.protocol.codes import RequestCode
 from failback.protocol.message import MessageExt, decode_properties
-from failback.protocol.route import MessageQueue
 from tests.support.clients.client_lab import GROUP, TOPIC, Collector, Lab, Member
 from tests.support.common.virtual_time import now, until, virtual_time
 

@@ -13,8 +13,8 @@ from failback.client.consumelog.reader import read_hot
 from failback.client.consumelog.schema import TABLE_OF_CODE, order
 from failback.client.consumelog.writer import ConsumeLog
 from failback.client.model import ConsumeFrom, ConsumeResult, Message
+from failback.protocol.body import MessageQueue
 from failback.protocol.message import MessageExt
-from failback.protocol.route import MessageQueue
 from tests.support.clients.client_lab import GROUP, TOPIC, Collector, Lab
 from tests.support.common.virtual_time import until, virtual_time
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from failback.client.consumer.offset_store import read_offset_file, write_offset_file
+from failback.protocol.body import MessageQueue
 from failback.protocol.errors import ProtocolError
-from failback.protocol.route import MessageQueue
 
 QUEUE = MessageQueue("T", "b", 0)
 JAVA_TEXT = (

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from failback.client.sending.publish import LatencyFaults, PublishInfo, SendCounter, unavailable_ms
-from failback.protocol.route import MessageQueue
+from failback.protocol.body import MessageQueue
 
 QUEUES = [MessageQueue("T", name, number) for name in ("a", "b") for number in range(2)]
 INFO = PublishInfo(QUEUES, has_route=True, write_queues={"a": 2, "b": 2})

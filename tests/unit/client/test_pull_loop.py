@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from failback.client.model import ConsumeFrom, ConsumeResult, Message
+from failback.protocol.body import MessageQueue
 from failback.protocol.codes import RequestCode
 from failback.protocol.message import MessageExt
-from failback.protocol.route import MessageQueue
 from tests.support.clients.client_lab import GROUP, TOPIC, Collector, Lab, Member, Row
 from tests.support.clients.fake_cluster import FakeBroker, Request
 from tests.support.common.virtual_time import network, now, until, virtual_time

@@ -8,9 +8,9 @@ from collections import Counter
 import pytest
 
 from failback.client.model import ConsumeFrom
+from failback.protocol.body import MessageQueue
 from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand
-from failback.protocol.route import MessageQueue
 from tests.support.clients.client_lab import GROUP, TOPIC, Lab, Member
 from tests.support.common.virtual_time import now, until, virtual_time
 

@@ -15,7 +15,8 @@ from failback.client.instance.route_table import (
     subscribe_queues,
 )
 from failback.client.model import FoundBroker
-from failback.protocol.route import BrokerData, MessageQueue, QueueData, TopicRouteData
+from failback.protocol.body import MessageQueue
+from failback.protocol.route import BrokerData, QueueData, TopicRouteData
 
 
 def table(*ids: int) -> BrokerAddressTable:

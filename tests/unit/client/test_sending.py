@@ -17,11 +17,11 @@ from failback.client.errors import (
     SendFailed,
 )
 from failback.client.model import Message, SendStatus
+from failback.protocol.body import MessageQueue
 from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import BrokerError, RemotingConnectError, RemotingTimeout
 from failback.protocol.message import decode_properties, decode_record
-from failback.protocol.route import MessageQueue
 from tests.support.clients.client_lab import TOPIC, Lab
 from tests.support.clients.fake_cluster import FakeBroker, Request
 from tests.support.common.virtual_time import now, virtual_time

@@ -13,10 +13,10 @@ from failback.client.consumer.context import ConsumerState
 from failback.client.errors import NotRunning
 from failback.client.instance.instance import ClientManager
 from failback.client.model import ConsumeFrom, ConsumeResult
+from failback.protocol.body import MessageQueue
 from failback.protocol.codes import RequestCode
 from failback.protocol.errors import ConfigError
 from failback.protocol.message import MessageExt
-from failback.protocol.route import MessageQueue
 from tests.support.clients.client_lab import GROUP, TOPIC, Collector, Lab
 from tests.support.common.virtual_time import now, until, virtual_time
 

@@ -9,8 +9,8 @@ import pytest
 
 from failback.client.consumelog.hook import StartOffset
 from failback.client.model import ConsumeFrom, retry_topic
+from failback.protocol.body import MessageQueue
 from failback.protocol.codes import RequestCode
-from failback.protocol.route import MessageQueue
 from tests.support.clients.client_lab import GROUP, TOPIC, Lab
 from tests.support.clients.fake_cluster import FakeBroker
 from tests.support.common.virtual_time import until, virtual_time

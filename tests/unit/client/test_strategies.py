@@ -14,7 +14,7 @@ from failback.client.consumer.strategies import (
     consistent_hash,
     java_string_order,
 )
-from failback.protocol.route import MessageQueue
+from failback.protocol.body import MessageQueue
 
 MEMBERS = ["10.0.0.1@7#1", "10.0.0.2@7#1", "10.0.0.3@7#1"]
 QUEUES = [MessageQueue("T", f"broker-{name}", number) for name in "ab" for number in range(4)]

@@ -7,17 +7,12 @@ import asyncio
 import pytest
 
 from failback.client.remoting.connection import RemotingClient, RemotingSettings
+from failback.protocol.clients import ConsumerData, ConsumerIdList, HeartbeatData, SubscriptionData
 from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import RemotingConnectError, RemotingSendError, RemotingTimeout
 from failback.protocol.message import decode_records
-from failback.protocol.route import (
-    ConsumerData,
-    ConsumerIdList,
-    HeartbeatData,
-    SubscriptionData,
-    TopicRouteData,
-)
+from failback.protocol.route import TopicRouteData
 from tests.support.clients.fake_cluster import FakeCluster
 from tests.support.common.virtual_time import (
     NothingLeftToHappen,

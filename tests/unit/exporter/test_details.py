@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from failback.analytics.exporter.details import furthest_behind, wanted_counters
+from failback.protocol.body import MessageQueue
 from failback.protocol.clients import ConsumerConnection, SubscriptionData
-from failback.protocol.route import MessageQueue
 from failback.protocol.stats import TopicOffset
 
 ENDS = {"T": {0: 100, 1: 100}, "U": {0: 10}}

@@ -15,8 +15,8 @@ from failback.broker.filters.consumer_filters import (
 )
 from failback.broker.filters.subscription import Subscription, of_heartbeat
 from failback.broker.metadata.json_config import backup_of
+from failback.protocol.clients import SubscriptionData
 from failback.protocol.errors import CorruptStore
-from failback.protocol.route import SubscriptionData
 from tests.support.brokers.broker_lab import broker_lab
 from tests.support.store.store_kit import Clock
 from tests.unit.broker.test_filter_requests import beat

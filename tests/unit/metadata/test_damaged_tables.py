@@ -17,8 +17,9 @@ from failback.broker.metadata.groups import SubscriptionGroupManager
 from failback.broker.metadata.json_config import backup_of
 from failback.broker.metadata.offsets.consumer_offset_manager import ConsumerOffsetManager
 from failback.broker.metadata.topics import TopicConfigManager
+from failback.protocol.clients import SubscriptionData
 from failback.protocol.errors import CorruptStore
-from failback.protocol.route import SubscriptionData, SubscriptionGroupConfig, TopicConfig
+from failback.protocol.route import SubscriptionGroupConfig, TopicConfig
 from tests.support.common.crossing import every_pair
 
 pytestmark = pytest.mark.foreign

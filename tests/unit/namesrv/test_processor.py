@@ -20,13 +20,12 @@ from failback.protocol.command import RemotingCommand
 from failback.protocol.route import (
     ClusterInfo,
     DataVersion,
-    KVTable,
     RegisterBrokerBody,
     TopicConfig,
     TopicConfigSerializeWrapper,
-    TopicList,
     TopicRouteData,
 )
+from failback.protocol.stats import KVTable, TopicList
 
 VERSION = DataVersion(1_700_000_000_000, 4)
 WRAPPER = TopicConfigSerializeWrapper({"T": TopicConfig("T", 8, 8)}, VERSION)

@@ -7,6 +7,7 @@ import zlib
 
 import pytest
 
+from failback.protocol.clients import HeartbeatData, ProducerData
 from failback.protocol.command import (
     RemotingCommand,
     encode_pull_response_head,
@@ -36,8 +37,6 @@ from failback.protocol.message import (
 )
 from failback.protocol.route import (
     DataVersion,
-    HeartbeatData,
-    ProducerData,
     RegisterBrokerBody,
     TopicConfig,
     TopicConfigSerializeWrapper,

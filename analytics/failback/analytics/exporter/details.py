@@ -11,10 +11,11 @@ from failback.analytics.live.queues import lag
 from failback.client.admin.queue_offsets import Table
 from failback.client.admin.survey import BrokerSurvey
 from failback.protocol import calls
+from failback.protocol.body import MessageQueue
 from failback.protocol.clients import ConsumerConnection
 from failback.protocol.message import DLQ_PREFIX, RETRY_PREFIX
 from failback.protocol.metric_families import MAX_SERIES
-from failback.protocol.route import MessageQueue, split_offset_key
+from failback.protocol.route import split_offset_key
 from failback.protocol.stats import TopicOffset
 
 PUT_SIZE: Final = "TOPIC_PUT_SIZE"

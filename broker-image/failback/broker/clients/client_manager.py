@@ -15,8 +15,13 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from failback.broker.filters.subscription import Subscription, of_heartbeat
-from failback.protocol.clients import ConsumeFromWhere, ConsumerData, ConsumeType, MessageModel
-from failback.protocol.route import SubscriptionData
+from failback.protocol.clients import (
+    ConsumeFromWhere,
+    ConsumerData,
+    ConsumeType,
+    MessageModel,
+    SubscriptionData,
+)
 
 logger = logging.getLogger(__name__)
 

@@ -9,10 +9,10 @@ from typing import Final
 import msgspec
 
 from failback.broker.filters.sql92 import compile_filter
+from failback.protocol.clients import SubscriptionData
 from failback.protocol.errors import ProtocolError
 from failback.protocol.headers import PullMessageRequestHeader
 from failback.protocol.message import tags_code
-from failback.protocol.route import SubscriptionData
 
 logger = logging.getLogger(__name__)
 

@@ -14,10 +14,10 @@ from typing import Final, NamedTuple, TypeVar
 
 from failback.client.admin.admin import AdminClient
 from failback.client.admin.queue_offsets import Span
+from failback.protocol.body import MessageQueue
 from failback.protocol.clients import ConsumerConnection
 from failback.protocol.codes import ResponseCode
 from failback.protocol.errors import BrokerError, FailbackError
-from failback.protocol.route import MessageQueue
 from failback.protocol.stats import TopicOffset
 
 MOST_MEMBERS = 64

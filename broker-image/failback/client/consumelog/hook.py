@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from failback.client.consumelog.hot_format import ConsumeLogError
 from failback.client.consumelog.lab_id import LAB_ID_PROPERTY, parse_lab_id
 from failback.client.model import Message
+from failback.protocol.body import MessageQueue
 from failback.protocol.message import KEYS, ORIGIN_MESSAGE_ID, UNIQ_KEY, MessageExt
-from failback.protocol.route import MessageQueue
 
 if TYPE_CHECKING:
     from failback.client.consumelog.writer import ConsumeLog

@@ -27,8 +27,8 @@ from failback.client.model import (
     HandlerAnswer,
     retry_topic,
 )
+from failback.protocol.body import MessageQueue
 from failback.protocol.message import CONSUME_START_TIME, MessageExt
-from failback.protocol.route import MessageQueue
 
 logger = logging.getLogger(__name__)
 

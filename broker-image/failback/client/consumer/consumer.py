@@ -48,9 +48,10 @@ from failback.client.model import (
     retry_topic,
 )
 from failback.client.remoting.settings import ClientSettings
+from failback.protocol.body import MessageQueue
+from failback.protocol.clients import ConsumerData, SubscriptionData
 from failback.protocol.errors import ConfigError
 from failback.protocol.message import java_hash
-from failback.protocol.route import ConsumerData, MessageQueue, SubscriptionData
 from failback.protocol.stats import ConsumerRunningInfo, ConsumeStatus
 
 logger = logging.getLogger(__name__)

@@ -19,9 +19,10 @@ from failback.client.errors import ClientError
 from failback.client.model import FoundBroker
 from failback.client.remoting.api import CALL_ERRORS
 from failback.protocol import fastjson
+from failback.protocol.body import MessageQueue
 from failback.protocol.codes import ResponseCode
 from failback.protocol.errors import BrokerError, ProtocolError
-from failback.protocol.route import MessageQueue, ResetOffsetBody
+from failback.protocol.stats import ResetOffsetBody
 
 logger = logging.getLogger(__name__)
 

@@ -23,6 +23,7 @@ from failback.client.consumer.rebalance import Rebalancer
 from failback.client.errors import BrokerUnknown, ClientError
 from failback.client.model import FoundBroker, Subscription
 from failback.client.remoting.api import CALL_ERRORS, PullAnswer
+from failback.protocol.body import MessageQueue
 from failback.protocol.codes import (
     PULL_COMMIT,
     PULL_SUBSCRIPTION,
@@ -37,7 +38,6 @@ from failback.protocol.errors import (
 )
 from failback.protocol.headers import PullMessageRequestHeader
 from failback.protocol.message import MAX_OFFSET, MIN_OFFSET, TAGS, MessageExt, decode_records
-from failback.protocol.route import MessageQueue
 
 logger = logging.getLogger(__name__)
 

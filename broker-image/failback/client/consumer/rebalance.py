@@ -32,8 +32,8 @@ from failback.client.consumer.strategies import AllocationImpossible, Strategy, 
 from failback.client.errors import BrokerUnknown, ClientError
 from failback.client.model import ConsumeFrom, FoundBroker
 from failback.client.remoting.api import CALL_ERRORS
+from failback.protocol.body import MessageQueue
 from failback.protocol.message import RETRY_PREFIX
-from failback.protocol.route import MessageQueue
 
 logger = logging.getLogger(__name__)
 

@@ -15,9 +15,9 @@ from failback.client.consumer.context import ConsumerContext
 from failback.client.errors import ClientError
 from failback.client.model import Message, retry_topic
 from failback.client.remoting.api import CALL_ERRORS
+from failback.protocol.body import MessageQueue
 from failback.protocol.headers import ConsumerSendMsgBackRequestHeader
 from failback.protocol.message import MAX_RECONSUME_TIMES, RECONSUME_TIME, MessageExt
-from failback.protocol.route import MessageQueue
 
 logger = logging.getLogger(__name__)
 

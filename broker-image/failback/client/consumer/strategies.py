@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from failback.client.errors import ClientError
-from failback.protocol.route import MessageQueue
+from failback.protocol.body import MessageQueue
 
 Strategy = Callable[[str, Sequence[MessageQueue], Sequence[str]], list[MessageQueue]]
 """``(own client id, sorted queues, sorted member ids) -> own queues``. Own id missing from the

@@ -12,6 +12,8 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Final, Protocol
 
+from failback.protocol.body import MessageQueue
+from failback.protocol.clients import ConsumerData
 from failback.protocol.codes import RequestCode, ResponseCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.headers import (
@@ -21,7 +23,6 @@ from failback.protocol.headers import (
     ResetOffsetRequestHeader,
     from_ext,
 )
-from failback.protocol.route import ConsumerData, MessageQueue
 from failback.protocol.stats import ConsumerRunningInfo, GetConsumerStatusBody, ResetOffsetBody
 
 logger = logging.getLogger(__name__)

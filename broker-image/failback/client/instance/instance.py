@@ -37,15 +37,12 @@ from failback.client.remoting.connection import RemotingSettings
 from failback.client.remoting.settings import ClientSettings
 from failback.client.sending.publish import PublishInfo
 from failback.client.sending.sender import Sender
+from failback.protocol.body import MessageQueue
+from failback.protocol.clients import HeartbeatData, ProducerData
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import BrokerError, ProtocolError, RemotingError
 from failback.protocol.message import UniqKeyGenerator
-from failback.protocol.route import (
-    HeartbeatData,
-    MessageQueue,
-    ProducerData,
-    TopicRouteData,
-)
+from failback.protocol.route import TopicRouteData
 
 logger = logging.getLogger(__name__)
 

@@ -13,8 +13,9 @@ import random
 from collections.abc import Iterable, Iterator, Mapping
 
 from failback.client.model import FoundBroker
+from failback.protocol.body import MessageQueue
 from failback.protocol.codes import PERM_READ, PERM_WRITE
-from failback.protocol.route import MessageQueue, QueueData, TopicRouteData
+from failback.protocol.route import QueueData, TopicRouteData
 
 MASTER_ID = 0
 

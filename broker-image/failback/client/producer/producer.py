@@ -23,8 +23,8 @@ from failback.client.instance.instance import CLIENT_MANAGER, ClientManager, MQC
 from failback.client.model import Message, SendResult, check_group
 from failback.client.remoting.settings import ClientSettings
 from failback.client.sending.sender import QueueSelector, Sender
+from failback.protocol.body import MessageQueue
 from failback.protocol.errors import ConfigError
-from failback.protocol.route import MessageQueue
 
 
 class Producer:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from failback.protocol.route import MessageQueue
+from failback.protocol.body import MessageQueue
 
 LATENCY_MS: Final = (50, 100, 550, 1_000, 2_000, 3_000, 15_000)
 UNAVAILABLE_MS: Final = (0, 0, 30_000, 60_000, 120_000, 180_000, 600_000)

@@ -27,6 +27,7 @@ from failback.client.model import FoundBroker, Message, SendResult, SendStatus, 
 from failback.client.remoting.api import CALL_ERRORS, ClientApi
 from failback.client.remoting.settings import ClientSettings
 from failback.client.sending.publish import LatencyFaults, PublishInfo, SendCounter
+from failback.protocol.body import MessageQueue
 from failback.protocol.codes import ResponseCode
 from failback.protocol.errors import (
     BrokerError,
@@ -45,7 +46,6 @@ from failback.protocol.message import (
     encode_batch,
     encode_properties,
 )
-from failback.protocol.route import MessageQueue
 
 logger = logging.getLogger(__name__)
 

@@ -12,9 +12,10 @@ from failback.cli.shared.asking import NotThere
 from failback.client.admin.queue_offsets import Span
 from failback.client.admin.survey import connection_of
 from failback.common.text import did_you_mean
+from failback.protocol.body import MessageQueue
 from failback.protocol.errors import BrokerError
 from failback.protocol.names import is_reserved_group
-from failback.protocol.route import MessageQueue, split_offset_key
+from failback.protocol.route import split_offset_key
 
 if TYPE_CHECKING:
     from failback.client.admin.admin import AdminClient

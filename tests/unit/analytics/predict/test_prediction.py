@@ -17,8 +17,8 @@ from failback.analytics.predict.prediction import draw, predict
 from failback.analytics.predict.settings import Settings
 from failback.analytics.predict.worst import worst_case, worst_terms
 from failback.client.consumer.strategies import average
+from failback.protocol.body import MessageQueue
 from failback.protocol.errors import ConfigError
-from failback.protocol.route import MessageQueue
 from tests.support.common.counts import examples
 
 intervals = st.sampled_from([500.0, 1_000.0, 5_000.0, 7_300.0, 30_000.0])

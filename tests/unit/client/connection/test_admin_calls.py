@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 
 from failback.client.admin.admin import AdminClient
 from failback.protocol import headers
+from failback.protocol.body import MessageQueue
 from failback.protocol.calls import parse_properties, write_properties
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import BrokerError, ProtocolError, RemotingConnectError
 from failback.protocol.headers import from_ext
-from failback.protocol.route import MessageQueue, OffsetWrapper, SubscriptionGroupConfig
+from failback.protocol.route import SubscriptionGroupConfig
+from failback.protocol.stats import OffsetWrapper
 from tests.support.common.protocol_golden import golden_bodies
 from tests.support.net.ports import free_port
 from tests.support.net.remoting_peer import RemotingPeer

@@ -17,7 +17,8 @@ from failback.client.admin.admin import AdminClient
 from failback.client.remoting.connection import RemotingClient
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import BrokerError, RemotingConnectError
-from failback.protocol.route import BrokerData, ClusterInfo, QueueData, TopicList, TopicRouteData
+from failback.protocol.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
+from failback.protocol.stats import TopicList
 from tests.support.common.polling import until
 from tests.support.net.ports import free_port
 from tests.support.net.remoting_peer import RemotingPeer

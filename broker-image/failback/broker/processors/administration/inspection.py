@@ -24,6 +24,14 @@ from failback.broker.processors.registry import handles
 from failback.broker.remoting.connection import BrokerConnection
 from failback.broker.remoting.server import Answer
 from failback.broker.store.message_store import MessageStore
+from failback.protocol.body import MessageQueue
+from failback.protocol.clients import (
+    Connection,
+    ConsumerConnection,
+    ProducerConnection,
+    ProducerInfo,
+    ProducerTableInfo,
+)
 from failback.protocol.codes import RequestCode, ResponseCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.headers import (
@@ -34,17 +42,11 @@ from failback.protocol.headers import (
     QueryTopicConsumeByWhoRequestHeader,
     ViewBrokerStatsDataRequestHeader,
 )
-from failback.protocol.route import (
-    Connection,
-    ConsumerConnection,
+from failback.protocol.stats import (
     ConsumeStats,
     GroupList,
     KVTable,
-    MessageQueue,
     OffsetWrapper,
-    ProducerConnection,
-    ProducerInfo,
-    ProducerTableInfo,
     TopicList,
     TopicOffset,
     TopicStatsTable,

@@ -23,6 +23,12 @@ from failback.broker.metadata.versioned_table import NewName, NewNames
 from failback.broker.processors.registry import handles
 from failback.broker.remoting.connection import BrokerConnection
 from failback.broker.remoting.server import Answer
+from failback.protocol.clients import (
+    CheckClientRequestBody,
+    ConsumerData,
+    ConsumerIdList,
+    HeartbeatData,
+)
 from failback.protocol.codes import RequestCode, ResponseCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import ProtocolError
@@ -33,12 +39,6 @@ from failback.protocol.headers import (
     from_ext,
 )
 from failback.protocol.names import check_client_id, check_group, check_room, is_topic
-from failback.protocol.route import (
-    CheckClientRequestBody,
-    ConsumerData,
-    ConsumerIdList,
-    HeartbeatData,
-)
 
 logger = logging.getLogger(__name__)
 

@@ -21,6 +21,7 @@ from failback.broker.processors.registry import handles
 from failback.broker.remoting.connection import BrokerConnection
 from failback.broker.remoting.server import Answer
 from failback.broker.store.message_store import MessageStore
+from failback.protocol.body import MessageQueue
 from failback.protocol.codes import RequestCode, ResponseCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.fastjson import dumps
@@ -32,8 +33,7 @@ from failback.protocol.headers import (
     ResetOffsetRequestHeader,
     UpdateConsumerOffsetRequestHeader,
 )
-from failback.protocol.route import MessageQueue, ResetOffsetBody
-from failback.protocol.stats import QueryCorrectionOffsetBody
+from failback.protocol.stats import QueryCorrectionOffsetBody, ResetOffsetBody
 
 logger = logging.getLogger(__name__)
 

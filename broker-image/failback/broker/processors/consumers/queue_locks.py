@@ -15,6 +15,8 @@ from failback.broker.metadata.groups import SubscriptionGroupManager
 from failback.broker.processors.registry import handles
 from failback.broker.remoting.connection import BrokerConnection
 from failback.broker.remoting.server import Answer
+from failback.protocol.body import MessageQueue
+from failback.protocol.clients import LockBatchRequestBody, LockBatchResponseBody
 from failback.protocol.codes import RequestCode, ResponseCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.names import (
@@ -24,7 +26,6 @@ from failback.protocol.names import (
     check_room,
     check_topic,
 )
-from failback.protocol.route import LockBatchRequestBody, LockBatchResponseBody, MessageQueue
 
 LOCK_LIVE_MS: Final = 60_000
 MOST_LOCKS: Final = 200_000

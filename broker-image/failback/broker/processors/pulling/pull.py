@@ -38,6 +38,7 @@ from failback.broker.remoting.limits import HELD_PULLS
 from failback.broker.remoting.server import RemotingServer
 from failback.broker.store.log.results import GetResult, GetStatus
 from failback.broker.store.message_store import MessageStore
+from failback.protocol.body import MessageQueue
 from failback.protocol.codes import (
     FLAG_ONEWAY,
     FLAG_RESPONSE,
@@ -59,7 +60,7 @@ from failback.protocol.headers import (
     from_ext,
 )
 from failback.protocol.message import encode_properties, tags_code
-from failback.protocol.route import MessageQueue, SubscriptionGroupConfig
+from failback.protocol.route import SubscriptionGroupConfig
 
 logger = logging.getLogger(__name__)
 
