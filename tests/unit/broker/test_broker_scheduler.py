@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from failback.broker.config.time_scale import TimeScale
-from failback.broker.startup.scheduler import Scheduler
+from failback.client.clock import Scheduler
 
 
 class Clock:
@@ -25,7 +25,7 @@ async def run_until(scheduler: Scheduler, clock: Clock, end: float) -> None:
 
 async def test_first_delay_and_period_are_kept() -> None:
     clock = Clock()
-    scheduler = Scheduler(clock, TimeScale())
+    scheduler = Scheduler(clock)
     times: list[float] = []
     scheduler.every("persist", 10_000, 5_000, lambda: times.append(clock.now))
     await run_until(scheduler, clock, 122)
@@ -34,7 +34,7 @@ async def test_first_delay_and_period_are_kept() -> None:
 
 async def test_the_scale_changes_first_delay_and_period_alike() -> None:
     clock = Clock()
-    scheduler = Scheduler(clock, TimeScale(0.1))
+    scheduler = Scheduler(clock, TimeScale(0.1).seconds)
     times: list[float] = []
     scheduler.every("persist", 10_000, 5_000, lambda: times.append(clock.now))
     await run_until(scheduler, clock, 102.1)
@@ -43,7 +43,7 @@ async def test_the_scale_changes_first_delay_and_period_alike() -> None:
 
 async def test_a_slow_job_delays_the_others_which_then_catch_up() -> None:
     clock = Clock()
-    scheduler = Scheduler(clock, TimeScale())
+    scheduler = Scheduler(clock)
     times: list[float] = []
 
     async def register() -> None:
@@ -59,7 +59,7 @@ async def test_a_failing_job_runs_again_and_stops_nobody(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     clock = Clock()
-    scheduler = Scheduler(clock, TimeScale())
+    scheduler = Scheduler(clock)
     seen: list[str] = []
 
     def fail() -> None:

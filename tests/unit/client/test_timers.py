@@ -7,15 +7,16 @@ from itertools import pairwise
 
 import pytest
 
-from failback.client.clock import FixedRateScheduler
+from failback.client.clock import Scheduler
 from failback.client.model import ConsumeFrom
 from failback.protocol.codes import RequestCode
 from tests.support.clients.client_lab import GROUP, TOPIC, Lab
 from tests.support.common.virtual_time import network, now, until, virtual_time
 
 
-async def times_of_a_quick_job_beside_a_slow_one(*, single: bool) -> list[float]:
-    scheduler = FixedRateScheduler(single=single)
+@virtual_time
+async def test_a_slow_job_delays_the_others_which_then_catch_up() -> None:
+    scheduler = Scheduler(now)
     times: list[float] = []
 
     async def slow() -> None:
@@ -24,49 +25,25 @@ async def times_of_a_quick_job_beside_a_slow_one(*, single: bool) -> list[float]
     async def quick() -> None:
         times.append(round(now(), 1))
 
-    scheduler.add("slow", 1_000, 10_000, slow)
-    scheduler.add("quick", 500, 1_000, quick)
+    scheduler.every("slow", 1_000, 10_000, slow)
+    scheduler.every("quick", 500, 1_000, quick)
     running = asyncio.create_task(scheduler.run())
     await asyncio.sleep(6.2)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
-    return times
-
-
-@virtual_time
-async def test_on_one_thread_a_slow_job_delays_the_others_which_then_catch_up() -> None:
-    assert await times_of_a_quick_job_beside_a_slow_one(single=True) == [
-        0.5,
-        4.0,  # due 1.5, 2.5 and 3.5
-        4.0,
-        4.0,
-        4.5,
-        5.5,
-    ]
-
-
-@virtual_time
-async def test_on_threads_of_their_own_jobs_keep_their_times() -> None:
-    assert await times_of_a_quick_job_beside_a_slow_one(single=False) == [
-        0.5,
-        1.5,
-        2.5,
-        3.5,
-        4.5,
-        5.5,
-    ]
+    assert times == [0.5, 4.0, 4.0, 4.0, 4.5, 5.5]  # due 1.5, 2.5 and 3.5
 
 
 @virtual_time
 async def test_a_job_that_fails_runs_again() -> None:
-    scheduler = FixedRateScheduler(single=True)
+    scheduler = Scheduler(now)
     runs: list[float] = []
 
     async def job() -> None:
         runs.append(now())
         raise ValueError("no")
 
-    scheduler.add("job", 0, 1_000, job)
+    scheduler.every("job", 0, 1_000, job)
     running = asyncio.create_task(scheduler.run())
     await asyncio.sleep(2.5)
     running.cancel()

@@ -50,10 +50,10 @@ from failback.broker.processors.pulling.pull import HOLD_PASS_MS
 from failback.broker.remoting.connection import BrokerConnection
 from failback.broker.remoting.limits import PeerLimits
 from failback.broker.remoting.server import RemotingServer
-from failback.broker.startup.scheduler import Scheduler
 from failback.broker.startup.store_settings import apply_live, store_config
 from failback.broker.store.log.results import WriteRefused
 from failback.broker.store.message_store import MessageStore
+from failback.client.clock import Scheduler
 from failback.client.remoting.connection import RemotingClient, RemotingSettings
 from failback.client.remoting.http_server import HttpServer
 from failback.client.remoting.port_owner import bind_error
@@ -145,11 +145,11 @@ class BrokerController:
         self.topics.on_change = self.registration.topic_created
         self.server = RemotingServer(self.store, PeerLimits(config), on_fatal=self._fail)
         self._compose_processors(loop.time)
-        self.scheduler = Scheduler(loop.time, self._scale)
+        self.scheduler = Scheduler(loop.time, self._scale.seconds)
         """One job at a time, as 4.9's scheduler thread: persist, register, synchronise."""
-        self.housekeeping = Scheduler(loop.time, self._scale)
+        self.housekeeping = Scheduler(loop.time, self._scale.seconds)
         """What must not wait for a slow peer: held pulls, scans, samples."""
-        self.cleaning = Scheduler(loop.time, self._scale)
+        self.cleaning = Scheduler(loop.time, self._scale.seconds)
         """Expiry, which takes its time between two files."""
         self.health = HttpServer(self._endpoints.by_path(), orders=ORDERS)
 

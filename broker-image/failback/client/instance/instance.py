@@ -18,7 +18,7 @@ from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any
 
-from failback.client.clock import REAL_CLOCK, Clock, FixedRateScheduler
+from failback.client.clock import REAL_CLOCK, Clock, Scheduler
 from failback.client.consumelog.hook import NO_HOOK, ConsumeHook
 from failback.client.errors import ClientError, RouteQueryFailed
 from failback.client.instance.broker_requests import ConsumerMember, answer_request
@@ -171,15 +171,18 @@ class MQClientInstance:
         if self.settings.start_phase_ms:
             await asyncio.sleep(self.settings.start_phase_ms / 1000)
         self._hook.life("INSTANCE_START")
-        scheduler = FixedRateScheduler(single=self.settings.strict_single_thread)
         every = self.settings
+        polls = beats = commits = Scheduler(self.clock.now)
+        if not every.strict_single_thread:
+            beats, commits = Scheduler(self.clock.now), Scheduler(self.clock.now)
         first, interval = every.poll_name_server_first_ms, every.poll_name_server_interval_ms
-        scheduler.add("route poll", first, interval, self.poll_routes)
+        polls.every("route poll", first, interval, self.poll_routes)
         first, interval = every.heartbeat_first_ms, every.heartbeat_interval_ms
-        scheduler.add("heartbeat", first, interval, self._heartbeat_tick)
+        beats.every("heartbeat", first, interval, self._heartbeat_tick)
         first, interval = every.persist_offset_first_ms, every.persist_offset_interval_ms
-        scheduler.add("persist offsets", first, interval, self._persist_all)
-        self.spawn(scheduler.run(), "scheduler")
+        commits.every("persist offsets", first, interval, self._persist_all)
+        for scheduler in dict.fromkeys((polls, beats, commits)):
+            self.spawn(scheduler.run(), "scheduler")
         self.spawn(self._rebalance_loop(), "rebalance")
 
     async def shutdown_if_unused(self) -> None:
