@@ -265,6 +265,7 @@ class Thresholds(Model):
 
 class Guard(Model):
     max_pairs_down: int = Field(default=1, ge=1)
+    """Without effect: a fault hits one broker."""
     require_namespace_label: bool | None = None
     """Without effect: a namespace consents by its label, and no experiment for it."""
     consent: tuple[str, ...] = ()

@@ -10,7 +10,7 @@ from typing import Any
 from failback.chaos.cluster.view import Member, ProcessIdentity, Role, Stamp
 from failback.chaos.errors import NotProved, TargetError
 from failback.chaos.experiment.fault_kinds import parse_milestone
-from failback.chaos.faults.victims import Mode, Selector, choose
+from failback.chaos.faults.victims import choose
 from failback.chaos.recorder.fault_record import FaultRecord
 from failback.chaos.session import Session
 
@@ -60,20 +60,6 @@ def wait_served(session: Session, other: str, group: str, served: int) -> Stamp 
     return recorder.wait_served(other, group, wanted, session.deadline, hopeless)
 
 
-def pick(session: Session, pair: str, role: Role | None, mode: Mode = "one") -> Member:
-    """Look at the cluster and choose one broker."""
-    view = session.target.view()
-    found = view.pair(pair)
-    selector = Selector(
-        pair=found.name if found else "",
-        pair_selector="" if found else pair,
-        role=role,
-        mode=mode,
-    )
-    seed = session.schedule.seeds["victims"]
-    return choose(view, selector, seed, session.experiment.spec.guard.max_pairs_down)[0]
-
-
 def begin_on_broker(
     session: Session,
     fault: str,
@@ -88,7 +74,8 @@ def begin_on_broker(
     """Wait until it is due, ask every guard once more, and choose the broker."""
     intended = wait_for_time(session, fid, at_seconds, after)
     session.refuse_unsafe(fault, lasts)
-    return open_record(session, fid, fault, pick(session, pair, role), intended)
+    member = choose(session.target.view(), pair, role, session.schedule.seeds["victims"])
+    return open_record(session, fid, fault, member, intended)
 
 
 def open_record(
