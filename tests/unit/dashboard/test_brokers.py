@@ -36,7 +36,8 @@ class Broker:
         self.asked += 1
         return dict(self.config)
 
-    async def consumer_connection(self, _: str, group: str) -> Any:
+    async def call(self, _: str, members: Any) -> Any:
+        group = members.header.consumer_group
         return SimpleNamespace(connection_set=[group], message_model="CLUSTERING")
 
     async def all_groups(self, _: str) -> Any:

@@ -14,10 +14,11 @@ from typing import Final, NamedTuple, TypeVar
 
 from failback.client.admin.admin import AdminClient
 from failback.client.admin.queue_offsets import Span
+from failback.protocol import calls
 from failback.protocol.body import MessageQueue
 from failback.protocol.clients import ConsumerConnection
 from failback.protocol.codes import ResponseCode
-from failback.protocol.errors import BrokerError, FailbackError
+from failback.protocol.errors import FailbackError
 from failback.protocol.stats import TopicOffset
 
 MOST_MEMBERS = 64
@@ -163,31 +164,21 @@ class BrokerSurvey:
         A group without an answer is missing.
         """
         wanted = list(groups)
-        asked = (self.ask(partial(self._connection, group)) for group in wanted)
+        asked = (
+            self.ask(partial(connection_of, self.admin, self.address, group)) for group in wanted
+        )
         found = await asyncio.gather(*asked)
         return {
-            group: answer[0]
+            group: answer if answer.connection_set else None
             for group, answer in zip(wanted, found, strict=True)
             if answer is not None
         }
 
-    async def _connection(self, group: str) -> tuple[ConsumerConnection | None]:
-        try:
-            return (await self.admin.consumer_connection(self.address, group),)
-        except BrokerError as error:
-            if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
-                raise
-            return (None,)
-
 
 async def connection_of(admin: AdminClient, addr: str, group: str) -> ConsumerConnection:
     """Return the members of a group that are connected to a broker; none is no error."""
-    try:
-        return await admin.consumer_connection(addr, group)
-    except BrokerError as error:
-        if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
-            raise
-        return ConsumerConnection()
+    none = ResponseCode.CONSUMER_NOT_ONLINE, ConsumerConnection()
+    return await admin.call(addr, calls.consumer_connection(group).otherwise(*none))
 
 
 async def client_memory(
