@@ -227,11 +227,11 @@ def test_a_death_that_nobody_asked_for_is_another_incident(
     if not in_a_window:
         session.rec.healed(record, now())
     session.rec._look_for_deaths()
-    assert another_incident(configuration) is False
+    assert another_incident(configuration=configuration) is False
     death = DeathRecord(pid=7, ticks=7, signal=11, code=None, seen=now())
     monkeypatch.setattr(target, "deaths", lambda _since: [(1, "demo-0-1", death)])
     session.rec._look_for_deaths()
-    assert another_incident(configuration) is True
+    assert another_incident(configuration=configuration) is True
     assert (record.proved, "died unplanned" in record.why) == (not in_a_window, in_a_window)
 
 

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import shutil
 import time
-from functools import partial
+from pathlib import Path
 from typing import Any
 
 from chaoslib.exceptions import ActivityFailed
 from chaoslib.types import Configuration, Secrets
 
 from failback.chaos import session as sessions
+from failback.chaos.cluster.broker_facts import ask_nameservers
 from failback.chaos.cluster.target import Target
 from failback.chaos.cluster.view import Member, Role
 from failback.chaos.cluster.wire import WireConnection
 from failback.chaos.session import Session
 from failback.chaos.targets.local import ControlSocket, LocalTarget
-from failback.chaos.toolkit.action_context import guarded
+from failback.chaos.toolkit.action_context import NO_RUN, activity, session_of
 from failback.common.numbers import whole_or_0
-from failback.protocol.errors import FailbackError
 
 __all__ = [
     "another_incident",
@@ -36,6 +36,21 @@ __all__ = [
 ]
 
 
+def _target_of(configuration: Configuration) -> Target:
+    """The run's target; without a run that of the local runtime that the configuration names."""
+    session = sessions.find(configuration)
+    if session is not None:
+        return session.target
+    root = (configuration or {}).get("root")
+    if not root:
+        raise ActivityFailed(NO_RUN)
+    return LocalTarget(ControlSocket.of_root(Path(root)), str((configuration or {})["cluster"]))
+
+
+_of_run = activity(session_of)
+_of_cluster = activity(_target_of)
+
+
 def recorder_is_recording(configuration: Configuration = None, secrets: Secrets = None) -> bool:
     """Is the recorder alive, does every process of the workload answer, and is there no gap?"""
     session = sessions.find(configuration)
@@ -46,27 +61,24 @@ def recorder_is_recording(configuration: Configuration = None, secrets: Secrets 
     return session.recorder.is_recording()
 
 
+@_of_run
 def cluster_is_steady(
+    session: Session,
     min_produce_per_second: float | None = None,
     max_lag_messages: int | None = None,
     max_sync_age_seconds: float | None = None,
-    configuration: Configuration = None,
-    secrets: Secrets = None,
 ) -> dict[str, Any]:
     """Wait until the limits held for the experiment's ``holdSeconds`` in a row.
 
     Once ``recover`` has measured the steady state again, its result is returned: by the time that
     the hypothesis is asked a second time the producers are stopped.
     """
-    session = _session(configuration)
     kept = session.results.steady_now
     if kept:
         return dict(kept)
     steady = session.experiment.spec.steady_state
     limits = (min_produce_per_second, max_lag_messages, max_sync_age_seconds)
-    result = guarded(
-        lambda: hold_steady(session, *limits, steady.hold_seconds, steady.timeout_seconds)
-    )
+    result = hold_steady(session, *limits, steady.hold_seconds, steady.timeout_seconds)
     session.results.steady = bool(result["steady"])
     session.results.steady_why = "; ".join(result["why"])
     return result
@@ -129,9 +141,9 @@ def unsteady(
     return why
 
 
-def no_fault_left(configuration: Configuration = None, secrets: Secrets = None) -> dict[str, Any]:
+@_of_run
+def no_fault_left(session: Session) -> dict[str, Any]:
     """Is every entry of the undo ledger healed as observed?"""
-    session = _session(configuration)
     left = [
         f"{entry.fid}: {entry.call} {dict(entry.args)}"
         for entry in session.ledger.open_entries(faults_only=True)
@@ -139,101 +151,81 @@ def no_fault_left(configuration: Configuration = None, secrets: Secrets = None) 
     return {"clean": not left, "left": left}
 
 
-def broker_role(
-    pair: str, role: Role, configuration: Configuration = None, secrets: Secrets = None
-) -> dict[str, Any]:
+@_of_cluster
+def broker_role(target: Target, pair: str, role: Role) -> dict[str, Any]:
     """The member that has this role in a pair, as the brokers say."""
-    member = _member(configuration, pair, role)
+    member = _member(target, pair, role)
     return {"pod": member.pod, "address": member.address, "broker_id": member.broker_id}
 
 
-def process_state(
-    pair: str, role: Role, configuration: Configuration = None, secrets: Secrets = None
-) -> str:
+@_of_cluster
+def process_state(target: Target, pair: str, role: Role) -> str:
     """State of a broker's process, from the kernel."""
-    member = _member(configuration, pair, role)
-    if member.identity is None:
-        return "GONE"
-    return _target(configuration).process_state(member.identity).value
+    member = _member(target, pair, role)
+    return "GONE" if member.identity is None else target.process_state(member.identity).value
 
 
-def route_has(
-    pair: str, broker_id: int, configuration: Configuration = None, secrets: Secrets = None
-) -> bool:
+@_of_cluster
+def route_has(target: Target, pair: str, broker_id: int) -> bool:
     """Does every name server show this broker id of a pair?"""
-    view = guarded(_target(configuration).view)
+    view = target.view()
     found = view.pair(pair)
     if found is None:
         raise ActivityFailed(f"no pair {pair}")
-    for nameserver in view.nameservers:
-        try:
-            with WireConnection(nameserver) as connection:
-                shown = connection.cluster_addresses().get(found.broker_name, {})
-        except FailbackError:
-            return False
-        if broker_id not in shown:
-            return False
-    return True
+    shown = ask_nameservers(view.nameservers).values()
+    return all(
+        table is not None and broker_id in table.get(found.broker_name, {}) for table in shown
+    )
 
 
-def replication_lag_bytes(
-    pair: str, configuration: Configuration = None, secrets: Secrets = None
-) -> int:
+@_of_cluster
+def replication_lag_bytes(target: Target, pair: str) -> int:
     """How far the slowest slave's log is behind the master's."""
-    view = guarded(_target(configuration).view)
-    found = view.pair(pair)
-    members = found.members if found else ()
+    found = target.view().pair(pair)
     ends: dict[str, list[int]] = {"master": [], "slave": []}
-    for member in members:
-        runtime = guarded(partial(_runtime_of, member))
+    for member in found.members if found else ():
+        with WireConnection(member.address) as connection:
+            runtime = connection.runtime_info(timeout=3.0)
         ends[member.role].append(whole_or_0(runtime.get("commitLogMaxOffset")))
     if not ends["master"] or not ends["slave"]:
         raise ActivityFailed(f"{pair} has no master with a slave")
     return max(0, ends["master"][0] - min(ends["slave"]))
 
 
-def sync_age_seconds(
-    pair: str, configuration: Configuration = None, secrets: Secrets = None
-) -> float:
+@_of_run
+def sync_age_seconds(session: Session, pair: str) -> float:
     """Age of the master's offset table as the slave shows it."""
-    age = _session(configuration).rec.latest_samples.sync_age_seconds(pair)
+    age = session.rec.latest_samples.sync_age_seconds(pair)
     if age is None:
         raise ActivityFailed(f"{pair}: no synchronisation was seen yet")
     return age
 
 
-def group_lag_messages(
-    group: str, configuration: Configuration = None, secrets: Secrets = None
-) -> int:
+@_of_run
+def group_lag_messages(session: Session, group: str) -> int:
     """Messages that a group has not committed, by the newest samples."""
-    lag = _session(configuration).rec.latest_samples.group_lag(group)
+    lag = session.rec.latest_samples.group_lag(group)
     if lag is None:
         raise ActivityFailed(f"{group}: nothing was sampled yet")
     return lag
 
 
-def offsets_of(
-    pair: str,
-    role: Role,
-    group: str,
-    configuration: Configuration = None,
-    secrets: Secrets = None,
-) -> dict[str, dict[str, int]]:
+@_of_cluster
+def offsets_of(target: Target, pair: str, role: Role, group: str) -> dict[str, dict[str, int]]:
     """A group's offsets on one broker: topic to queue to offset."""
-    member = _member(configuration, pair, role)
+    with WireConnection(_member(target, pair, role).address) as connection:
+        table = connection.all_offsets()
     return {
         key.removesuffix(f"@{group}"): {str(queue): offset for queue, offset in queues.items()}
-        for key, queues in guarded(partial(_table_of, member)).items()
+        for key, queues in table.items()
         if key.endswith(f"@{group}")
     }
 
 
-def disk_free_ratio(
-    pair: str, configuration: Configuration = None, secrets: Secrets = None
-) -> float:
+@_of_cluster
+def disk_free_ratio(target: Target, pair: str) -> float:
     """Free share of the fullest disk under the pair's stores."""
-    view = guarded(_target(configuration).view)
-    found = view.pair(pair)
+    found = target.view().pair(pair)
     stores = [member.store for member in found.members if member.store] if found else []
     if not stores:
         raise ActivityFailed(f"{pair}: no store is known")
@@ -241,43 +233,15 @@ def disk_free_ratio(
     return min(usage.free / usage.total for usage in usages)
 
 
-def another_incident(configuration: Configuration = None, secrets: Secrets = None) -> bool:
+@_of_run
+def another_incident(session: Session) -> bool:
     """Did a broker die that no fault asked to die?"""
-    return _session(configuration).rec.unplanned_deaths > 0
+    return session.rec.unplanned_deaths > 0
 
 
-def _session(configuration: Configuration) -> Session:
-    session = sessions.find(configuration)
-    if session is None:
-        raise ActivityFailed("no run is open for this experiment: use failback experiment run")
-    return session
-
-
-def _target(configuration: Configuration) -> Target:
-    session = sessions.find(configuration)
-    if session is not None:
-        return session.target
-    root = (configuration or {}).get("root")
-    if not root:
-        raise ActivityFailed("no run is open for this experiment: use failback experiment run")
-    from pathlib import Path
-
-    return LocalTarget(ControlSocket.of_root(Path(root)), str((configuration or {})["cluster"]))
-
-
-def _member(configuration: Configuration, pair: str, role: Role) -> Member:
-    found = guarded(_target(configuration).view).pair(pair)
+def _member(target: Target, pair: str, role: Role) -> Member:
+    found = target.view().pair(pair)
     member = found.member(role) if found else None
     if member is None:
         raise ActivityFailed(f"no {role} in {pair}")
     return member
-
-
-def _runtime_of(member: Member) -> dict[str, str]:
-    with WireConnection(member.address) as connection:
-        return connection.runtime_info(timeout=3.0)
-
-
-def _table_of(member: Member) -> dict[str, dict[int, int]]:
-    with WireConnection(member.address) as connection:
-        return connection.all_offsets()
