@@ -6,9 +6,8 @@ user's, ``GuardRefused`` says the cluster must not be touched, ``TargetError`` t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from enum import IntEnum
-from typing import Any
 
 from failback.protocol.errors import FailbackError
 
@@ -32,11 +31,10 @@ class ChaosError(FailbackError):
 class TargetError(ChaosError):
     """The target could not do, or could not prove, what was asked."""
 
-    def __init__(self, what: str, why: str, evidence: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, what: str, why: str) -> None:
         super().__init__(f"{what}: {why}")
         self.what = what
         self.why = why
-        self.evidence = dict(evidence or {})
 
 
 class NotProved(ChaosError):

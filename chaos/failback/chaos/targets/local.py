@@ -77,7 +77,7 @@ class ControlSocket:
         except (OSError, ValueError) as error:
             raise TargetError(what, f"{self.path}: {error}") from error
         if not reply.get("ok"):
-            raise TargetError(what, str(reply.get("error", "no reason given")), reply)
+            raise TargetError(what, str(reply.get("error", "no reason given")))
         return reply
 
 

@@ -201,9 +201,8 @@ class KubernetesTarget:
     def signal(self, victim: ProcessIdentity, signum: int) -> SignalReceipt:
         what = f"signal {signum} to pid {victim.pid} of {victim.pod}"
         pod = self._require_pod(what, victim.pod)
-        found = (str(pod["metadata"]["uid"]), container_id(pod))
-        if found != (victim.uid, victim.container):
-            raise TargetError(what, "the chosen process is REPLACED", {"found": list(found)})
+        if (str(pod["metadata"]["uid"]), container_id(pod)) != (victim.uid, victim.container):
+            raise TargetError(what, "the chosen process is REPLACED")
         receipt = self._containers.kill(pod, victim, signum)
         if signum == signal.SIGSTOP:
             self._renewal.add(victim.pod)
