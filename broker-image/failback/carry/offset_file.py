@@ -18,7 +18,7 @@ import msgspec
 
 from failback.carry.master_store import take_after
 from failback.carry.merge import Table
-from failback.common.replacing import sync_folder
+from failback.common.files import sync_folder
 from failback.common.text import visible
 from failback.protocol import fastjson
 from failback.protocol.errors import CorruptStore, ProtocolError, StoreError

@@ -163,10 +163,10 @@ def append_line(path: str | os.PathLike[str], line: bytes, *, mode: int = 0o644)
         is_whole = size == 0 or os.pread(descriptor, 1, size - 1) == b"\n"
         data = (b"" if is_whole else b"\n") + line + b"\n"
         try:
-            _write_all(descriptor, data, size)
+            write_all(descriptor, data, size)
             os.fsync(descriptor)
             if size == 0:
-                _sync_folder(os.path.dirname(os.path.abspath(path)))
+                sync_folder(Path(path).absolute().parent)
         except OSError as error:
             with contextlib.suppress(OSError):
                 os.ftruncate(descriptor, size)
@@ -176,15 +176,16 @@ def append_line(path: str | os.PathLike[str], line: bytes, *, mode: int = 0o644)
         os.close(descriptor)
 
 
-def _write_all(descriptor: int, data: bytes, position: int) -> None:
-    """Write all of ``data``; a full disk takes a part first, and says so at the next write."""
+def write_all(descriptor: int, content: bytes, position: int = 0) -> None:
+    """Write all of ``content``; a full disk takes a part first, and says so at the next write."""
     written = 0
-    while written < len(data):
-        written += os.pwrite(descriptor, data[written:], position + written)
+    while written < len(content):
+        written += os.pwrite(descriptor, content[written:], position + written)
 
 
-def _sync_folder(path: str) -> None:
-    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def sync_folder(path: Path) -> None:
+    """Make renames and new names in a folder durable."""
+    folder = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(folder)
     finally:

@@ -9,6 +9,8 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from failback.common.files import sync_folder, write_all
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -101,27 +103,13 @@ def write_over(path: Path, previous: bytes, content: bytes) -> None:
     # Nothing of the old content is left behind the new one before the end is cut.
     with path.open("r+b", buffering=0) as file:
         try:
-            _write_all(file.fileno(), content.ljust(len(previous), b"\n"))
+            write_all(file.fileno(), content.ljust(len(previous), b"\n"))
+            os.fsync(file.fileno())
         except OSError:
             with contextlib.suppress(OSError):
-                _write_all(file.fileno(), previous)
+                write_all(file.fileno(), previous)
+                os.fsync(file.fileno())
                 file.truncate(len(previous))
             raise
         file.truncate(len(content))
         os.fsync(file.fileno())
-
-
-def _write_all(descriptor: int, content: bytes) -> None:
-    written = 0
-    while written < len(content):
-        written += os.pwrite(descriptor, content[written:], written)
-    os.fsync(descriptor)
-
-
-def sync_folder(path: Path) -> None:
-    """Make renames and new names in a folder durable."""
-    folder = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

@@ -58,7 +58,8 @@ from failback.client.consumelog.upload.layout import (
     OPENED,
     mark_name,
 )
-from failback.common.replacing import place, sync_folder
+from failback.common.files import sync_folder
+from failback.common.replacing import place
 
 logger = logging.getLogger(__name__)
 

@@ -27,8 +27,8 @@ from pyarrow import fs
 
 from failback.analytics.errors import ReportInputError, StoreUnusable
 from failback.analytics.lake.parquet_guard import footer_of
-from failback.common.files import has_rows, open_file
-from failback.common.replacing import place, sync_folder
+from failback.common.files import has_rows, open_file, sync_folder
+from failback.common.replacing import place
 from failback.common.text import why
 
 _S3: Final = frozenset({"s3", "s3a"})

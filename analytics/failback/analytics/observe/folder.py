@@ -24,8 +24,8 @@ from failback.analytics.observe.thinning import Span, thinned
 from failback.analytics.run.documents import OBSERVED, read_run
 from failback.analytics.run.run_folder import unplanned_run
 from failback.client.remoting.guarded.access import ClusterAccess
-from failback.common.files import append_line, check_regular, open_file
-from failback.common.replacing import replace_file, sync_folder
+from failback.common.files import append_line, check_regular, open_file, sync_folder
+from failback.common.replacing import replace_file
 from failback.common.text import why
 from failback.init.processes import boot_id, identity_of, process_space
 from failback.protocol.errors import ConfigError

@@ -28,6 +28,7 @@ from typing import TypeVar
 from msgspec.structs import astuple
 
 from failback.broker.disk_errors import is_fatal
+from failback.common.files import sync_folder
 from failback.common.replacing import write_over
 from failback.common.text import visible, where_and_why, why
 from failback.protocol import fastjson
@@ -77,11 +78,7 @@ class ConfigFiles:
 
     def sync_folder(self, path: Path) -> None:
         """Wait until a folder's names are on the disk."""
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        sync_folder(path)
 
 
 _FILES = ConfigFiles()

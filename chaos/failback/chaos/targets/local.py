@@ -35,7 +35,8 @@ from failback.chaos.cluster.view import (
     Stamp,
 )
 from failback.chaos.errors import TargetError
-from failback.common.replacing import replace_file, sync_folder
+from failback.common.files import sync_folder
+from failback.common.replacing import replace_file
 
 RUNNING_STATES: Final = frozenset({"Running", "Ready"})
 _POLL_SECONDS: Final = 0.02

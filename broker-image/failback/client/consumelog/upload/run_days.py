@@ -24,8 +24,8 @@ from failback.client.consumelog.upload.layout import (
     mark_name,
     place_of,
 )
-from failback.common.files import parsed, read_file
-from failback.common.replacing import place, replace_file, sync_folder
+from failback.common.files import parsed, read_file, sync_folder
+from failback.common.replacing import place, replace_file
 
 
 def opened_note(zero_wall_ns: int) -> bytes:
