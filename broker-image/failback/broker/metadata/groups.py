@@ -22,7 +22,6 @@ from failback.protocol.codes import SYSTEM_GROUPS
 from failback.protocol.message import RETRY_PREFIX
 from failback.protocol.names import check_group, check_room
 from failback.protocol.route import (
-    DataVersion,
     SubscriptionGroupConfig,
     SubscriptionGroupWrapper,
     TopicConfig,
@@ -72,20 +71,6 @@ class SubscriptionGroupManager(VersionedTable[SubscriptionGroupConfig, Subscript
 
     def name_of(self, entry: SubscriptionGroupConfig) -> str:
         return entry.group_name
-
-    def to_wrapper(self) -> SubscriptionGroupWrapper:
-        """Return version and table as GET_ALL_SUBSCRIPTIONGROUP_CONFIG answers them."""
-        return SubscriptionGroupWrapper(
-            data_version=self.data_version, subscription_group_table=dict(self.table)
-        )
-
-    def _wrapped(self, version: DataVersion) -> SubscriptionGroupWrapper:
-        return SubscriptionGroupWrapper(data_version=version)
-
-    def _unwrapped(
-        self, wrapper: SubscriptionGroupWrapper
-    ) -> tuple[DataVersion, dict[str, SubscriptionGroupConfig]]:
-        return wrapper.data_version, wrapper.subscription_group_table
 
 
 @dataclass(frozen=True, slots=True)

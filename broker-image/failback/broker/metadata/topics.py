@@ -21,7 +21,6 @@ from failback.protocol.codes import (
 from failback.protocol.message import RETRY_PREFIX
 from failback.protocol.names import check_room, check_topic
 from failback.protocol.route import (
-    DataVersion,
     SubscriptionGroupConfig,
     TopicConfig,
     TopicConfigSerializeWrapper,
@@ -103,20 +102,6 @@ class TopicConfigManager(VersionedTable[TopicConfig, TopicConfigSerializeWrapper
 
     def name_of(self, entry: TopicConfig) -> str:
         return entry.topic_name
-
-    def to_wrapper(self) -> TopicConfigSerializeWrapper:
-        """Return version and table as GET_ALL_TOPIC_CONFIG and a registration carry them."""
-        return TopicConfigSerializeWrapper(
-            data_version=self.data_version, topic_config_table=dict(self.table)
-        )
-
-    def _wrapped(self, version: DataVersion) -> TopicConfigSerializeWrapper:
-        return TopicConfigSerializeWrapper(data_version=version)
-
-    def _unwrapped(
-        self, wrapper: TopicConfigSerializeWrapper
-    ) -> tuple[DataVersion, dict[str, TopicConfig]]:
-        return wrapper.data_version, wrapper.topic_config_table
 
     def get(self, name: str) -> TopicConfig | None:
         """Return the topic's configuration, ``None`` when this broker does not have it."""

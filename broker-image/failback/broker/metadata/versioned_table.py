@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
+from msgspec.structs import astuple
 
 from failback.broker.config.config import BrokerConfig
 from failback.broker.disk_errors import is_fatal
@@ -76,7 +77,7 @@ class NewNames(MustWait):
 
 
 class VersionedTable(ABC, Generic[Entry, Wrapper]):
-    """Entries by name. The wrapper is the body that carries table and version, and the file's text.
+    """Entries by name. The wrapper is the body of table and version, in this order; so is the file.
 
     Every change bumps :attr:`data_version`.
 
@@ -126,17 +127,13 @@ class VersionedTable(ABC, Generic[Entry, Wrapper]):
             TableFull: There is no room for another.
         """
 
-    @abstractmethod
     def to_wrapper(self) -> Wrapper:
-        """Return version and table as an answer carries them."""
+        """Return table and version as answers and registrations carry them."""
+        return self._wrapped(dict(self.table), self.data_version)
 
-    @abstractmethod
-    def _wrapped(self, version: DataVersion) -> Wrapper:
-        """Return a wrapper of an empty table."""
-
-    @abstractmethod
-    def _unwrapped(self, wrapper: Wrapper) -> tuple[DataVersion, dict[str, Entry]]:
-        """Return version and table of a wrapper."""
+    def _wrapped(self, table: dict[str, Entry], version: DataVersion) -> Wrapper:
+        wrap: Callable[..., Wrapper] = self._wrapper
+        return wrap(table, version)
 
     def to_json(self) -> bytes:
         """Return version and table as an answer carries them; kept until the version changes."""
@@ -245,7 +242,7 @@ class VersionedTable(ABC, Generic[Entry, Wrapper]):
 
         The versions are compared for difference, not for age: what only the slave has goes.
         """
-        theirs, table = self._unwrapped(wrapper)
+        table, theirs = astuple(wrapper)
         if theirs == self.data_version:
             return False
         self.table, self._rows = dict(table), None
@@ -260,7 +257,7 @@ class VersionedTable(ABC, Generic[Entry, Wrapper]):
         """
         wrapper = self.file.load(table_of(self._wrapper))
         if wrapper is not None:
-            self.data_version, table = self._unwrapped(wrapper)
+            table, self.data_version = astuple(wrapper)
             self.table.update(table)
             self._rows = _rows(self.table)
 
@@ -354,7 +351,7 @@ class VersionedTable(ABC, Generic[Entry, Wrapper]):
 
     def _to_text(self, rows: Mapping[str, bytes], version: DataVersion) -> bytes:
         """Return the file's text; ``rows`` are in the order of their names."""
-        empty = self._wrapped(version).to_json(pretty=True)
+        empty = self._wrapped({}, version).to_json(pretty=True)
         if not rows:
             return empty
         begin, end = empty.split(b"{}")
