@@ -15,6 +15,7 @@ from failback.chaos.experiment.spec import ChaosExperiment
 from failback.chaos.faults.catalogue import load_experiment, parse_experiment
 from failback.chaos.run.run import run_arm
 from failback.chaos.run_folder.run_folder import ClusterLease
+from failback.chaos.targets.location import Location
 from failback.protocol.errors import ConfigError
 from tests.support.chaos.chaos_lab import (
     TIME_SCALE,
@@ -207,7 +208,7 @@ def test_a_second_experiment_on_the_cluster_is_refused(
             run_arm(
                 experiment([fault], topic="first"),
                 "base",
-                root=cluster.root,
+                location=Location(root=str(cluster.root)),
                 run_dir=tmp_path / "first",
                 progress=progress,
             )

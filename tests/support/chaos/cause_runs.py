@@ -20,6 +20,7 @@ from failback.analytics.report.make_report import report
 from failback.chaos.experiment.spec import ChaosExperiment
 from failback.chaos.run.outcome import RunOutcome
 from failback.chaos.run.run import run_arm
+from failback.chaos.targets.location import Location
 from tests.support.chaos.chaos_lab import TIME_SCALE, LocalCluster, experiment, running_cluster
 from tests.support.operator.resources import as_file, resource
 
@@ -209,8 +210,9 @@ def _run(run: CauseRun, cluster: LocalCluster, run_dir: Path) -> tuple[RunOutcom
             hands.append(threading.Thread(target=act, args=(run.hand,), name="hand"))
             hands[-1].start()
 
+    where = Location(root=str(cluster.root))
     outcome = run_arm(
-        run.experiment(), "base", 0, root=cluster.root, run_dir=run_dir, progress=on_progress
+        run.experiment(), "base", 0, location=where, run_dir=run_dir, progress=on_progress
     )
     for hand in hands:
         hand.join()

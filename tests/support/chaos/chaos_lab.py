@@ -60,8 +60,9 @@ class LocalCluster:
     ) -> tuple[RunOutcome, list[str]]:
         """Run one arm; returns its outcome and the lines of progress."""
         lines: list[str] = []
+        where = Location(root=str(self.root))
         outcome = run_arm(
-            experiment, arm, 0, root=self.root, run_dir=run_dir, progress=lines.append
+            experiment, arm, 0, location=where, run_dir=run_dir, progress=lines.append
         )
         return outcome, lines
 

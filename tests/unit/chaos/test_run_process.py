@@ -13,6 +13,7 @@ from failback.chaos.faults.catalogue import load_experiment
 from failback.chaos.run.outcome import RunOutcome, describe_error, outcome_of
 from failback.chaos.run.run import run_arm
 from failback.chaos.run_folder.run_folder import RunFolder
+from failback.chaos.targets.location import Location
 from failback.protocol.errors import ConfigError, FailbackError
 
 EXPERIMENT = Path(__file__).parent / "data" / "kill-then-restart.yaml"
@@ -28,7 +29,8 @@ def folder(tmp_path: Path) -> RunFolder:
 
 def start(folder: RunFolder, root: Path) -> None:
     experiment = load_experiment(EXPERIMENT)
-    run_arm(experiment, experiment.arms[0].name, root=root, run_dir=folder.path)
+    where = Location(root=str(root))
+    run_arm(experiment, experiment.arms[0].name, location=where, run_dir=folder.path)
 
 
 def test_a_finished_run_is_not_written_over(folder: RunFolder, tmp_path: Path) -> None:

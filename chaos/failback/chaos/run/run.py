@@ -23,7 +23,6 @@ from failback.chaos.run.outcome import RunOutcome, outcome_of
 from failback.chaos.run_folder.run_folder import RunFolder
 from failback.chaos.session import Progress
 from failback.chaos.targets.location import Location
-from failback.protocol.errors import ConfigError
 
 
 def run_arm(
@@ -31,9 +30,7 @@ def run_arm(
     arm: str,
     repetition: int = 0,
     *,
-    control_socket: Path | None = None,
-    root: Path | None = None,
-    location: Location | None = None,
+    location: Location,
     run_dir: Path | None = None,
     runs: Path | None = None,
     progress_address: str = "",
@@ -45,8 +42,7 @@ def run_arm(
         experiment: From ``load_experiment``.
         arm: Name of the arm.
         repetition: From 0.
-        control_socket, root: One of the two says which local runtime.
-        location: Says where the cluster is, instead of the two.
+        location: Where the cluster is.
         run_dir: The run folder; made if absent. Default: ``runs/<experiment>/<arm>-<repetition>``.
         runs: Folder of all runs, when ``run_dir`` is not given; ``runs`` by default.
         progress_address: ``host:port`` at which the run answers ``GET /run``; empty for nowhere.
@@ -71,16 +67,8 @@ def run_arm(
         *("--arm", resolved.name, "--repetition", str(repetition)),
         *("--seed", str(experiment.seed)),
         *("--time-scale", repr(experiment.spec.time_scale)),
-        *("--run-dir", str(folder)),
+        *("--run-dir", str(folder), "--location", location.to_json()),
     ]
-    if location is None:
-        location = Location(
-            root=str(root.absolute()) if root else "",
-            control_socket=str(control_socket) if control_socket else "",
-        )
-    if location == Location():
-        raise ConfigError("target", "give the runtime's root or its control socket")
-    command += ["--location", location.to_json()]
     if progress_address:
         command += ["--progress-address", progress_address]
     reply = _supervise(command, folder, progress)

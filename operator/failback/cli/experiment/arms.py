@@ -86,6 +86,7 @@ class ArmRun(threading.Thread):
 
     def _run(self) -> None:
         from failback.chaos.run.run import run_arm
+        from failback.chaos.targets.location import Location
         from failback.operator.local.background import (
             start_in_background,
             stop_background,
@@ -101,7 +102,7 @@ class ArmRun(threading.Thread):
             self.outcome = run_arm(
                 self._experiment,
                 self.arm,
-                root=root.path,
+                location=Location(root=str(root.path.absolute())),
                 run_dir=self.run_dir,
                 progress=self._while_running,
             )
