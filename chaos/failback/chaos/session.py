@@ -283,11 +283,12 @@ class Session:
     def on_unplanned_end(self, process: WorkloadProcess) -> None:
         """A workload process ended by itself: an unplanned CLIENT_KILL row."""
         ended = process.exit
-        self.rec.unplanned_row(
+        self.rec.fault_row(
+            FaultRecord("unplanned", "unplanned", "", 0, proved=True),  # that it ended is certain
             "CLIENT_KILL",
-            ended.stamp if ended else now(),
-            "harness",
-            {
+            observed=ended.stamp if ended else now(),
+            observer="harness",
+            detail={
                 "proc_no": process.proc_no,
                 "proc": process.proc.hex(),
                 "name": process.name,

@@ -62,7 +62,7 @@ def fault(session: Session, target: FakeTarget) -> FaultRecord:
 
 
 def answered(target: FakeTarget, boot_ms: int) -> Event:
-    return AnswerEvent(target.members[0].address, boot_ms, now(), {})
+    return AnswerEvent(target.members[0].address, boot_ms, now())
 
 
 def route(target: FakeTarget, shown: bool) -> Event:

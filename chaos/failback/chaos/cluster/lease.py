@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from failback.chaos.errors import TargetError
 
@@ -40,9 +40,6 @@ class Lease(Protocol):
 
     def give_back(self, *, healed: bool) -> None:
         """End the lease. A run that is not healed leaves its name, so that no second one starts."""
-
-    def note(self) -> Mapping[str, Any]:
-        """What a later heal needs to find the same lease."""
 
 
 logger = logging.getLogger(__name__)

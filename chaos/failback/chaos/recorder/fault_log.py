@@ -69,13 +69,6 @@ class FaultLog:
             boot_ms=boot_ms,
         )
 
-    def unplanned_row(
-        self, kind: str, stamp: Stamp, observer: str, detail: Mapping[str, Any]
-    ) -> None:
-        """Write the row of an unplanned end of a client. That it ended is certain."""
-        record = FaultRecord("unplanned", "unplanned", "", 0, proved=True)
-        self.fault_row(record, kind, observed=stamp, observer=observer, detail=detail)
-
     def evidence(self, record: FaultRecord, phase: str) -> dict[str, Any]:
         """The evidence object of one fault; appended to evidence.jsonl with ``phase``."""
         zero = self.zero.mono_ns if self.zero else 0

@@ -23,7 +23,7 @@ from failback.chaos.recorder.fault_record import FaultRecord
 from failback.chaos.recorder.latest_samples import LatestSamples
 from failback.chaos.recorder.proof_matcher import ProofMatcher
 from failback.chaos.recorder.sampler import Sampler
-from failback.chaos.recorder.witness import GAP_SECONDS, Event, RouteWatch, Watcher, WireWatch
+from failback.chaos.recorder.witness import GAP_SECONDS, RouteWatch, Watcher, WireWatch
 from failback.chaos.run_folder.run_folder import RunFolder
 from failback.client.consumelog.hot_format import SEGMENT_SECONDS, ConsumeLogError
 from failback.client.consumelog.writer import ConsumeLog
@@ -74,6 +74,7 @@ class Recorder(FaultLog):
             time_scale=time_scale,
             add_gap=self.add_gap,
         )
+        self.on_event = self.matcher.on_event
         self.clock_steps = 0
         self.unplanned_deaths = 0
         """Brokers that died since run zero and no fault asked to."""
@@ -191,12 +192,6 @@ class Recorder(FaultLog):
         """Have the undo thread call ``act`` once ``ready`` is true."""
         with self.lock:
             self._timed.append((ready, act))
-
-    # --- events of the witnesses -----------------------------------------------------------------
-
-    def on_event(self, event: Event) -> None:
-        """Take in what a witness saw. Called from its thread."""
-        self.matcher.on_event(event)
 
     # --- own threads -----------------------------------------------------------------------------
 

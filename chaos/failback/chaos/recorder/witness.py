@@ -52,7 +52,6 @@ class AnswerEvent:
     address: str
     boot_ms: int | None
     stamp: Stamp
-    runtime: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +194,7 @@ class WireWatch(Watcher):
             logger.debug("%s answers code 28 with %s", self.address, error)
         else:
             self._silent_since, self._silence_told = None, False
-            self._listener(AnswerEvent(self.address, boot_time(runtime), now(), runtime))
+            self._listener(AnswerEvent(self.address, boot_time(runtime), now()))
 
     def pause(self, seconds: float) -> None:
         """Sleep on the socket, so that a FIN is stamped when it comes and not a period later."""

@@ -245,7 +245,6 @@ class ClusterLease:
     """At most one experiment per cluster. Kept on disk when a run could not be healed."""
 
     def __init__(self, root: Path, cluster: str) -> None:
-        self._root = root
         self._lock = FileLock(root / f"experiment-{cluster}.lock")
         self._cluster = cluster
 
@@ -280,9 +279,6 @@ class ClusterLease:
 
     def require(self) -> None:
         """The kernel keeps the lock as long as we live."""
-
-    def note(self) -> dict[str, Any]:
-        return {"root": str(self._root)}
 
     def give_back(self, *, healed: bool) -> None:
         """End the lease. A run that is not healed leaves its name, so that no second one starts."""

@@ -93,9 +93,6 @@ class KubeLease:
                 return
         logger.warning("lease %s was not given back: it is being fought over", self.name)
 
-    def note(self) -> Mapping[str, Any]:
-        return {"lease": self.name}
-
     def left_in(self) -> str:
         return _annotation(self._api.lease(self.name), RUN_DIR)
 
