@@ -17,6 +17,13 @@ from failback.protocol.errors import ConfigError, FailbackError
 
 OUTCOME_FILE: Final = "outcome.json"
 """In the run folder: the outcome without the digest of the manifest, which covers this file."""
+_ERRORS: Final[Mapping[str, tuple[type[FailbackError], tuple[str, ...], ExitCode]]] = {
+    "config": (ConfigError, ("field", "problem"), ExitCode.BAD_INPUT),
+    "guard": (GuardRefused, ("guard", "why"), ExitCode.GUARD_REFUSED),
+    "not-healed": (NotHealed, ("left", "command"), ExitCode.NOT_HEALED),
+    "target": (TargetError, ("what", "why"), ExitCode.INCONCLUSIVE),
+}
+"""By the word for it: an error, the arguments that it is made of, and the exit code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +56,8 @@ def outcome_of(reply: Mapping[str, Any], folder: Path) -> RunOutcome:
     """
     error = reply.get("error")
     if error:
-        match error["kind"]:
-            case "config":
-                raise ConfigError(error["field"], error["problem"])
-            case "guard":
-                raise GuardRefused(error["guard"], error["why"])
-            case "not-healed":
-                raise NotHealed(error["left"], error["command"])
-            case _:
-                raise TargetError(error.get("what", "run"), error.get("why", "failed"))
+        kind, names, _ = _ERRORS.get(error["kind"], _ERRORS["target"])
+        raise kind(*(error[name] for name in names))
     if "outcome" in reply:
         return RunOutcome(**reply["outcome"])
     return RunOutcome(
@@ -77,25 +77,8 @@ def outcome_of(reply: Mapping[str, Any], folder: Path) -> RunOutcome:
 
 def describe_error(error: FailbackError) -> tuple[dict[str, Any], ExitCode]:
     """An error as plain values, and the exit code that it becomes."""
-    match error:
-        case ConfigError():
-            return (
-                {"kind": "config", "field": error.field, "problem": error.problem},
-                ExitCode.BAD_INPUT,
-            )
-        case GuardRefused():
-            return {"kind": "guard", "guard": error.guard, "why": error.why}, ExitCode.GUARD_REFUSED
-        case NotHealed():
-            return (
-                {"kind": "not-healed", "left": list(error.left), "command": error.command},
-                ExitCode.NOT_HEALED,
-            )
-        case TargetError():
-            return (
-                {"kind": "target", "what": error.what, "why": error.why},
-                ExitCode.INCONCLUSIVE,
-            )
-        case _:
-            return {"kind": "other", "what": type(error).__name__, "why": str(error)}, (
-                ExitCode.INCONCLUSIVE
-            )
+    for word, (kind, names, code) in _ERRORS.items():
+        if isinstance(error, kind):
+            return {"kind": word, **{name: getattr(error, name) for name in names}}, code
+    told = {"kind": "other", "what": type(error).__name__, "why": str(error)}
+    return told, ExitCode.INCONCLUSIVE
