@@ -128,19 +128,12 @@ def end_consumers(
 ) -> None:
     """End consumer processes; their wait status is the proof. They start again later."""
     record.signum = signum
-    record.undo = session.ledger.add(
-        START_CONSUMERS,
-        {"members": [[each.group, each.member] for each in members]},
-        record.fid,
-    )
-    session.rec.open_fault(record)
-    record.proof["K1"] = True
-    begun = now()
-    record.issued = (begun, begun)
-    session.phases.fault_begun(begun.mono_ns)
+    undo = {"members": [[each.group, each.member] for each in members]}
+    member_faults.begin(session, record, START_CONSUMERS, undo)
+    assert record.issued is not None
     for process in members:
         receipt = session.load.signal_member(process, signum)
-        record.issued = (begun, receipt.returned)
+        record.issued = (record.issued[0], receipt.returned)
     record.proof["K2"] = True
     name = signals.Signals(signum).name
     names = ", ".join(each.name for each in members)

@@ -36,16 +36,14 @@ def members_of(session: Session, group: str) -> list[WorkloadProcess]:
     return members
 
 
-def begin(
-    session: Session,
-    record: FaultRecord,
-    members: list[WorkloadProcess],
-    call: str,
-    args: Mapping[str, Any],
-) -> None:
-    """K1, with the undo in the ledger before any member receives a request."""
-    sockets = [str(each.socket_path) for each in members]
-    record.undo = session.ledger.add(call, {"sockets": sockets, **args}, record.fid)
+def sockets_of(members: list[WorkloadProcess]) -> list[str]:
+    """Where members are asked, as the ledger names them."""
+    return [str(each.socket_path) for each in members]
+
+
+def begin(session: Session, record: FaultRecord, call: str, args: Mapping[str, Any]) -> None:
+    """K1, with the undo in the ledger before anything is done to a member."""
+    record.undo = session.ledger.add(call, args, record.fid)
     crash_point("ledger-written")
     session.rec.open_fault(record)
     record.proof["K1"] = True

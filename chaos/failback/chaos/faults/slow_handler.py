@@ -88,7 +88,8 @@ def set_handlers(
     """Turn the knobs of all members, prove it, and have them turned back after the time."""
     members = member_faults.members_of(session, group)
     own = own_knobs(session, group)
-    member_faults.begin(session, record, members, RESET_HANDLERS, {"knobs": own})
+    undo = {"sockets": member_faults.sockets_of(members), "knobs": own}
+    member_faults.begin(session, record, RESET_HANDLERS, undo)
     member_faults.tell_all(session, record, members, _request(knobs))
     crash_point("handlers-set")
     session.progress(f"{record.fid}: handlers of {group}: {_said(knobs)}")

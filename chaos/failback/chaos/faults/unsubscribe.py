@@ -69,7 +69,8 @@ def unsubscribe(session: Session, record: FaultRecord, group: str, duration_seco
     """Have all members unsubscribe, prove it, and have them subscribe after the time."""
     members = member_faults.members_of(session, group)
     before = _held_now(session, group, members)
-    member_faults.begin(session, record, members, SUBSCRIBE, {})
+    undo = {"sockets": member_faults.sockets_of(members)}
+    member_faults.begin(session, record, SUBSCRIBE, undo)
     record.observed["queues_before"] = len(before)
     member_faults.tell_all(session, record, members, {"op": "unsubscribe"})
     crash_point("unsubscribed")
