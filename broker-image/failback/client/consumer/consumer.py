@@ -6,8 +6,8 @@
     ...
     await consumer.shutdown()
 
-Handlers run as tasks on the event loop, up to ``threads`` at a time. Concurrent consumption in
-CLUSTERING and BROADCASTING is here; orderly consumption is another consume service.
+Handlers run as tasks on the event loop, up to ``consume_threads`` at a time. Concurrent consumption
+in CLUSTERING and BROADCASTING is here; orderly consumption is another consume service.
 
 Source: DefaultMQPushConsumerImpl, apache/rocketmq 4.9.8.
 """
@@ -18,7 +18,6 @@ import asyncio
 import logging
 import random
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Self
 
 from failback.client.clock import REAL_CLOCK, Clock
@@ -73,7 +72,6 @@ class PushConsumer:
         consume_from: Where a queue without a stored offset begins.
         consume_timestamp_ms: For ConsumeFrom.TIMESTAMP; half an hour ago by default.
         strategy: A name of ``strategies.STRATEGIES`` or a function.
-        threads, pull_batch_size, pull_threshold_for_queue: Override the settings' fields.
         clock, manager, rng: Replaced by tests.
     """
 
@@ -88,22 +86,13 @@ class PushConsumer:
         consume_from: ConsumeFrom = ConsumeFrom.LAST_OFFSET,
         consume_timestamp_ms: int | None = None,
         strategy: str | Strategy = "AVG",
-        threads: int | None = None,
-        pull_batch_size: int | None = None,
-        pull_threshold_for_queue: int | None = None,
         clock: Clock = REAL_CLOCK,
         manager: ClientManager = CLIENT_MANAGER,
         rng: random.Random | None = None,
     ) -> None:
         check_group(group)
-        overrides = {
-            "consume_threads": threads,
-            "pull_batch_size": pull_batch_size,
-            "pull_threshold_for_queue": pull_threshold_for_queue,
-        }
-        given = {name: value for name, value in overrides.items() if value is not None}
         self.group = group
-        self.settings = replace(settings, **given)  # type: ignore[arg-type]
+        self.settings = settings
         self.message_model = MessageModel(message_model)
         self.failure: Exception | None = None
         self._handler = handler

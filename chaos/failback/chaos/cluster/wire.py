@@ -36,7 +36,7 @@ def split_address(address: str) -> tuple[str, int]:
 class WireConnection:
     """One TCP connection to a broker or name server. Not thread-safe: one thread owns it."""
 
-    def __init__(self, address: str, *, connect_timeout: float = CONNECT_TIMEOUT) -> None:
+    def __init__(self, address: str) -> None:
         """Connect.
 
         Raises:
@@ -44,7 +44,7 @@ class WireConnection:
         """
         self.address = address
         try:
-            self.socket = socket.create_connection(split_address(address), connect_timeout)
+            self.socket = socket.create_connection(split_address(address), CONNECT_TIMEOUT)
         except OSError as error:
             raise RemotingConnectError(address, str(error)) from error
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -70,7 +70,6 @@ class Supervisor:
         time_scale: float,
         seeds: Mapping[str, int],
         start_phases: Mapping[str, float],
-        first_proc_no: int = 1,
         on_unplanned: Callable[[WorkloadProcess], None] = lambda _: None,
         on_started: Callable[[WorkloadProcess], None] = lambda _: None,
     ) -> None:
@@ -84,7 +83,7 @@ class Supervisor:
         self._time_scale = time_scale
         self._seeds = seeds
         self._phases = start_phases
-        self._next_proc_no = first_proc_no
+        self._next_proc_no = 1
         self._on_unplanned = on_unplanned
         self._on_started = on_started
         self._lock = threading.RLock()
@@ -211,7 +210,7 @@ class Supervisor:
                 processes.send_signal(process.pid, process.ticks, signal.SIGKILL)
             self.await_end(process, 5)
 
-    def stop_all(self, timeout: float = 15.0) -> None:
+    def stop_all(self) -> None:
         """Stop everything cleanly, producers first, and wait."""
         for role in (PRODUCER, CONSUMER):
             running = self.of_role(role)
@@ -220,7 +219,7 @@ class Supervisor:
                 with already_gone():
                     processes.send_signal(process.pid, process.ticks, signal.SIGTERM)
             for process in running:
-                self.stop(process, timeout)
+                self.stop(process)
 
     def signal_member(self, process: WorkloadProcess, signum: int) -> SignalReceipt:
         """Send a signal that is meant to end it. Raises ``TargetError`` when it is gone."""
