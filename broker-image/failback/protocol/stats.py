@@ -8,7 +8,7 @@ apache/rocketmq 4.9.8.
 from __future__ import annotations
 
 import re
-from typing import Final, Literal, Self
+from typing import Final, Self
 
 import msgspec
 
@@ -16,15 +16,6 @@ from failback.protocol.body import Body, MessageQueue
 from failback.protocol.clients import SubscriptionData
 from failback.protocol.errors import ProtocolError
 from failback.protocol.headers import Int32, Int64
-
-ConsumeResult = Literal[
-    "CR_SUCCESS",
-    "CR_LATER",
-    "CR_ROLLBACK",
-    "CR_COMMIT",
-    "CR_THROW_EXCEPTION",
-    "CR_RETURN_NULL",
-]
 
 
 class KVTable(Body):
@@ -247,13 +238,3 @@ class ConsumerRunningInfo(HeldQueues):
     subscription_set: list[SubscriptionData] = []
     status_table: dict[str, ConsumeStatus] = {}
     jstack: str | None = None
-
-
-class ConsumeMessageDirectlyResult(Body):
-    """Answers 309."""
-
-    order: bool = False
-    auto_commit: bool = True
-    consume_result: ConsumeResult = "CR_SUCCESS"
-    remark: str | None = None
-    spent_time_mills: Int64 = 0

@@ -20,12 +20,12 @@ from failback.protocol.headers import (
 )
 from failback.protocol.message import decode_record, decode_records, parse_offset_msg_id
 from failback.protocol.stats import (
-    ConsumeMessageDirectlyResult,
     GetConsumerStatusBody,
     HeldQueues,
     ProcessQueueInfo,
 )
 from tests.support.brokers.broker_lab import BrokerLab, LabClient, broker_lab, send_header
+from tests.support.common.protocol_golden import ConsumeMessageDirectlyResult
 
 QUICK = 0.001
 """A time scale at which 10 s are 10 ms."""

@@ -12,6 +12,7 @@ from failback.protocol import clients, route, stats
 from failback.protocol.body import Body
 from failback.protocol.errors import ProtocolError
 from tests.support.common.other_clients import Written, bodies_of_other_clients
+from tests.support.common.protocol_golden import ConsumeMessageDirectlyResult
 
 pytestmark = pytest.mark.foreign
 
@@ -22,7 +23,7 @@ CLASSES: Final[dict[str, type[Body]]] = {
     "protocol.ResetOffsetBody": stats.ResetOffsetBody,
     "protocol.body.CheckClientRequestBody": clients.CheckClientRequestBody,
     "protocol.body.ClusterInfo": route.ClusterInfo,
-    "protocol.body.ConsumeMessageDirectlyResult": stats.ConsumeMessageDirectlyResult,
+    "protocol.body.ConsumeMessageDirectlyResult": ConsumeMessageDirectlyResult,
     "protocol.body.ConsumerConnection": clients.ConsumerConnection,
     "protocol.body.ConsumerOffsetSerializeWrapper": route.ConsumerOffsetTable,
     "protocol.body.ConsumerRunningInfo": stats.ConsumerRunningInfo,

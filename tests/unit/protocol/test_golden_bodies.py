@@ -32,7 +32,6 @@ from failback.protocol.route import (
 )
 from failback.protocol.stats import (
     BrokerStatsData,
-    ConsumeMessageDirectlyResult,
     ConsumerRunningInfo,
     ConsumeStats,
     ConsumeStatsList,
@@ -47,7 +46,7 @@ from failback.protocol.stats import (
     TopicList,
     TopicStatsTable,
 )
-from tests.support.common.protocol_golden import golden_bodies
+from tests.support.common.protocol_golden import ConsumeMessageDirectlyResult, golden_bodies
 
 GOLDEN = golden_bodies()
 TYPES: dict[str, type[Body]] = {
