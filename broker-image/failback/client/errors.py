@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from failback.protocol.errors import FailbackError
 
 
@@ -14,8 +12,6 @@ class ClientError(FailbackError):
 class RouteNotFound(ClientError):
     """No name server gave a route for ``topic`` that has a queue to send to."""
 
-    retriable: ClassVar[bool] = True
-
     def __init__(self, topic: str) -> None:
         super().__init__(f"no route info of this topic: {topic}")
         self.topic = topic
@@ -23,8 +19,6 @@ class RouteNotFound(ClientError):
 
 class RouteQueryFailed(ClientError):
     """The name server could not be asked for ``topic``; the cached route stays as it was."""
-
-    retriable: ClassVar[bool] = True
 
     def __init__(self, topic: str, why: Exception | None = None) -> None:
         told = f": {why}" if why is not None else ""
@@ -34,8 +28,6 @@ class RouteQueryFailed(ClientError):
 
 class BrokerUnknown(ClientError):
     """No usable address of ``broker_name`` is known."""
-
-    retriable: ClassVar[bool] = True
 
     def __init__(self, broker_name: str) -> None:
         super().__init__(f"the broker[{broker_name}] not exist")
@@ -47,8 +39,6 @@ class SendFailed(ClientError):
 
     The message may nevertheless be stored: an attempt that timed out or broke off says nothing.
     """
-
-    retriable: ClassVar[bool] = True
 
     def __init__(self, topic: str, attempts: int, brokers: list[str], elapsed_ms: float) -> None:
         super().__init__(
@@ -62,8 +52,6 @@ class SendFailed(ClientError):
 
 class SendCallTimeout(ClientError):
     """The time budget of a send was spent before the next attempt began."""
-
-    retriable: ClassVar[bool] = True
 
     def __init__(self, topic: str, elapsed_ms: float) -> None:
         super().__init__(f"send to {topic}: call timeout after {elapsed_ms:.0f} ms")

@@ -1,22 +1,18 @@
 """Errors of every Failback package, divided by the party that must act.
 
-They carry data and make the message from it. ``retriable`` tells a client whether the same
-call may succeed elsewhere or later.
+They carry data and make the message from it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import ClassVar
 
 from failback.common.text import REFUSED
 
 
 class FailbackError(Exception):
     """Base of all errors that Failback raises on purpose."""
-
-    retriable: ClassVar[bool] = False
 
 
 class ProtocolError(FailbackError):
@@ -112,8 +108,6 @@ def check_all(*checks: Callable[[], None]) -> None:
 
 class RemotingError(FailbackError):
     """A call to a peer brought no answer."""
-
-    retriable: ClassVar[bool] = True
 
 
 class RemotingConnectError(RemotingError):

@@ -75,7 +75,6 @@ class Results:
     drained: bool | None = None
     drain_open: list[str] = field(default_factory=list)
     scanned: bool | None = None
-    scan_rows: int = 0
     aborted: str = ""
 
 

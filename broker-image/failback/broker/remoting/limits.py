@@ -44,8 +44,6 @@ NAMES_PER_SECOND: Final = 50
 class Busy(FailbackError):
     """A bound is reached: answered with SYSTEM_BUSY, upon which clients wait and try again."""
 
-    retriable = True
-
 
 class PeerLimits:
     """The bounds of one broker, and counts of what they refused."""

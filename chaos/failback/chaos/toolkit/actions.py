@@ -154,7 +154,6 @@ def scan_stores(session: Session, timeout_seconds: float = 300.0) -> dict[str, A
     session.progress("scanning the stores")
     result = scan(session, timeout_seconds)
     session.results.scanned = result.complete
-    session.results.scan_rows = result.rows
     return {"complete": result.complete, "rows": result.rows, "problems": list(result.problems)}
 
 

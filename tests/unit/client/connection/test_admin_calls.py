@@ -85,7 +85,6 @@ async def test_another_code_than_success_is_an_error_that_names_the_address() ->
         with pytest.raises(BrokerError, match=f"{peer.addr} answered code 206: not online") as got:
             await admin.consumer_connection(peer.addr, "G")
         assert (got.value.code, got.value.remark, got.value.addr) == (206, "not online", peer.addr)
-        assert not got.value.retriable
 
 
 async def test_no_stored_offset_is_none() -> None:

@@ -92,9 +92,8 @@ async def test_nobody_listening_is_a_connect_error_and_connecting_is_tried_anew(
     addr = f"127.0.0.1:{free_port()}"
     async with RemotingClient() as client:
         for _ in range(2):
-            with pytest.raises(RemotingConnectError, match=addr) as caught:
+            with pytest.raises(RemotingConnectError, match=addr):
                 await client.invoke(addr, request())
-            assert caught.value.retriable
 
 
 @pytest.mark.parametrize("addr", ["", "localhost", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:99999"])
