@@ -272,12 +272,10 @@ class ProofMatcher:
         accepted = record.observed.get("accept_ns")
         if accepted is None or event.marker_ms is None:
             return
-        if event.marker_ms * 1_000_000 >= accepted.mono_ns and self._faults.milestones.post(
+        if event.marker_ms * 1_000_000 < accepted.mono_ns or not self._faults.milestones.post(
             record.fid, SLAVE_SYNCED, event.stamp
         ):
-            self._synced(record, event)
-
-    def _synced(self, record: FaultRecord, event: OffsetEvent) -> None:
+            return
         with self._faults.lock:
             record.observed["slave_sync_ns"] = event.stamp
         self._faults.fault_row(
