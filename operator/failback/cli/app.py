@@ -16,6 +16,7 @@ from failback.cli.measure import explain_offset, observe, predict, report, trace
 from failback.cli.servers import collect, dashboard, exporter, long_running, operator
 from failback.cli.shared.commands import Group, add, as_epilog, is_of_connection, run_app
 from failback.cli.shared.errors import Debug, guarded
+from failback.cli.shared.options import argument, flag
 from failback.cli.shared.output import print_table, say
 from failback.client.remoting.guarded.cluster import config_file
 
@@ -74,8 +75,7 @@ def _show_version(wanted: bool) -> None:
 @guarded
 def show_help(
     words: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="COMMAND", help="A command, or connection: how a cluster is named."),
+        list[str] | None, argument("COMMAND", "A command, or connection: how a cluster is named.")
     ] = None,
 ) -> None:
     """Show the help of a command, or of the options that say which cluster is asked."""
@@ -96,12 +96,9 @@ def show_help(
 
 @app.callback()
 def root(
-    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+    debug: Annotated[bool, flag("--debug", "Show tracebacks.")] = False,
     version: Annotated[
-        bool,
-        typer.Option(
-            "--version", "-V", "-v", callback=_show_version, is_eager=True, help="Show the version."
-        ),
+        bool, flag("--version, -V, -v", "Show the version.", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None:
     """Failback: run RocketMQ pairs, break them, and count what is re-consumed."""

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, cast
 
-import typer
-
 from failback.cli.administer.each_broker import Asked, Told, members_of, of_each
 from failback.cli.administer.progress import GROUP_HEADERS, HEADERS, progress_of, progress_of_all
 from failback.cli.administer.resetting import Goal, OneQueue, reset_to_time, store_one
@@ -24,7 +22,14 @@ from failback.cli.shared.asking import (
 from failback.cli.shared.clusters import NO_CLUSTER, ClusterOptions, cluster_options
 from failback.cli.shared.commands import add, new_group
 from failback.cli.shared.errors import INCONCLUSIVE, guarded
-from failback.cli.shared.options import JsonOption, check_groups, check_topics
+from failback.cli.shared.options import (
+    JsonOption,
+    argument,
+    check_groups,
+    check_topics,
+    flag,
+    option,
+)
 from failback.cli.shared.output import print_json, print_table, say
 from failback.client.remoting.addresses import addresses_of
 from failback.protocol.codes import PUT_ASIDE_TOPIC
@@ -56,18 +61,12 @@ def command(name: str, *examples: str) -> Callable[[_Command], _Command]:
 
 
 BrokerOption = Annotated[
-    str,
-    typer.Option(
-        "--broker", "-b", metavar="BROKER", help="HOST:PORT of one broker, or a name: its master."
-    ),
+    str, option("--broker, -b", "BROKER", "HOST:PORT of one broker, or a name: its master.")
 ]
 GroupOption = Annotated[
-    str,
-    typer.Option("--group", "-g", metavar="GROUP", callback=check_groups, help="Consumer group."),
+    str, option("--group, -g", "GROUP", "Consumer group.", callback=check_groups)
 ]
-TopicOption = Annotated[
-    str, typer.Option("--topic", "-t", metavar="TOPIC", callback=check_topics, help="Topic.")
-]
+TopicOption = Annotated[str, option("--topic, -t", "TOPIC", "Topic.", callback=check_topics)]
 
 _Answer = TypeVar("_Answer")
 MOST_QUEUES: Final = 1024
@@ -179,23 +178,16 @@ def topic_route(
 def consumer_progress(
     group: Annotated[
         str | None,
-        typer.Option(
-            "--group",
-            "-g",
-            metavar="GROUP",
+        option(
+            "--group, -g",
+            "GROUP",
+            "Consumer group (default: a line for each).",
             callback=check_groups,
-            help="Consumer group (default: a line for each).",
         ),
     ] = None,
     topic: Annotated[
         str | None,
-        typer.Option(
-            "--topic",
-            "-t",
-            metavar="TOPIC",
-            callback=check_topics,
-            help="One topic only (default: all).",
-        ),
+        option("--topic, -t", "TOPIC", "One topic only (default: all).", callback=check_topics),
     ] = None,
     cluster: ClusterOptions = NO_CLUSTER,
     json: JsonOption = False,
@@ -228,20 +220,12 @@ def update_topic(
     topic: TopicOption,
     broker: BrokerOption,
     read_queues: Annotated[
-        int,
-        typer.Option(
-            "--read-queues", "-r", metavar="N", min=1, max=MOST_QUEUES, help="Queues to read from."
-        ),
+        int, option("--read-queues, -r", "N", "Queues to read from.", min=1, max=MOST_QUEUES)
     ] = 8,
     write_queues: Annotated[
-        int,
-        typer.Option(
-            "--write-queues", "-w", metavar="N", min=1, max=MOST_QUEUES, help="Queues to write to."
-        ),
+        int, option("--write-queues, -w", "N", "Queues to write to.", min=1, max=MOST_QUEUES)
     ] = 8,
-    yes: Annotated[
-        bool, typer.Option("--yes", help="Take more queues to write to than are read.")
-    ] = False,
+    yes: Annotated[bool, flag("--yes", "Take more queues to write to than are read.")] = False,
     cluster: ClusterOptions = NO_CLUSTER,
 ) -> None:
     """Create or replace a topic on one broker, to be read and written. Every field is sent."""
@@ -260,20 +244,26 @@ def update_topic(
 def update_sub_group(
     group: GroupOption,
     broker: BrokerOption,
-    consume_enable: Annotated[bool, typer.Option(help="Whether it may consume.")] = True,
-    consume_from_min: Annotated[bool, typer.Option(help="Start at the first message.")] = True,
-    consume_broadcast: Annotated[bool, typer.Option(help="Allow broadcasting.")] = True,
+    consume_enable: Annotated[
+        bool, flag("--consume-enable/--no-consume-enable", "Whether it may consume.")
+    ] = True,
+    consume_from_min: Annotated[
+        bool, flag("--consume-from-min/--no-consume-from-min", "Start at the first message.")
+    ] = True,
+    consume_broadcast: Annotated[
+        bool, flag("--consume-broadcast/--no-consume-broadcast", "Allow broadcasting.")
+    ] = True,
     retry_queues: Annotated[
-        int, typer.Option(metavar="N", min=1, max=MOST_QUEUES, help="Queues of the retry topic.")
+        int, option("--retry-queues", "N", "Queues of the retry topic.", min=1, max=MOST_QUEUES)
     ] = 1,
     retry_max: Annotated[
-        int, typer.Option(metavar="N", min=-1, help="Deliveries before the dead-letter queue.")
+        int, option("--retry-max", "N", "Deliveries before the dead-letter queue.", min=-1)
     ] = 16,
     broker_id: Annotated[
-        int, typer.Option(metavar="N", min=0, help="Id suggested to fast readers.")
+        int, option("--broker-id", "N", "Id suggested to fast readers.", min=0)
     ] = 0,
     slow_broker_id: Annotated[
-        int, typer.Option(metavar="N", min=0, help="Id suggested to slow readers.")
+        int, option("--slow-broker-id", "N", "Id suggested to slow readers.", min=0)
     ] = 1,
     cluster: ClusterOptions = NO_CLUSTER,
 ) -> None:
@@ -301,8 +291,7 @@ def update_sub_group(
 def get_broker_config(
     broker: BrokerOption,
     key: Annotated[
-        list[str] | None,
-        typer.Option("--key", "-k", metavar="KEY", help="Only this key (default: all)."),
+        list[str] | None, option("--key, -k", "KEY", "Only this key (default: all).")
     ] = None,
     cluster: ClusterOptions = NO_CLUSTER,
     json: JsonOption = False,
@@ -318,9 +307,7 @@ def get_broker_config(
 @command("updateBrokerConfig", "failback admin updateBrokerConfig -b broker-a slaveReadEnable=true")
 def update_broker_config(
     broker: BrokerOption,
-    setting: Annotated[
-        list[str], typer.Argument(metavar="KEY=VALUE", help="A setting and its new value.")
-    ],
+    setting: Annotated[list[str], argument("KEY=VALUE", "A setting and its new value.")],
     cluster: ClusterOptions = NO_CLUSTER,
 ) -> None:
     """Change live settings of a broker, and show what it says afterwards.
@@ -353,34 +340,6 @@ def update_broker_config(
         raise ConfigError("SETTING", f"{broker} did not take every value")
 
 
-_TimeOption = Annotated[
-    str,
-    typer.Option(
-        "--time", metavar="TIME", help="ISO time, milliseconds since 1970, or now: the end."
-    ),
-]
-_BrokerOption = Annotated[
-    str,
-    typer.Option(
-        "--broker",
-        metavar="NAME",
-        help="With --offset: the broker's name (default: the only one that has the queue).",
-    ),
-]
-_QueueOption = Annotated[
-    int | None,
-    typer.Option("--queue", metavar="N", min=0, help="With --offset: the queue's id."),
-]
-_OffsetOption = Annotated[
-    int | None,
-    typer.Option("--offset", metavar="N", min=0, help="Store this offset of one queue."),
-]
-_YesOption = Annotated[
-    bool,
-    typer.Option("--yes", help="Take a time or an offset that can hardly be meant as it is."),
-]
-
-
 @command(
     "resetOffset",
     "failback admin resetOffset -g billing -t orders --time 2026-01-31T12:00:00",
@@ -389,11 +348,26 @@ _YesOption = Annotated[
 def reset_offset(
     group: GroupOption,
     topic: TopicOption,
-    time: _TimeOption = "",
-    broker: _BrokerOption = "",
-    queue: _QueueOption = None,
-    offset: _OffsetOption = None,
-    yes: _YesOption = False,
+    time: Annotated[
+        str, option("--time", "TIME", "ISO time, milliseconds since 1970, or now: the end.")
+    ] = "",
+    broker: Annotated[
+        str,
+        option(
+            "--broker",
+            "NAME",
+            "With --offset: the broker's name (default: the only one that has the queue).",
+        ),
+    ] = "",
+    queue: Annotated[
+        int | None, option("--queue", "N", "With --offset: the queue's id.", min=0)
+    ] = None,
+    offset: Annotated[
+        int | None, option("--offset", "N", "Store this offset of one queue.", min=0)
+    ] = None,
+    yes: Annotated[
+        bool, flag("--yes", "Take a time or an offset that can hardly be meant as it is.")
+    ] = False,
     cluster: ClusterOptions = NO_CLUSTER,
     json: JsonOption = False,
 ) -> None:
@@ -421,9 +395,7 @@ def reset_offset(
 @command("queryMsgByKey", "failback admin queryMsgByKey -t orders -k order-4711")
 def query_msg_by_key(
     topic: TopicOption,
-    key: Annotated[
-        str, typer.Option("--key", "-k", metavar="KEY", help="One of the message's KEYS.")
-    ],
+    key: Annotated[str, option("--key, -k", "KEY", "One of the message's KEYS.")],
     cluster: ClusterOptions = NO_CLUSTER,
     json: JsonOption = False,
 ) -> None:
@@ -437,9 +409,7 @@ def query_msg_by_key(
 )
 def query_msg_by_unique_key(
     topic: TopicOption,
-    message_id: Annotated[
-        str, typer.Option("--msgId", "-i", metavar="ID", help="The id that clients show.")
-    ],
+    message_id: Annotated[str, option("--msgId, -i", "ID", "The id that clients show.")],
     cluster: ClusterOptions = NO_CLUSTER,
     json: JsonOption = False,
 ) -> None:
@@ -452,9 +422,7 @@ def query_msg_by_unique_key(
 )
 def put_aside(
     broker: BrokerOption,
-    count: Annotated[
-        int, typer.Option("--count", "-c", metavar="N", min=1, help="The newest so many.")
-    ] = 32,
+    count: Annotated[int, option("--count, -c", "N", "The newest so many.", min=1)] = 32,
     cluster: ClusterOptions = NO_CLUSTER,
     json: JsonOption = False,
 ) -> None:

@@ -17,7 +17,7 @@ from failback.cli.shared.clusters import (
 )
 from failback.cli.shared.commands import add
 from failback.cli.shared.errors import FAIL, guarded
-from failback.cli.shared.options import RUNS, JsonOption, RunsOption, open_root
+from failback.cli.shared.options import RUNS, JsonOption, RunsOption, open_root, option
 from failback.cli.shared.output import print_json, print_table, say
 
 if TYPE_CHECKING:
@@ -44,16 +44,15 @@ def doctor(
     root: LocalRootOption = None,
     bundle: Annotated[
         Path | None,
-        typer.Option(
+        option(
             "--bundle",
-            metavar="FILE",
-            help="Pack versions, settings, logs and a run's documents into this tar.gz,"
+            "FILE",
+            "Pack versions, settings, logs and a run's documents into this tar.gz,"
             " without secrets.",
         ),
     ] = None,
     run: Annotated[
-        Path | None,
-        typer.Option("--run", metavar="RUN", help="With --bundle: the run in question."),
+        Path | None, option("--run", "RUN", "With --bundle: the run in question.")
     ] = None,
     json: JsonOption = False,
 ) -> None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from failback.cli.shared.commands import Command, new_group
 from failback.cli.shared.errors import guarded
+from failback.cli.shared.options import option
 from failback.cli.shared.output import say
 from failback.protocol.errors import ConfigError
 
@@ -23,14 +22,10 @@ def tools() -> None:
 @guarded
 def remove_finalizers(
     namespace: Annotated[
-        list[str] | None,
-        typer.Option("--namespace", metavar="NAME", help="Where (default: everywhere)."),
+        list[str] | None, option("--namespace", "NAME", "Where (default: everywhere).")
     ] = None,
     stop: Annotated[
-        str,
-        typer.Option(
-            "--stop", metavar="NAMESPACE/NAME", help="Stop this Deployment of the operator first."
-        ),
+        str, option("--stop", "NAMESPACE/NAME", "Stop this Deployment of the operator first.")
     ] = "",
 ) -> None:
     """Stop the operator and free its custom resources: before it is uninstalled."""
@@ -47,9 +42,7 @@ def remove_finalizers(
 @app.command("allow-chaos", cls=Command)
 @guarded
 def allow_chaos(
-    namespace: Annotated[
-        list[str], typer.Option("--namespace", metavar="NAME", help="Namespace to label.")
-    ],
+    namespace: Annotated[list[str], option("--namespace", "NAME", "Namespace to label.")],
 ) -> None:
     """Label namespaces so that experiments may run in them."""
     from failback.kube.blocking import BlockingKube

@@ -19,7 +19,7 @@ from failback.cli.shared.bundled import bundled
 from failback.cli.shared.commands import add
 from failback.cli.shared.errors import FAIL, INCONCLUSIVE, Debug, explain, fail, guarded, worst
 from failback.cli.shared.folders import dated_folder
-from failback.cli.shared.options import RUNS, JsonOption, RunsOption
+from failback.cli.shared.options import RUNS, JsonOption, RunsOption, flag, option
 from failback.cli.shared.output import Board, note, print_json, say
 from failback.cli.shared.verdicts import print_verdicts, row_of, say_answers
 from failback.common.text import typed
@@ -59,30 +59,28 @@ def register(app: typer.Typer) -> None:
 
 @guarded
 def demo(
-    quick: Annotated[
-        bool, typer.Option("--quick", help="All timers at a tenth: under half a minute.")
-    ] = False,
+    quick: Annotated[bool, flag("--quick", "All timers at a tenth: under half a minute.")] = False,
     engine: Annotated[
-        str, typer.Option("--engine", help="Whose brokers: failback or apache.")
+        str, option("--engine", "", "Whose brokers: failback or apache.")
     ] = "failback",
     version: Annotated[
-        str, typer.Option("--version", help="Of Apache's brokers, such as 5.3.3 (default: 4.9.7).")
+        str, option("--version", "", "Of Apache's brokers, such as 5.3.3 (default: 4.9.7).")
     ] = "",
     rules: Annotated[
-        str, typer.Option("--rules", help="Brokers' rules: compat (4.9.8's) or guarded.")
+        str, option("--rules", "", "Brokers' rules: compat (4.9.8's) or guarded.")
     ] = "compat",
     carry: Annotated[
-        bool, typer.Option("--carry", help="A third arm: handover, with carry before the start.")
+        bool, flag("--carry", "A third arm: handover, with carry before the start.")
     ] = False,
     spark: Annotated[
         bool | None,
-        typer.Option(
+        flag(
             "--spark/--no-spark",
-            help="Count once more with Spark and compare (default: not with --quick).",
+            "Count once more with Spark and compare (default: not with --quick).",
         ),
     ] = None,
     runs: RunsOption = RUNS,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the brokers' stores.")] = False,
+    keep: Annotated[bool, flag("--keep", "Keep the brokers' stores.")] = False,
     json: JsonOption = False,
     fetch_spark: Annotated[str, typer.Option("--fetch-spark", hidden=True)] = "",
 ) -> None:

@@ -28,6 +28,9 @@ from failback.cli.shared.options import (
     KubeconfigOption,
     RootOption,
     RunsOption,
+    argument,
+    flag,
+    option,
 )
 from failback.cli.shared.output import print_json, print_table, say
 from failback.common.text import typed
@@ -41,37 +44,23 @@ app = new_group(
     ),
 )
 ExperimentArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="EXPERIMENT",
-        help="File of a ChaosExperiment, or a name of failback experiment list.",
-    ),
+    str, argument("EXPERIMENT", "File of a ChaosExperiment, or a name of failback experiment list.")
 ]
-ArmOption = Annotated[
-    list[str] | None, typer.Option("--arm", metavar="NAME", help="Only this arm (default: all).")
-]
+ArmOption = Annotated[list[str] | None, option("--arm", "NAME", "Only this arm (default: all).")]
 RepetitionOption = Annotated[
-    int | None,
-    typer.Option("--repetition", metavar="N", help="Only this repetition, from 0 (default: all)."),
+    int | None, option("--repetition", "N", "Only this repetition, from 0 (default: all).")
 ]
 TimeScaleOption = Annotated[
     float | None,
-    typer.Option(
-        "--time-scale",
-        metavar="NUMBER",
-        help="Scale all timers, as the brokers do (default: the file's).",
-    ),
+    option("--time-scale", "NUMBER", "Scale all timers, as the brokers do (default: the file's)."),
 ]
-SeedOption = Annotated[
-    int | None, typer.Option("--seed", metavar="N", help="Another seed (default: the file's).")
-]
-TargetOption = Annotated[Target, typer.Option("--target", help="Where the cluster runs.")]
+SeedOption = Annotated[int | None, option("--seed", "N", "Another seed (default: the file's).")]
 NamespaceOption = Annotated[
     str,
-    typer.Option(
+    option(
         "--namespace",
-        metavar="NAME",
-        help="With --target kube: where the cluster is (default: the experiment's own).",
+        "NAME",
+        "With --target kube: where the cluster is (default: the experiment's own).",
     ),
 ]
 
@@ -108,16 +97,14 @@ def run(
     arm: ArmOption = None,
     repetition: RepetitionOption = None,
     root: RootOption = None,
-    target: TargetOption = Target.local,
+    target: Annotated[Target, option("--target", "", "Where the cluster runs.")] = Target.local,
     namespace: NamespaceOption = "",
     kubeconfig: KubeconfigOption = "",
     runs: RunsOption = RUNS,
     time_scale: TimeScaleOption = None,
     seed: SeedOption = None,
-    no_report: Annotated[bool, typer.Option("--no-report", help="Only run.")] = False,
-    report_engine: Annotated[
-        Engine, typer.Option("--report-engine", help=ENGINE_HELP)
-    ] = Engine.auto,
+    no_report: Annotated[bool, flag("--no-report", "Only run.")] = False,
+    report_engine: Annotated[Engine, option("--report-engine", "", ENGINE_HELP)] = Engine.auto,
     json: JsonOption = False,
 ) -> None:
     """Run an experiment against a running cluster, then report on it."""
@@ -176,17 +163,15 @@ def check(
 
 
 def heal_(
-    run: Annotated[
-        Path, typer.Argument(metavar="RUN", help="Run folder, or a folder of them: all below.")
-    ],
+    run: Annotated[Path, argument("RUN", "Run folder, or a folder of them: all below.")],
     if_there: Annotated[
-        bool, typer.Option("--if-there", help="Where there is no such folder, do nothing.")
+        bool, flag("--if-there", "Where there is no such folder, do nothing.")
     ] = False,
     root: RootOption = None,
     namespace: NamespaceOption = "",
     kubeconfig: KubeconfigOption = "",
     yes: Annotated[
-        bool, typer.Option("--yes", help="Undo although the cluster's lease names another run.")
+        bool, flag("--yes", "Undo although the cluster's lease names another run.")
     ] = False,
 ) -> None:
     """Undo what a killed run left in a cluster, and close its folder."""
@@ -201,7 +186,7 @@ def heal_(
 
 
 def abort(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run that is going on.")],
+    run: Annotated[Path, argument("RUN", "Folder of a run that is going on.")],
 ) -> None:
     """Stop a run that is going on: its faults are undone, its folder is closed."""
     from failback.chaos.run.abort_and_heal import abort as abort_run

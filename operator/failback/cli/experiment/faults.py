@@ -9,7 +9,7 @@ import typer
 
 from failback.cli.shared.commands import add
 from failback.cli.shared.errors import guarded
-from failback.cli.shared.options import JsonOption
+from failback.cli.shared.options import JsonOption, argument
 from failback.cli.shared.output import print_json, print_table, say
 from failback.common.text import typed
 from failback.protocol.errors import ConfigError
@@ -29,9 +29,7 @@ def register(app: typer.Typer) -> None:
 
 
 def faults(
-    name: Annotated[
-        str, typer.Argument(metavar="FAULT", help="Show one fault with all its parameters.")
-    ] = "",
+    name: Annotated[str, argument("FAULT", "Show one fault with all its parameters.")] = "",
     json: JsonOption = False,
 ) -> None:
     """List the faults that an experiment can inject, with their parameters."""

@@ -9,7 +9,7 @@ import typer
 
 from failback.cli.shared.commands import add, new_group
 from failback.cli.shared.errors import guarded
-from failback.cli.shared.options import RUNS, JsonOption, RunsOption
+from failback.cli.shared.options import RUNS, JsonOption, RunsOption, argument
 from failback.cli.shared.output import print_json, print_table, say
 from failback.common import numbers
 from failback.protocol.errors import ConfigError
@@ -68,9 +68,7 @@ def list_(runs: RunsOption = RUNS, json: JsonOption = False) -> None:
 
 
 def show(
-    run: Annotated[
-        str, typer.Argument(metavar="RUN", help="Run folder, its path below --runs, or its id.")
-    ],
+    run: Annotated[str, argument("RUN", "Run folder, its path below --runs, or its id.")],
     runs: RunsOption = RUNS,
     json: JsonOption = False,
 ) -> None:

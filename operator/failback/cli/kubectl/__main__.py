@@ -11,6 +11,7 @@ import typer
 from failback.cli.kubectl import exposure, hold, offsets, report, status, switch, why
 from failback.cli.shared.commands import Group, as_epilog, run_app
 from failback.cli.shared.errors import Debug
+from failback.cli.shared.options import flag
 
 NAME: Final = "kubectl failback"
 app = typer.Typer(
@@ -33,7 +34,7 @@ app = typer.Typer(
 
 
 @app.callback()
-def root(debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False) -> None:
+def root(debug: Annotated[bool, flag("--debug", "Show tracebacks.")] = False) -> None:
     """Look after Failback's resources on Kubernetes."""
     Debug.on = debug
 

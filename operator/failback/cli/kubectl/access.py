@@ -7,9 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import typer
-
 from failback.cli.shared.asking import NotThere
+from failback.cli.shared.options import argument, option
 from failback.common.text import did_you_mean
 from failback.protocol.errors import ConfigError
 
@@ -18,28 +17,15 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 NamespaceOption = Annotated[
-    str,
-    typer.Option(
-        "--namespace", "-n", metavar="NAMESPACE", help="Namespace (default: the context's)."
-    ),
+    str, option("--namespace, -n", "NAMESPACE", "Namespace (default: the context's).")
 ]
 ContextOption = Annotated[
-    str,
-    typer.Option(
-        "--context", metavar="NAME", help="Context of the kubeconfig (default: its current one)."
-    ),
+    str, option("--context", "NAME", "Context of the kubeconfig (default: its current one).")
 ]
 KubeconfigOption = Annotated[
-    str,
-    typer.Option(
-        "--kubeconfig",
-        metavar="FILE",
-        help="Kubeconfig (default: $KUBECONFIG, else ~/.kube/config).",
-    ),
+    str, option("--kubeconfig", "FILE", "Kubeconfig (default: $KUBECONFIG, else ~/.kube/config).")
 ]
-ClusterArgument = Annotated[
-    str, typer.Argument(metavar="CLUSTER", help="Name of the BrokerCluster.")
-]
+ClusterArgument = Annotated[str, argument("CLUSTER", "Name of the BrokerCluster.")]
 KINDS: Final = (
     *("BrokerCluster", "NameServer", "Topic", "SubscriptionGroup", "RoleSwitch", "OffsetSnapshot"),
     *("ChaosExperiment", "ReconsumptionReport"),

@@ -22,7 +22,7 @@ from failback.cli.kubectl.access import (
 from failback.cli.shared.asking import Unreachable
 from failback.cli.shared.commands import add
 from failback.cli.shared.errors import INCONCLUSIVE, guarded
-from failback.cli.shared.options import JsonOption
+from failback.cli.shared.options import JsonOption, flag, option
 from failback.cli.shared.output import note, print_json, print_table, say
 from failback.common.numbers import count
 
@@ -34,12 +34,6 @@ _PORT: Final = 10911
 _DOMAIN: Final = "cluster.local"
 _ANSWER_MS: Final = 10_000
 """A way through the API server is longer than one within a cluster."""
-DirectOption = Annotated[
-    bool,
-    typer.Option(
-        "--direct", help="Ask members at their own addresses, not through the API server."
-    ),
-]
 
 
 def register(app: typer.Typer) -> None:
@@ -59,12 +53,11 @@ def register(app: typer.Typer) -> None:
 def exposure(
     cluster: ClusterArgument,
     seconds: Annotated[
-        float,
-        typer.Option(
-            "--seconds", metavar="SECONDS", min=6, max=60, help="How long rates are measured."
-        ),
+        float, option("--seconds", "SECONDS", "How long rates are measured.", min=6, max=60)
     ] = 10.0,
-    direct: DirectOption = False,
+    direct: Annotated[
+        bool, flag("--direct", "Ask members at their own addresses, not through the API server.")
+    ] = False,
     namespace: NamespaceOption = "",
     context: ContextOption = "",
     kubeconfig: KubeconfigOption = "",

@@ -20,7 +20,7 @@ from failback.cli.kubectl.access import (
 )
 from failback.cli.shared.commands import add
 from failback.cli.shared.errors import guarded
-from failback.cli.shared.options import JsonOption
+from failback.cli.shared.options import JsonOption, argument, flag
 from failback.cli.shared.output import note, print_json, say
 from failback.common.text import did_you_mean
 from failback.protocol.errors import ConfigError
@@ -45,10 +45,8 @@ def register(app: typer.Typer) -> None:
 @guarded
 def hold(
     cluster: ClusterArgument,
-    member: Annotated[
-        str, typer.Argument(metavar="MEMBER", help="Name of the member, such as orders-0-1.")
-    ] = "",
-    release: Annotated[bool, typer.Option("--release", help="Let it come back.")] = False,
+    member: Annotated[str, argument("MEMBER", "Name of the member, such as orders-0-1.")] = "",
+    release: Annotated[bool, flag("--release", "Let it come back.")] = False,
     namespace: NamespaceOption = "",
     context: ContextOption = "",
     kubeconfig: KubeconfigOption = "",

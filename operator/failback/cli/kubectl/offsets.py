@@ -19,7 +19,7 @@ from failback.cli.kubectl.access import (
 from failback.cli.shared.asking import NotThere, Unreachable
 from failback.cli.shared.commands import add, new_group
 from failback.cli.shared.errors import PASS, REFUSED, guarded
-from failback.cli.shared.options import JsonOption, check_groups
+from failback.cli.shared.options import JsonOption, argument, check_groups, flag, option
 from failback.cli.shared.output import print_json, print_table, say
 from failback.common.numbers import count
 from failback.common.text import typed
@@ -30,16 +30,10 @@ _SECONDS: Final = 120.0
 _POLL_SECONDS: Final = 0.5
 _DECIDED: Final = ("PreviewReady", "GroupOnline", "GroupMissing", "SnapshotMissing", "Restored")
 """Reasons of the condition Restored that a wait ends with."""
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the OffsetSnapshot.")]
+NameArgument = Annotated[str, argument("NAME", "Name of the OffsetSnapshot.")]
 GroupsOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--group",
-        "-g",
-        metavar="GROUP",
-        callback=check_groups,
-        help="Only this group (default: all).",
-    ),
+    option("--group, -g", "GROUP", "Only this group (default: all).", callback=check_groups),
 ]
 
 
@@ -160,17 +154,10 @@ def save(
 @guarded
 def restore(
     name: NameArgument,
-    snapshot: Annotated[
-        str, typer.Option("--snapshot", metavar="NAME", help="Which of its snapshots.")
-    ] = "latest",
+    snapshot: Annotated[str, option("--snapshot", "NAME", "Which of its snapshots.")] = "latest",
     groups: GroupsOption = None,
-    online: Annotated[
-        bool, typer.Option("--online", help="Write groups with running members too.")
-    ] = False,
-    confirm: Annotated[
-        str,
-        typer.Option("--confirm", metavar="ID", help="Carry out the preview with this id."),
-    ] = "",
+    online: Annotated[bool, flag("--online", "Write groups with running members too.")] = False,
+    confirm: Annotated[str, option("--confirm", "ID", "Carry out the preview with this id.")] = "",
     namespace: NamespaceOption = "",
     context: ContextOption = "",
     kubeconfig: KubeconfigOption = "",

@@ -13,7 +13,7 @@ from failback.cli.kubectl.artifacts import pages
 from failback.cli.kubectl.conditions import waits
 from failback.cli.shared.commands import add
 from failback.cli.shared.errors import FAIL, INCONCLUSIVE, PASS, guarded
-from failback.cli.shared.options import JsonOption
+from failback.cli.shared.options import JsonOption, argument, flag, option
 from failback.cli.shared.output import note, print_json, print_table, say
 from failback.common.numbers import count, seconds
 
@@ -36,13 +36,12 @@ def register(app: typer.Typer) -> None:
 
 @guarded
 def report(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the ReconsumptionReport.")],
+    name: Annotated[str, argument("NAME", "Name of the ReconsumptionReport.")],
     out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="FOLDER", help="Fetch the report's pages into this folder."),
+        Path | None, option("--out", "FOLDER", "Fetch the report's pages into this folder.")
     ] = None,
     open_page: Annotated[
-        bool, typer.Option("--open", help="Fetch the pages and open the first in a browser.")
+        bool, flag("--open", "Fetch the pages and open the first in a browser.")
     ] = False,
     namespace: NamespaceOption = "",
     context: ContextOption = "",

@@ -19,7 +19,7 @@ from failback.cli.kubectl.conditions import is_well, waits
 from failback.cli.shared.asking import NotThere
 from failback.cli.shared.commands import add
 from failback.cli.shared.errors import guarded
-from failback.cli.shared.options import JsonOption
+from failback.cli.shared.options import JsonOption, argument
 from failback.cli.shared.output import print_json, print_table, say
 from failback.common.text import typed
 
@@ -43,9 +43,7 @@ def register(app: typer.Typer) -> None:
 
 @guarded
 def status(
-    cluster: Annotated[
-        str, typer.Argument(metavar="CLUSTER", help="A BrokerCluster (default: all there are).")
-    ] = "",
+    cluster: Annotated[str, argument("CLUSTER", "A BrokerCluster (default: all there are).")] = "",
     namespace: NamespaceOption = "",
     context: ContextOption = "",
     kubeconfig: KubeconfigOption = "",

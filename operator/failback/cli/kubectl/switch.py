@@ -23,7 +23,7 @@ from failback.cli.kubectl.access import (
 from failback.cli.kubectl.conditions import waits
 from failback.cli.shared.commands import add
 from failback.cli.shared.errors import FAIL, INCONCLUSIVE, PASS, REFUSED, guarded
-from failback.cli.shared.options import JsonOption
+from failback.cli.shared.options import JsonOption, argument, flag, option
 from failback.cli.shared.output import note, print_json, say
 from failback.common.numbers import seconds
 from failback.common.text import typed
@@ -58,29 +58,18 @@ def register(app: typer.Typer) -> None:
 @guarded
 def switch(
     cluster: ClusterArgument,
-    pair: Annotated[str, typer.Argument(metavar="PAIR", help="Index or broker name of the pair.")],
-    member: Annotated[
-        str, typer.Argument(metavar="MEMBER", help="Who becomes master: ordinal or name.")
-    ],
+    pair: Annotated[str, argument("PAIR", "Index or broker name of the pair.")],
+    member: Annotated[str, argument("MEMBER", "Who becomes master: ordinal or name.")],
     forced: Annotated[
-        bool,
-        typer.Option(
-            "--forced", help="The old master is gone for good; its last messages may be lost."
-        ),
+        bool, flag("--forced", "The old master is gone for good; its last messages may be lost.")
     ] = False,
     offset_policy: Annotated[
-        OffsetPolicy,
-        typer.Option("--offset-policy", help="What happens to consumer offsets."),
+        OffsetPolicy, option("--offset-policy", "", "What happens to consumer offsets.")
     ] = OffsetPolicy.COPY_MAX,
     timeout_seconds: Annotated[
-        int,
-        typer.Option(
-            "--timeout", metavar="SECONDS", min=60, max=7200, help="How long it may take."
-        ),
+        int, option("--timeout", "SECONDS", "How long it may take.", min=60, max=7200)
     ] = 600,
-    wait: Annotated[
-        bool, typer.Option("--wait/--no-wait", help="Follow the switch to its end.")
-    ] = True,
+    wait: Annotated[bool, flag("--wait/--no-wait", "Follow the switch to its end.")] = True,
     namespace: NamespaceOption = "",
     context: ContextOption = "",
     kubeconfig: KubeconfigOption = "",

@@ -21,7 +21,7 @@ from failback.cli.kubectl.status import operation_lines, operations
 from failback.cli.shared.asking import NotThere
 from failback.cli.shared.commands import add
 from failback.cli.shared.errors import guarded
-from failback.cli.shared.options import JsonOption
+from failback.cli.shared.options import JsonOption, argument
 from failback.cli.shared.output import print_json, say
 from failback.common.text import did_you_mean
 
@@ -42,9 +42,7 @@ def register(app: typer.Typer) -> None:
 
 @guarded
 def why(
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="Name of a resource of ours, or KIND/NAME.")
-    ],
+    name: Annotated[str, argument("NAME", "Name of a resource of ours, or KIND/NAME.")],
     namespace: NamespaceOption = "",
     context: ContextOption = "",
     kubeconfig: KubeconfigOption = "",

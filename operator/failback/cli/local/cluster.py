@@ -14,7 +14,7 @@ import typer
 
 from failback.cli.shared.commands import add
 from failback.cli.shared.errors import NOT_HEALED, USER_ERROR, fail, guarded
-from failback.cli.shared.options import JsonOption, RootOption, open_root
+from failback.cli.shared.options import JsonOption, RootOption, argument, flag, open_root, option
 from failback.cli.shared.output import print_json, print_table, say
 from failback.protocol.errors import ConfigError
 
@@ -43,23 +43,13 @@ def register(app: typer.Typer) -> None:
 
 @guarded
 def up(
-    files: Annotated[
-        list[Path] | None, typer.Argument(metavar="FILE", help="File with resources, YAML.")
-    ] = None,
-    more: Annotated[
-        list[Path] | None, typer.Option("--file", "-f", metavar="FILE", help="The same as FILE.")
-    ] = None,
-    detach: Annotated[
-        bool, typer.Option("--detach", "-d", help="Go on in the background.")
-    ] = False,
+    files: Annotated[list[Path] | None, argument("FILE", "File with resources, YAML.")] = None,
+    more: Annotated[list[Path] | None, option("--file, -f", "FILE", "The same as FILE.")] = None,
+    detach: Annotated[bool, flag("--detach, -d", "Go on in the background.")] = False,
     root: RootOption = None,
     namespace: Annotated[
         str | None,
-        typer.Option(
-            "--namespace",
-            metavar="NAME",
-            help="Put everything into this namespace (default: the files').",
-        ),
+        option("--namespace", "NAME", "Put everything into this namespace (default: the files')."),
     ] = None,
     json: JsonOption = False,
 ) -> None:
@@ -181,11 +171,9 @@ def ps(root: RootOption = None, json: JsonOption = False) -> None:
 
 @guarded
 def logs(
-    pod: Annotated[str, typer.Argument(metavar="POD", help="Name of the pod, see failback ps.")],
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new lines.")] = False,
-    lines: Annotated[
-        int, typer.Option("--lines", "-n", metavar="N", help="Only the last N lines; 0: all.")
-    ] = 0,
+    pod: Annotated[str, argument("POD", "Name of the pod, see failback ps.")],
+    follow: Annotated[bool, flag("--follow, -f", "Go on with new lines.")] = False,
+    lines: Annotated[int, option("--lines, -n", "N", "Only the last N lines; 0: all.")] = 0,
     root: RootOption = None,
 ) -> None:
     """Print what a pod wrote to its output."""

@@ -17,7 +17,14 @@ from failback.cli.shared.clusters import NO_CLUSTER, ClusterOptions, cluster_opt
 from failback.cli.shared.commands import add
 from failback.cli.shared.errors import INCONCLUSIVE, fail, guarded
 from failback.cli.shared.folders import one_run
-from failback.cli.shared.options import JsonOption, check_group_of_client, check_topics
+from failback.cli.shared.options import (
+    JsonOption,
+    argument,
+    check_group_of_client,
+    check_topics,
+    flag,
+    option,
+)
 from failback.cli.shared.output import print_json, print_table, say
 from failback.client.admin.queue_offsets import ANSWER, MASTER_TABLE, SLAVE_TABLE
 from failback.client.remoting.guarded.cluster import options_of
@@ -58,47 +65,34 @@ def register(app: typer.Typer) -> None:
 def explain_offset(
     group: Annotated[
         str,
-        typer.Argument(
-            metavar="GROUP",
-            callback=check_group_of_client,
-            help="Consumer group; broadcast: GROUP@CLIENT_ID.",
+        argument(
+            "GROUP", "Consumer group; broadcast: GROUP@CLIENT_ID.", callback=check_group_of_client
         ),
     ],
     topic: Annotated[
-        str,
-        typer.Argument(
-            metavar="TOPIC", callback=check_topics, help="Topic, %RETRY% topics included."
-        ),
+        str, argument("TOPIC", "Topic, %RETRY% topics included.", callback=check_topics)
     ],
-    queue: Annotated[int, typer.Argument(metavar="QUEUE", help="Queue id, from 0.", min=0)],
+    queue: Annotated[int, argument("QUEUE", "Queue id, from 0.", min=0)],
     run: Annotated[
-        str,
-        typer.Option(
-            "--run", metavar="RUN", help="Folder of a recorded run, or a run's id in --lake."
-        ),
+        str, option("--run", "RUN", "Folder of a recorded run, or a run's id in --lake.")
     ] = "",
     lake: Annotated[
         str,
-        typer.Option(
+        option(
             "--lake",
-            metavar="LAKE",
-            help="Where the run's rows are: a folder or s3://bucket/prefix"
+            "LAKE",
+            "Where the run's rows are: a folder or s3://bucket/prefix"
             " (default: in the run folder).",
         ),
     ] = "",
-    live: Annotated[bool, typer.Option("--live", help="Ask the brokers as they are now.")] = False,
+    live: Annotated[bool, flag("--live", "Ask the brokers as they are now.")] = False,
     at: Annotated[
         str,
-        typer.Option(
-            "--at",
-            metavar="TIME",
-            help="Until then: seconds after run zero, or an ISO time (default: the end).",
+        option(
+            "--at", "TIME", "Until then: seconds after run zero, or an ISO time (default: the end)."
         ),
     ] = "",
-    broker: Annotated[
-        str,
-        typer.Option("--broker", metavar="NAME", help="Its name, if several have the queue."),
-    ] = "",
+    broker: Annotated[str, option("--broker", "NAME", "Its name, if several have the queue.")] = "",
     cluster: ClusterOptions = NO_CLUSTER,
     json: JsonOption = False,
 ) -> None:

@@ -25,6 +25,8 @@ from failback.cli.shared.options import (
     TraceTopicOption,
     check_groups,
     check_topics,
+    flag,
+    option,
 )
 from failback.cli.shared.output import console, note, print_json, say
 from failback.cli.shared.verdicts import row_of, say_answers
@@ -58,97 +60,72 @@ _QUEUES = 16
 _LINES = 10
 """Groups in danger that are shown at once."""
 
-_OutOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--out",
-        metavar="FOLDER",
-        help="Run folder to write; one begun before is continued. %F in it is today (UTC)."
-        " (default: runs/observe-DATE-TIME).",
-    ),
-]
-_GroupOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--group",
-        metavar="GROUP",
-        callback=check_groups,
-        help="Only this consumer group (default: all).",
-    ),
-]
-_TopicOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--topic",
-        metavar="TOPIC",
-        callback=check_topics,
-        help="Only this topic (default: all).",
-    ),
-]
-_TraceOption = Annotated[
-    bool, typer.Option("--trace", help="Read the clients' message trace too: exact counts.")
-]
-_EveryOption = Annotated[
-    str, typer.Option("--every", metavar="TIME", help="Time between two looks, such as 1s.")
-]
-_ForOption = Annotated[
-    str,
-    typer.Option("--for", metavar="TIME", help="How long, such as 30m (default: until Ctrl-C)."),
-]
-
-
-_MaxDuplicatesOption = Annotated[
-    str,
-    typer.Option(
-        "--max-duplicates",
-        metavar="N|P%",
-        help="What each group may re-consume at a return; more fails the report.",
-    ),
-]
-_MaxRtoOption = Annotated[
-    str,
-    typer.Option(
-        "--max-rto",
-        metavar="TIME",
-        help="How long a master may be away, or a canary stand still; longer fails the report.",
-    ),
-]
-_AskClientsOption = Annotated[
-    bool,
-    typer.Option(
-        "--ask-clients",
-        help="Have brokers ask members what they hold, every 5 s: intervals get narrower.",
-    ),
-]
-_CanaryOption = Annotated[
-    bool,
-    typer.Option(
-        "--canary",
-        help="Make a topic and two groups of our own on each pair, and count what they consume"
-        " again; they are removed at the end.",
-    ),
-]
-_KeepCanaryOption = Annotated[
-    bool, typer.Option("--keep-canary", help="The same, and leave them for the next time.")
-]
-
 
 @cluster_options()
 @guarded
 def observe(
-    out: _OutOption = None,
+    out: Annotated[
+        Path | None,
+        option(
+            "--out",
+            "FOLDER",
+            "Run folder to write; one begun before is continued. %F in it is today (UTC)."
+            " (default: runs/observe-DATE-TIME).",
+        ),
+    ] = None,
     cluster: ClusterOptions = NO_CLUSTER,
-    group: _GroupOption = None,
-    topic: _TopicOption = None,
-    every: _EveryOption = "1s",
-    for_: _ForOption = "",
-    trace: _TraceOption = False,
+    group: Annotated[
+        list[str] | None,
+        option(
+            "--group", "GROUP", "Only this consumer group (default: all).", callback=check_groups
+        ),
+    ] = None,
+    topic: Annotated[
+        list[str] | None,
+        option("--topic", "TOPIC", "Only this topic (default: all).", callback=check_topics),
+    ] = None,
+    every: Annotated[str, option("--every", "TIME", "Time between two looks, such as 1s.")] = "1s",
+    for_: Annotated[
+        str, option("--for", "TIME", "How long, such as 30m (default: until Ctrl-C).")
+    ] = "",
+    trace: Annotated[
+        bool, flag("--trace", "Read the clients' message trace too: exact counts.")
+    ] = False,
     trace_topic: TraceTopicOption = None,
-    max_duplicates: _MaxDuplicatesOption = "",
-    max_rto: _MaxRtoOption = "",
-    ask_clients: _AskClientsOption = False,
-    canary: _CanaryOption = False,
-    keep_canary: _KeepCanaryOption = False,
+    max_duplicates: Annotated[
+        str,
+        option(
+            "--max-duplicates",
+            "N|P%",
+            "What each group may re-consume at a return; more fails the report.",
+        ),
+    ] = "",
+    max_rto: Annotated[
+        str,
+        option(
+            "--max-rto",
+            "TIME",
+            "How long a master may be away, or a canary stand still; longer fails the report.",
+        ),
+    ] = "",
+    ask_clients: Annotated[
+        bool,
+        flag(
+            "--ask-clients",
+            "Have brokers ask members what they hold, every 5 s: intervals get narrower.",
+        ),
+    ] = False,
+    canary: Annotated[
+        bool,
+        flag(
+            "--canary",
+            "Make a topic and two groups of our own on each pair, and count what they consume"
+            " again; they are removed at the end.",
+        ),
+    ] = False,
+    keep_canary: Annotated[
+        bool, flag("--keep-canary", "The same, and leave them for the next time.")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Watch a cluster, read-only: what did each group re-consume when a master came back?

@@ -10,7 +10,7 @@ import typer
 
 from failback.cli.shared.commands import add
 from failback.cli.shared.errors import FAIL, guarded
-from failback.cli.shared.options import JsonOption, check_groups
+from failback.cli.shared.options import JsonOption, argument, check_groups, flag, option
 from failback.cli.shared.output import print_json, print_table, say
 from failback.protocol.errors import ConfigError
 
@@ -33,100 +33,67 @@ def register(app: typer.Typer) -> None:
     )
 
 
-_SourceArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="SOURCE",
-        help="Experiment file or bundled name, BrokerCluster file, or run folder;"
-        " without one, options say everything.",
-    ),
-]
-_ArmOption = Annotated[
-    str,
-    typer.Option("--arm", metavar="NAME", help="Of an experiment: only this arm (default: all)."),
-]
-_GroupOption = Annotated[
-    str | None,
-    typer.Option(
-        "--group",
-        metavar="GROUP",
-        callback=check_groups,
-        help="Only this consumer group (default: all).",
-    ),
-]
-_ClusterOption = Annotated[
-    Path | None,
-    typer.Option("--cluster", metavar="FILE", help="File of the BrokerCluster to predict for."),
-]
-_FaultOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--fault", metavar="NAME", help="Only this fault, see --list (default: all that fit)."
-    ),
-]
-_DownOption = Annotated[
-    float | None,
-    typer.Option(
-        "--down",
-        metavar="SECONDS",
-        help="How long the master is down (default: the fault's).",
-    ),
-]
-_RateOption = Annotated[
-    float | None,
-    typer.Option(
-        "--rate",
-        metavar="NUMBER",
-        help="Messages/s that the group consumes on the pair (default: the source's, or 400).",
-    ),
-]
-_MembersOption = Annotated[
-    int | None,
-    typer.Option(
-        "--members",
-        metavar="N",
-        help="Consumers of the group (default: the source's, or 1).",
-    ),
-]
-_QueuesOption = Annotated[
-    int | None,
-    typer.Option("--queues", metavar="N", help="Queues on the pair (default: the source's, or 8)."),
-]
-_BacklogOption = Annotated[
-    int | None,
-    typer.Option(
-        "--backlog",
-        metavar="N",
-        help="Messages that wait on the pair at the kill (default: enough for the outage).",
-    ),
-]
-_ChangesOption = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Another value of a setting, see --list."),
-]
-_TopOption = Annotated[
-    int, typer.Option("--top", metavar="N", help="How many knobs to show; 0: none.")
-]
-
-
 @guarded
 def predict(
-    source: _SourceArgument = "",
-    arm: _ArmOption = "",
-    group: _GroupOption = None,
-    cluster: _ClusterOption = None,
-    fault: _FaultOption = None,
-    down: _DownOption = None,
-    rate: _RateOption = None,
-    members: _MembersOption = None,
-    queues: _QueuesOption = None,
-    backlog: _BacklogOption = None,
-    changes: _ChangesOption = None,
-    draws: Annotated[int, typer.Option("--draws", metavar="N", help="Monte-Carlo draws.")] = 10_000,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the draws.")] = 42,
-    top: _TopOption = 8,
-    list_all: Annotated[bool, typer.Option("--list", help="List faults and settings.")] = False,
-    schema: Annotated[bool, typer.Option("--schema", help="Print the schema of --json.")] = False,
+    source: Annotated[
+        str,
+        argument(
+            "SOURCE",
+            "Experiment file or bundled name, BrokerCluster file, or run folder;"
+            " without one, options say everything.",
+        ),
+    ] = "",
+    arm: Annotated[
+        str, option("--arm", "NAME", "Of an experiment: only this arm (default: all).")
+    ] = "",
+    group: Annotated[
+        str | None,
+        option(
+            "--group", "GROUP", "Only this consumer group (default: all).", callback=check_groups
+        ),
+    ] = None,
+    cluster: Annotated[
+        Path | None, option("--cluster", "FILE", "File of the BrokerCluster to predict for.")
+    ] = None,
+    fault: Annotated[
+        list[str] | None,
+        option("--fault", "NAME", "Only this fault, see --list (default: all that fit)."),
+    ] = None,
+    down: Annotated[
+        float | None,
+        option("--down", "SECONDS", "How long the master is down (default: the fault's)."),
+    ] = None,
+    rate: Annotated[
+        float | None,
+        option(
+            "--rate",
+            "NUMBER",
+            "Messages/s that the group consumes on the pair (default: the source's, or 400).",
+        ),
+    ] = None,
+    members: Annotated[
+        int | None,
+        option("--members", "N", "Consumers of the group (default: the source's, or 1)."),
+    ] = None,
+    queues: Annotated[
+        int | None, option("--queues", "N", "Queues on the pair (default: the source's, or 8).")
+    ] = None,
+    backlog: Annotated[
+        int | None,
+        option(
+            "--backlog",
+            "N",
+            "Messages that wait on the pair at the kill (default: enough for the outage).",
+        ),
+    ] = None,
+    changes: Annotated[
+        list[str] | None, option("--set", "KEY=VALUE", "Another value of a setting, see --list.")
+    ] = None,
+    draws: Annotated[int, option("--draws", "N", "Monte-Carlo draws.")] = 10_000,
+    seed: Annotated[int, option("--seed", "N", "Seed of the draws.")] = 42,
+    top: Annotated[int, option("--top", "N", "How many knobs to show; 0: none.")] = 8,
+    list_all: Annotated[bool, flag("--list", "List faults and settings.")] = False,
+    schema: Annotated[bool, flag("--schema", "Print the schema of --json.")] = False,
     json: JsonOption = False,
 ) -> None:
     """Predict how much a fault would make a group re-consume, and which setting would help."""

@@ -15,7 +15,7 @@ import typer
 from failback.cli.shared.commands import add
 from failback.cli.shared.errors import guarded, worst
 from failback.cli.shared.folders import check_folder, run_folders
-from failback.cli.shared.options import ENGINE_HELP, Engine, JsonOption
+from failback.cli.shared.options import ENGINE_HELP, Engine, JsonOption, argument, flag, option
 from failback.cli.shared.output import note, print_json, say
 from failback.cli.shared.verdicts import print_verdicts, row_of, say_answers
 from failback.common.numbers import counted
@@ -146,143 +146,109 @@ def _write_summary(path: Path, reports: list[Path]) -> None:
     write_termination(document, {VARIABLE: str(path)})
 
 
-_RunArgument = Annotated[
-    list[Path] | None,
-    typer.Argument(metavar="RUN", help="Run folder, or a folder of runs; several are compared."),
-]
-_OutOption = Annotated[
-    Path | None,
-    typer.Option("--out", metavar="FOLDER", help="Where to write (default: RUN/report)."),
-]
-_CompareOption = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--compare",
-        metavar="RUN",
-        help="Run folder or report.json to compare with. The arm of the first RUN is the baseline.",
-    ),
-]
-_SummaryOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--summary", metavar="FILE", help="Leave the figures here in at most 4 KiB of JSON."
-    ),
-]
-_TextfileOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--textfile",
-        metavar="FILE",
-        help="Write metrics for Prometheus' textfile collector here.",
-    ),
-]
-_LakeOption = Annotated[
-    str | None,
-    typer.Option(
-        "--lake",
-        metavar="LAKE",
-        help="Where the rows are: a folder or s3://bucket/prefix (default: in the run folder).",
-    ),
-]
-_RunIdOption = Annotated[
-    list[str] | None, typer.Option("--run", metavar="ID", help="A run of --lake.")
-]
-_TablesOption = Annotated[
-    str | None,
-    typer.Option(
-        "--tables",
-        metavar="SCHEMA",
-        help="Let Spark read the rows: tables of its catalog named as those of the consume log"
-        " (CATALOG.SCHEMA), or 'lake' for the files of --lake.",
-    ),
-]
-_ResultsOption = Annotated[
-    str | None,
-    typer.Option(
-        "--results",
-        metavar="URI",
-        help="Write the result tables there as well: a folder or s3://bucket/prefix.",
-    ),
-]
-_MasterOption = Annotated[
-    str | None,
-    typer.Option(
-        "--master",
-        metavar="URL",
-        help="Spark's: local[*], spark://HOST:PORT or k8s://URL (default: local[*]).",
-    ),
-]
-_KeyOption = Annotated[
-    Key,
-    typer.Option(
-        "--key",
-        help="What messages are the same by: lid (the workload's), messageId (UNIQ_KEY),"
-        " businessKey (KEYS).",
-    ),
-]
-_WindowOption = Annotated[
-    str | None,
-    typer.Option(
-        "--window",
-        metavar="DURATION",
-        help="Deliveries further apart are no duplicates: 90s, 15m (default: no limit).",
-    ),
-]
-_IgnoreRetryTopicsOption = Annotated[
-    bool,
-    typer.Option("--ignore-retry-topics", help="Leave deliveries from retry topics out."),
-]
-_SinceOption = Annotated[
-    str | None,
-    typer.Option(
-        "--since",
-        metavar="TIME",
-        help="Figures from then on: seconds after run zero, or an ISO time"
-        " (default: all but the warm-up).",
-    ),
-]
-_UntilOption = Annotated[
-    str | None,
-    typer.Option("--until", metavar="TIME", help="Figures until then (default: the end)."),
-]
-_ExpectOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--expect",
-        metavar="LIMIT",
-        help="A limit of yours, as 'dup_ratio <= 1%' or 'billing: dup <= 100'; missed: exit 1.",
-    ),
-]
-_OpenPageOption = Annotated[
-    bool, typer.Option("--open", help="Open report.html in a browser, of the first run.")
-]
-_SchemaOption = Annotated[
-    bool, typer.Option("--schema", help="Print the JSON Schema of report.json.")
-]
-
-
 @guarded
 def report(
-    run: _RunArgument = None,
-    engine: Annotated[Engine, typer.Option("--engine", help=ENGINE_HELP)] = Engine.auto,
-    out: _OutOption = None,
-    compare: _CompareOption = None,
+    run: Annotated[
+        list[Path] | None, argument("RUN", "Run folder, or a folder of runs; several are compared.")
+    ] = None,
+    engine: Annotated[Engine, option("--engine", "", ENGINE_HELP)] = Engine.auto,
+    out: Annotated[
+        Path | None, option("--out", "FOLDER", "Where to write (default: RUN/report).")
+    ] = None,
+    compare: Annotated[
+        list[Path] | None,
+        option(
+            "--compare",
+            "RUN",
+            "Run folder or report.json to compare with. The arm of the first RUN is the baseline.",
+        ),
+    ] = None,
     json: JsonOption = False,
-    summary: _SummaryOption = None,
-    textfile: _TextfileOption = None,
-    lake: _LakeOption = None,
-    run_id: _RunIdOption = None,
-    tables: _TablesOption = None,
-    results: _ResultsOption = None,
-    master: _MasterOption = None,
-    key: _KeyOption = Key.lid,
-    window: _WindowOption = None,
-    ignore_retry_topics: _IgnoreRetryTopicsOption = False,
-    since: _SinceOption = None,
-    until: _UntilOption = None,
-    expect: _ExpectOption = None,
-    open_page: _OpenPageOption = False,
-    schema: _SchemaOption = False,
+    summary: Annotated[
+        Path | None, option("--summary", "FILE", "Leave the figures here in at most 4 KiB of JSON.")
+    ] = None,
+    textfile: Annotated[
+        Path | None,
+        option("--textfile", "FILE", "Write metrics for Prometheus' textfile collector here."),
+    ] = None,
+    lake: Annotated[
+        str | None,
+        option(
+            "--lake",
+            "LAKE",
+            "Where the rows are: a folder or s3://bucket/prefix (default: in the run folder).",
+        ),
+    ] = None,
+    run_id: Annotated[list[str] | None, option("--run", "ID", "A run of --lake.")] = None,
+    tables: Annotated[
+        str | None,
+        option(
+            "--tables",
+            "SCHEMA",
+            "Let Spark read the rows: tables of its catalog named as those of the consume log"
+            " (CATALOG.SCHEMA), or 'lake' for the files of --lake.",
+        ),
+    ] = None,
+    results: Annotated[
+        str | None,
+        option(
+            "--results",
+            "URI",
+            "Write the result tables there as well: a folder or s3://bucket/prefix.",
+        ),
+    ] = None,
+    master: Annotated[
+        str | None,
+        option(
+            "--master",
+            "URL",
+            "Spark's: local[*], spark://HOST:PORT or k8s://URL (default: local[*]).",
+        ),
+    ] = None,
+    key: Annotated[
+        Key,
+        option(
+            "--key",
+            "",
+            "What messages are the same by: lid (the workload's), messageId (UNIQ_KEY),"
+            " businessKey (KEYS).",
+        ),
+    ] = Key.lid,
+    window: Annotated[
+        str | None,
+        option(
+            "--window",
+            "DURATION",
+            "Deliveries further apart are no duplicates: 90s, 15m (default: no limit).",
+        ),
+    ] = None,
+    ignore_retry_topics: Annotated[
+        bool, flag("--ignore-retry-topics", "Leave deliveries from retry topics out.")
+    ] = False,
+    since: Annotated[
+        str | None,
+        option(
+            "--since",
+            "TIME",
+            "Figures from then on: seconds after run zero, or an ISO time"
+            " (default: all but the warm-up).",
+        ),
+    ] = None,
+    until: Annotated[
+        str | None, option("--until", "TIME", "Figures until then (default: the end).")
+    ] = None,
+    expect: Annotated[
+        list[str] | None,
+        option(
+            "--expect",
+            "LIMIT",
+            "A limit of yours, as 'dup_ratio <= 1%' or 'billing: dup <= 100'; missed: exit 1.",
+        ),
+    ] = None,
+    open_page: Annotated[
+        bool, flag("--open", "Open report.html in a browser, of the first run.")
+    ] = False,
+    schema: Annotated[bool, flag("--schema", "Print the JSON Schema of report.json.")] = False,
 ) -> None:
     """Count what a run delivered twice, say why, and write the report.
 

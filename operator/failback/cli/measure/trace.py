@@ -12,7 +12,14 @@ from failback.cli.shared.clusters import NO_CLUSTER, ClusterOptions, cluster_opt
 from failback.cli.shared.commands import add
 from failback.cli.shared.errors import INCONCLUSIVE, guarded
 from failback.cli.shared.folders import check_folder, run_id
-from failback.cli.shared.options import JsonOption, TraceTopicOption, check_groups, check_topics
+from failback.cli.shared.options import (
+    JsonOption,
+    TraceTopicOption,
+    check_groups,
+    check_topics,
+    flag,
+    option,
+)
 from failback.cli.shared.output import console, print_json, say
 from failback.common.text import typed
 from failback.protocol.errors import ConfigError
@@ -36,76 +43,45 @@ def register(app: typer.Typer) -> None:
     )
 
 
-_OutOption = Annotated[
-    Path,
-    typer.Option(
-        "--out", metavar="FOLDER", help="Run folder to write; one begun before is continued."
-    ),
-]
-_TopicOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--topic",
-        metavar="TOPIC",
-        callback=check_topics,
-        help="Traced topic to find positions in (default: all in the trace).",
-    ),
-]
-_GroupOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--group",
-        metavar="GROUP",
-        callback=check_groups,
-        help="Only this consumer group.",
-    ),
-]
-_BroadcastingOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--broadcasting",
-        metavar="GROUP",
-        callback=check_groups,
-        help="A group whose members all get everything.",
-    ),
-]
-_SinceOption = Annotated[
-    str,
-    typer.Option(
-        "--since", metavar="TIME", help="Traces stored from this ISO time on (default: all)."
-    ),
-]
-_UntilOption = Annotated[
-    str,
-    typer.Option(
-        "--until", metavar="TIME", help="Traces stored up to this ISO time (default: now)."
-    ),
-]
-_ScanOption = Annotated[
-    bool, typer.Option("--scan/--no-scan", help="Read the traced topics for positions.")
-]
-_YesOption = Annotated[
-    bool, typer.Option("--yes", help="Take times that can hardly be meant as they are.")
-]
-_RunOption = Annotated[
-    str, typer.Option("--run", metavar="ID", help="Id of the run (default: the folder's name).")
-]
-
-
 @cluster_options()
 @guarded
 def trace(
-    out: _OutOption,
+    out: Annotated[
+        Path, option("--out", "FOLDER", "Run folder to write; one begun before is continued.")
+    ],
     cluster: ClusterOptions = NO_CLUSTER,
     trace_topic: TraceTopicOption = None,
-    topic: _TopicOption = None,
-    group: _GroupOption = None,
-    broadcasting: _BroadcastingOption = None,
-    since: _SinceOption = "",
-    until: _UntilOption = "",
-    scan: _ScanOption = True,
-    run: _RunOption = "",
-    yes: _YesOption = False,
+    topic: Annotated[
+        list[str] | None,
+        option(
+            "--topic",
+            "TOPIC",
+            "Traced topic to find positions in (default: all in the trace).",
+            callback=check_topics,
+        ),
+    ] = None,
+    group: Annotated[
+        list[str] | None,
+        option("--group", "GROUP", "Only this consumer group.", callback=check_groups),
+    ] = None,
+    broadcasting: Annotated[
+        list[str] | None,
+        option(
+            "--broadcasting",
+            "GROUP",
+            "A group whose members all get everything.",
+            callback=check_groups,
+        ),
+    ] = None,
+    since: Annotated[
+        str, option("--since", "TIME", "Traces stored from this ISO time on (default: all).")
+    ] = "",
+    until: Annotated[
+        str, option("--until", "TIME", "Traces stored up to this ISO time (default: now).")
+    ] = "",
+    scan: Annotated[bool, flag("--scan/--no-scan", "Read the traced topics for positions.")] = True,
+    run: Annotated[str, option("--run", "ID", "Id of the run (default: the folder's name).")] = "",
+    yes: Annotated[bool, flag("--yes", "Take times that can hardly be meant as they are.")] = False,
     json: JsonOption = False,
 ) -> None:
     """Read the message trace of unmodified clients into a run that `failback report` takes."""

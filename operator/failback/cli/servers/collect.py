@@ -10,6 +10,7 @@ import typer
 from failback.analytics.collector.settings import CollectorSettings
 from failback.cli.shared.commands import Command, Group, as_epilog
 from failback.cli.shared.errors import guarded
+from failback.cli.shared.options import option
 from failback.cli.shared.output import note
 from failback.cli.shared.settings_options import Typed, settings_options
 
@@ -24,7 +25,6 @@ app = typer.Typer(
         )
     ),
 )
-TokensOption = Annotated[Path, typer.Option("--tokens", metavar="FILE", help="The token file.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -49,13 +49,10 @@ def collect(context: typer.Context, settings: Typed[CollectorSettings]) -> None:
 @guarded
 def token(
     scope: Annotated[
-        list[str],
-        typer.Option("--scope", metavar="SCOPE", help="What it may do: read, operate, ingest:*."),
+        list[str], option("--scope", "SCOPE", "What it may do: read, operate, ingest:*.")
     ],
-    name: Annotated[
-        str, typer.Option("--name", metavar="NAME", help="Whose it is, for readers of the file.")
-    ],
-    tokens: TokensOption = Path("tokens"),
+    name: Annotated[str, option("--name", "NAME", "Whose it is, for readers of the file.")],
+    tokens: Annotated[Path, option("--tokens", "FILE", "The token file.")] = Path("tokens"),
 ) -> None:
     """Make a token, add its hash to the token file, and print the token alone.
 

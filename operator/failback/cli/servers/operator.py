@@ -9,6 +9,7 @@ import typer
 
 from failback.cli.shared.commands import Command, as_epilog, new_group
 from failback.cli.shared.errors import guarded
+from failback.cli.shared.options import option
 from failback.cli.shared.output import say
 
 app = new_group(
@@ -26,10 +27,8 @@ def operator() -> None:
 def crds(
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out",
-            metavar="FOLDER",
-            help="Write one file per kind into this folder (default: print them).",
+        option(
+            "--out", "FOLDER", "Write one file per kind into this folder (default: print them)."
         ),
     ] = None,
 ) -> None:
@@ -50,8 +49,7 @@ def crds(
 @guarded
 def fields(
     out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="FILE", help="Write into this file (default: print it)."),
+        Path | None, option("--out", "FILE", "Write into this file (default: print it).")
     ] = None,
 ) -> None:
     """Print the reference of every field as Markdown."""

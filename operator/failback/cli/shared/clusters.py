@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, TypeVar
 import typer
 
 from failback.cli.shared.commands import CONNECTION
-from failback.cli.shared.options import open_root
+from failback.cli.shared.options import open_root, option
 from failback.cli.shared.settings_options import keyword, with_options
 from failback.client.remoting.guarded.cluster import (
     HELP,
@@ -26,11 +26,11 @@ from failback.protocol.errors import ConfigError
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 LocalRootOption = Annotated[
     Path | None,
-    typer.Option(
+    option(
         "--root",
-        metavar="FOLDER",
+        "FOLDER",
+        "Folder of the local cluster (default: failback up's).",
         rich_help_panel=CONNECTION,
-        help="Folder of the local cluster (default: failback up's).",
     ),
 ]
 _OF_LOCAL: Final = ", else the local cluster's)."

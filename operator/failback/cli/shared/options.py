@@ -15,6 +15,27 @@ if TYPE_CHECKING:
     from failback.operator.local.root import Root
 
 
+def option(names: str, value: str, text: str, **further: Any) -> Any:
+    """Return how an option is typed, and what the help says of it.
+
+    Args:
+        names: Such as ``--group, -g``.
+        value: What the help shows for its value: FILE. Empty for a choice of words.
+        further: What else ``typer.Option`` takes.
+    """
+    return typer.Option(*names.split(", "), metavar=value or None, help=text, **further)
+
+
+def flag(names: str, text: str, **further: Any) -> Any:
+    """Return how an option without a value is typed, and what the help says of it."""
+    return option(names, "", text, **further)
+
+
+def argument(value: str, text: str, **further: Any) -> Any:
+    """Return what the help calls an argument, and says of it."""
+    return typer.Argument(metavar=value, help=text, **further)
+
+
 def check_groups(value: Any) -> Any:
     """Refuse names that no consumer group may have; ``value`` is one, a list or ``None``."""
     return _checked(check_group, value)
@@ -40,33 +61,29 @@ def _checked(check: Callable[[str], None], value: Any) -> Any:
     return value
 
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
+JsonOption = Annotated[bool, flag("--json", "Print JSON, for machines.")]
 TraceTopicOption = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--trace-topic",
-        metavar="TOPIC",
+        "TOPIC",
+        "Where the clients' trace is (default: RMQ_SYS_TRACE_TOPIC and those of regions).",
         callback=check_topics,
-        help="Where the clients' trace is (default: RMQ_SYS_TRACE_TOPIC and those of regions).",
     ),
 ]
 RootOption = Annotated[
     Path | None,
-    typer.Option(
-        "--root",
-        metavar="FOLDER",
-        help="Folder of the local cluster (default: $XDG_STATE_HOME/failback/local).",
+    option(
+        "--root", "FOLDER", "Folder of the local cluster (default: $XDG_STATE_HOME/failback/local)."
     ),
 ]
-RunsOption = Annotated[
-    Path, typer.Option("--runs", metavar="FOLDER", help="Folder that holds the run folders.")
-]
+RunsOption = Annotated[Path, option("--runs", "FOLDER", "Folder that holds the run folders.")]
 KubeconfigOption = Annotated[
     str,
-    typer.Option(
+    option(
         "--kubeconfig",
-        metavar="FILE",
-        help="How to reach Kubernetes (default: $KUBECONFIG, else ~/.kube/config).",
+        "FILE",
+        "How to reach Kubernetes (default: $KUBECONFIG, else ~/.kube/config).",
     ),
 ]
 RUNS: Final = Path("runs")
