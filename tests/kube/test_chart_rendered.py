@@ -514,10 +514,11 @@ def test_the_dashboard_takes_what_the_chart_gives_it(
 ) -> None:
     import typer
 
-    from failback.cli.servers.dashboard import register
+    from failback.cli.servers.dashboard import dashboard
+    from failback.cli.shared.commands import add
 
     app = typer.Typer()
-    register(app)
+    add(app, dashboard)
     command = typer.main.get_command(app)
     pod = deployment(objects(render(tmp_path, *words)), "failback-dashboard")
     (container,) = pod["containers"]
@@ -563,10 +564,11 @@ def test_a_dashboard_is_reached_through_an_ingress_and_its_certificate(tmp_path:
 def test_an_exporter_takes_what_the_chart_gives_it(tmp_path: Path) -> None:
     import typer
 
-    from failback.cli.servers.exporter import register
+    from failback.cli.servers.exporter import exporter
+    from failback.cli.shared.commands import add
 
     app = typer.Typer()
-    register(app)
+    add(app, exporter)
     command = typer.main.get_command(app)
     found = objects(render(tmp_path, *MODES["exporters"]))
     told = {}
@@ -659,10 +661,11 @@ def test_a_cluster_that_is_not_guarded_is_asked_without_secrets(tmp_path: Path) 
 def test_an_exporter_that_observes_writes_where_the_dashboard_reads(tmp_path: Path) -> None:
     import typer
 
-    from failback.cli.measure.observe import register
+    from failback.cli.measure.observe import observe
+    from failback.cli.shared.commands import add
 
     app = typer.Typer()
-    register(app)
+    add(app, observe)
     billing = tuple(each for each in MODES["exporters"] if each.startswith("exporters[1]"))
     words = tuple(each.replace("exporters[1]", "exporters[0]") for each in billing)
     on = ("dashboard.enabled=true", "dashboard.runsClaim=all-runs", "exporters[0].observe=true")

@@ -14,8 +14,8 @@ from failback.cli.light_commands import light_command
 from failback.cli.local import cluster
 from failback.cli.measure import explain_offset, observe, predict, report, trace
 from failback.cli.servers import collect, dashboard, exporter, long_running, operator
-from failback.cli.shared.commands import Group, add, as_epilog, is_of_connection, run_app
-from failback.cli.shared.errors import Debug, guarded
+from failback.cli.shared.commands import Group, add, as_epilog, command, is_of_connection, run_app
+from failback.cli.shared.errors import Debug
 from failback.cli.shared.options import argument, flag
 from failback.cli.shared.output import print_table, say
 from failback.client.remoting.guarded.cluster import config_file
@@ -59,6 +59,7 @@ app = typer.Typer(
 )
 
 
+@command("version", "failback version")
 def version() -> None:
     """Show the version."""
     from importlib.metadata import version as package_version
@@ -68,11 +69,11 @@ def version() -> None:
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        version()
+        version.run()
         raise typer.Exit
 
 
-@guarded
+@command("help", "failback help observe", "failback help connection")
 def show_help(
     words: Annotated[
         list[str] | None, argument("COMMAND", "A command, or connection: how a cluster is named.")
@@ -105,21 +106,20 @@ def root(
     Debug.on = debug
 
 
-for module in (
-    *(observe, trace, report, explain_offset, predict),
-    *(demo, experiments, runs, faults),
-    cluster,
-):
-    module.register(app)
-doctor.register(app)
+add(
+    app,
+    *(observe.observe, trace.trace, report.report, explain_offset.explain_offset, predict.predict),
+    *(demo.demo, faults.faults, cluster.up, cluster.down, cluster.ps, cluster.logs),
+    *(doctor.doctor, dashboard.dashboard, exporter.exporter),
+)
+long_running.register(app)
+add(app, show_help, version)
+app.add_typer(experiments.app, name="experiment")
+app.add_typer(runs.app, name="runs")
 app.add_typer(admin.app, name="admin")
-for server in (dashboard, exporter, long_running):
-    server.register(app)
 app.add_typer(collect.app, name="collect")
 app.add_typer(operator.app, name="operator")
 app.add_typer(tools.app, name="tools", hidden=True)
-add(app, show_help, "help", examples=("failback help observe", "failback help connection"))
-add(app, version, "version", examples=("failback version",))
 
 
 def run_command_line(argv: Sequence[str]) -> int:

@@ -7,11 +7,12 @@ too, with older values.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 from failback.cli.administer.each_broker import Asked, Told, members_of, of_each
 from failback.cli.administer.progress import GROUP_HEADERS, HEADERS, progress_of, progress_of_all
 from failback.cli.administer.resetting import Goal, OneQueue, reset_to_time, store_one
+from failback.cli.shared import commands
 from failback.cli.shared.asking import (
     NotThere,
     ask,
@@ -21,7 +22,7 @@ from failback.cli.shared.asking import (
 )
 from failback.cli.shared.clusters import NO_CLUSTER, ClusterOptions, cluster_options
 from failback.cli.shared.commands import add, new_group
-from failback.cli.shared.errors import INCONCLUSIVE, guarded
+from failback.cli.shared.errors import INCONCLUSIVE
 from failback.cli.shared.options import (
     JsonOption,
     argument,
@@ -47,17 +48,11 @@ app = new_group(
     ),
 )
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 
-
-def command(name: str, *examples: str) -> Callable[[_Command], _Command]:
-    """Declare a command of this group."""
-
-    def declare(function: _Command) -> _Command:
-        asking = cluster_options()(cast("_Command", guarded(function)))
-        return add(app, asking, name, examples=examples)
-
-    return declare
+def command(name: str, *examples: str) -> Callable[[Callable[..., Any]], None]:
+    """Make a function a command of this group."""
+    made = commands.command(name, *examples)
+    return lambda function: add(app, made(cluster_options()(function)))
 
 
 BrokerOption = Annotated[

@@ -15,8 +15,8 @@ from failback.cli.shared.clusters import (
     LocalRootOption,
     cluster_options,
 )
-from failback.cli.shared.commands import add
-from failback.cli.shared.errors import FAIL, guarded
+from failback.cli.shared.commands import command
+from failback.cli.shared.errors import FAIL
 from failback.cli.shared.options import RUNS, JsonOption, RunsOption, open_root, option
 from failback.cli.shared.output import print_json, print_table, say
 
@@ -24,20 +24,13 @@ if TYPE_CHECKING:
     from failback.cli.administer.doctor_checks import Finding
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the root."""
-    add(
-        app,
-        cluster_options(root=False)(guarded(doctor)),
-        "doctor",
-        examples=(
-            "failback doctor",
-            "failback doctor -n 10.0.0.1:9876                     is the cluster reachable?",
-            "failback doctor --bundle q.tar.gz --run runs/d/stay  for a question to others",
-        ),
-    )
-
-
+@command(
+    "doctor",
+    "failback doctor",
+    "failback doctor -n 10.0.0.1:9876                     is the cluster reachable?",
+    "failback doctor --bundle q.tar.gz --run runs/d/stay  for a question to others",
+)
+@cluster_options(root=False)
 def doctor(
     cluster: ClusterOptions = NO_CLUSTER,
     runs: RunsOption = RUNS,

@@ -4,22 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from failback.cli.shared.commands import Command, new_group
-from failback.cli.shared.errors import guarded
+from failback.cli.shared.commands import command, new_group
 from failback.cli.shared.options import option
 from failback.cli.shared.output import say
 from failback.protocol.errors import ConfigError
 
-app = new_group("Small commands that containers run.")
 
-
-@app.callback()
-def tools() -> None:
-    """Small commands that containers run."""
-
-
-@app.command("remove-finalizers", cls=Command)
-@guarded
+@command("remove-finalizers")
 def remove_finalizers(
     namespace: Annotated[
         list[str] | None, option("--namespace", "NAME", "Where (default: everywhere).")
@@ -39,8 +30,7 @@ def remove_finalizers(
     say(f"{count} finalizers removed")
 
 
-@app.command("allow-chaos", cls=Command)
-@guarded
+@command("allow-chaos")
 def allow_chaos(
     namespace: Annotated[list[str], option("--namespace", "NAME", "Namespace to label.")],
 ) -> None:
@@ -56,3 +46,6 @@ def _namespaced(text: str) -> tuple[str, str]:
     if not (namespace and slash and name):
         raise ConfigError("--stop", f'expected NAMESPACE/NAME, got "{text}"')
     return namespace, name
+
+
+app = new_group("Small commands that containers run.", remove_finalizers, allow_chaos)

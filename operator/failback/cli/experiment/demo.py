@@ -16,8 +16,8 @@ from failback.cli.experiment.arms import ArmRun
 from failback.cli.experiment.on_spark import OnSpark, count_on_spark, fetch, why_not_spark
 from failback.cli.experiment.side_by_side import running
 from failback.cli.shared.bundled import bundled
-from failback.cli.shared.commands import add
-from failback.cli.shared.errors import FAIL, INCONCLUSIVE, Debug, explain, fail, guarded, worst
+from failback.cli.shared.commands import command
+from failback.cli.shared.errors import FAIL, INCONCLUSIVE, Debug, explain, fail, worst
 from failback.cli.shared.folders import dated_folder
 from failback.cli.shared.options import RUNS, JsonOption, RunsOption, flag, option
 from failback.cli.shared.output import Board, note, print_json, say
@@ -42,22 +42,13 @@ LASTS: Final = {
 }
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the root."""
-    add(
-        app,
-        demo,
-        "demo",
-        examples=(
-            "failback demo --quick                all timers at a tenth, without Spark",
-            "failback demo --rules guarded        with the counter-measures on",
-            "failback demo --engine apache --version 5.3.3",
-            "failback demo --engine apache --carry    and the cure as a third arm",
-        ),
-    )
-
-
-@guarded
+@command(
+    "demo",
+    "failback demo --quick                all timers at a tenth, without Spark",
+    "failback demo --rules guarded        with the counter-measures on",
+    "failback demo --engine apache --version 5.3.3",
+    "failback demo --engine apache --carry    and the cure as a third arm",
+)
 def demo(
     quick: Annotated[bool, flag("--quick", "All timers at a tenth: under half a minute.")] = False,
     engine: Annotated[

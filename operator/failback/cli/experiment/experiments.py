@@ -18,8 +18,7 @@ from failback.cli.experiment.running import (
     wanted_arms,
 )
 from failback.cli.shared.bundled import bundled_experiments
-from failback.cli.shared.commands import add, new_group
-from failback.cli.shared.errors import guarded
+from failback.cli.shared.commands import command, new_group
 from failback.cli.shared.options import (
     ENGINE_HELP,
     RUNS,
@@ -35,14 +34,6 @@ from failback.cli.shared.options import (
 from failback.cli.shared.output import print_json, print_table, say
 from failback.common.text import typed
 
-app = new_group(
-    "Run experiments on a cluster, check them, and undo what a killed one left.",
-    examples=(
-        "failback experiment list",
-        "failback experiment run long-outage",
-        "failback experiment heal runs/long-outage-0",
-    ),
-)
 ExperimentArgument = Annotated[
     str, argument("EXPERIMENT", "File of a ChaosExperiment, or a name of failback experiment list.")
 ]
@@ -65,33 +56,12 @@ NamespaceOption = Annotated[
 ]
 
 
-def register(root: typer.Typer) -> None:
-    """Add the group to the root."""
-    root.add_typer(app, name="experiment")
-    add(
-        app,
-        guarded(run),
-        "run",
-        examples=(
-            "failback experiment run failback-demo                on the cluster that is up",
-            "failback experiment run my.yaml --arm handover       one arm of a file",
-            "failback experiment run my.yaml --target kube        on Kubernetes",
-        ),
-    )
-    add(app, guarded(list_), "list", examples=("failback experiment list",))
-    add(app, guarded(check), "check", examples=("failback experiment check my.yaml",))
-    add(
-        app,
-        guarded(heal_),
-        "heal",
-        examples=(
-            "failback experiment heal runs/my-handover-0          one run",
-            "failback experiment heal runs                        all that are not healed",
-        ),
-    )
-    add(app, guarded(abort), "abort", examples=("failback experiment abort runs/my-handover-0",))
-
-
+@command(
+    "run",
+    "failback experiment run failback-demo                on the cluster that is up",
+    "failback experiment run my.yaml --arm handover       one arm of a file",
+    "failback experiment run my.yaml --target kube        on Kubernetes",
+)
 def run(
     experiment: ExperimentArgument,
     arm: ArmOption = None,
@@ -121,6 +91,7 @@ def run(
     )
 
 
+@command("list", "failback experiment list")
 def list_(json: JsonOption = False) -> None:
     """List the experiments that come with the program."""
     found = bundled_experiments()
@@ -145,6 +116,7 @@ def list_(json: JsonOption = False) -> None:
         say(f"For {which}, first: {typed('failback', 'up', cluster, '-d')}")
 
 
+@command("check", "failback experiment check my.yaml")
 def check(
     experiment: ExperimentArgument,
     arm: ArmOption = None,
@@ -162,6 +134,11 @@ def check(
         show_plan(rows)
 
 
+@command(
+    "heal",
+    "failback experiment heal runs/my-handover-0          one run",
+    "failback experiment heal runs                        all that are not healed",
+)
 def heal_(
     run: Annotated[Path, argument("RUN", "Run folder, or a folder of them: all below.")],
     if_there: Annotated[
@@ -185,6 +162,7 @@ def heal_(
     raise typer.Exit(heal(run, location, if_there=if_there, insists=yes))
 
 
+@command("abort", "failback experiment abort runs/my-handover-0")
 def abort(
     run: Annotated[Path, argument("RUN", "Folder of a run that is going on.")],
 ) -> None:
@@ -193,3 +171,14 @@ def abort(
 
     abort_run(run)
     say(f"{run}: asked to stop; its own command says when all is undone")
+
+
+app = new_group(
+    "Run experiments on a cluster, check them, and undo what a killed one left.",
+    *(run, list_, check, heal_, abort),
+    examples=(
+        "failback experiment list",
+        "failback experiment run long-outage",
+        "failback experiment heal runs/long-outage-0",
+    ),
+)

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from failback.cli.shared.commands import add
-from failback.cli.shared.errors import guarded
+from failback.cli.shared.commands import command
 from failback.cli.shared.options import JsonOption, argument
 from failback.cli.shared.output import print_json, print_table, say
 from failback.common.text import typed
@@ -18,16 +15,7 @@ if TYPE_CHECKING:
     from failback.chaos.experiment.fault_kinds import FaultKind, Parameter
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the root."""
-    add(
-        app,
-        guarded(faults),
-        "faults",
-        examples=("failback faults", "failback faults long-outage       one, with its parameters"),
-    )
-
-
+@command("faults", "failback faults", "failback faults long-outage       one, with its parameters")
 def faults(
     name: Annotated[str, argument("FAULT", "Show one fault with all its parameters.")] = "",
     json: JsonOption = False,

@@ -5,10 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from failback.cli.shared.commands import add, new_group
-from failback.cli.shared.errors import guarded
+from failback.cli.shared.commands import command, new_group
 from failback.cli.shared.options import RUNS, JsonOption, RunsOption, argument
 from failback.cli.shared.output import print_json, print_table, say
 from failback.common import numbers
@@ -17,29 +14,8 @@ from failback.protocol.errors import ConfigError
 if TYPE_CHECKING:
     from failback.analytics.dashboard.sources.runs import RunEntry
 
-app = new_group(
-    "List recorded runs, and show one.",
-    examples=("failback runs list", "failback runs show runs/demo-1/handover"),
-)
 
-
-def register(root: typer.Typer) -> None:
-    """Add the group to the root."""
-    root.add_typer(app, name="runs")
-    add(
-        app,
-        guarded(list_),
-        "list",
-        examples=("failback runs list", "failback runs list --runs /data/runs --json"),
-    )
-    add(
-        app,
-        guarded(show),
-        "show",
-        examples=("failback runs show runs/demo-1/handover", "failback runs show RUN_ID"),
-    )
-
-
+@command("list", "failback runs list", "failback runs list --runs /data/runs --json")
 def list_(runs: RunsOption = RUNS, json: JsonOption = False) -> None:
     """List the runs of a folder, the newest first: state, figures, and the two answers."""
     found = _scan(runs)
@@ -67,6 +43,7 @@ def list_(runs: RunsOption = RUNS, json: JsonOption = False) -> None:
     )
 
 
+@command("show", "failback runs show runs/demo-1/handover", "failback runs show RUN_ID")
 def show(
     run: Annotated[str, argument("RUN", "Run folder, its path below --runs, or its id.")],
     runs: RunsOption = RUNS,
@@ -132,3 +109,10 @@ def _started(each: RunEntry) -> str:
     from failback.analytics.dashboard.sources.runs import rfc3339
 
     return rfc3339(each.started_ns)
+
+
+app = new_group(
+    "List recorded runs, and show one.",
+    *(list_, show),
+    examples=("failback runs list", "failback runs show runs/demo-1/handover"),
+)

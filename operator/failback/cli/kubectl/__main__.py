@@ -9,7 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from failback.cli.kubectl import exposure, hold, offsets, report, status, switch, why
-from failback.cli.shared.commands import Group, as_epilog, run_app
+from failback.cli.shared.commands import Group, add, as_epilog, run_app
 from failback.cli.shared.errors import Debug
 from failback.cli.shared.options import flag
 
@@ -39,8 +39,11 @@ def root(debug: Annotated[bool, flag("--debug", "Show tracebacks.")] = False) ->
     Debug.on = debug
 
 
-for module in (status, why, switch, hold, exposure, report, offsets):
-    module.register(app)
+add(
+    app,
+    *(status.status, why.why, switch.switch, hold.hold, exposure.exposure, report.report),
+)
+app.add_typer(offsets.app, name="offsets")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -20,8 +20,8 @@ from failback.cli.kubectl.access import (
     access,
 )
 from failback.cli.shared.asking import Unreachable
-from failback.cli.shared.commands import add
-from failback.cli.shared.errors import INCONCLUSIVE, guarded
+from failback.cli.shared.commands import command
+from failback.cli.shared.errors import INCONCLUSIVE
 from failback.cli.shared.options import JsonOption, flag, option
 from failback.cli.shared.output import note, print_json, print_table, say
 from failback.common.numbers import count
@@ -36,20 +36,11 @@ _ANSWER_MS: Final = 10_000
 """A way through the API server is longer than one within a cluster."""
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the plugin."""
-    add(
-        app,
-        exposure,
-        "exposure",
-        examples=(
-            "kubectl failback exposure orders",
-            "kubectl failback exposure orders --direct    from inside the cluster",
-        ),
-    )
-
-
-@guarded
+@command(
+    "exposure",
+    "kubectl failback exposure orders",
+    "kubectl failback exposure orders --direct    from inside the cluster",
+)
 def exposure(
     cluster: ClusterArgument,
     seconds: Annotated[

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, NamedTuple
 
-import typer
-
 from failback.chaos.targets.kube.members import HOLD_ANNOTATION, held_members, with_hold
 from failback.cli.kubectl.access import (
     Access,
@@ -18,8 +16,7 @@ from failback.cli.kubectl.access import (
     member_name,
     names_of,
 )
-from failback.cli.shared.commands import add
-from failback.cli.shared.errors import guarded
+from failback.cli.shared.commands import command
 from failback.cli.shared.options import JsonOption, argument, flag
 from failback.cli.shared.output import note, print_json, say
 from failback.common.text import did_you_mean
@@ -28,21 +25,12 @@ from failback.protocol.errors import ConfigError
 _TRIES: Final = 10
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the plugin."""
-    add(
-        app,
-        hold,
-        "hold",
-        examples=(
-            "kubectl failback hold orders orders-0-1             keep it down",
-            "kubectl failback hold orders orders-0-1 --release   let it come back",
-            "kubectl failback hold orders                        who is held",
-        ),
-    )
-
-
-@guarded
+@command(
+    "hold",
+    "kubectl failback hold orders orders-0-1             keep it down",
+    "kubectl failback hold orders orders-0-1 --release   let it come back",
+    "kubectl failback hold orders                        who is held",
+)
 def hold(
     cluster: ClusterArgument,
     member: Annotated[str, argument("MEMBER", "Name of the member, such as orders-0-1.")] = "",

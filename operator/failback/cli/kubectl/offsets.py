@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Annotated, Any, Final
 
 import typer
@@ -17,8 +18,8 @@ from failback.cli.kubectl.access import (
     access,
 )
 from failback.cli.shared.asking import NotThere, Unreachable
-from failback.cli.shared.commands import add, new_group
-from failback.cli.shared.errors import PASS, REFUSED, guarded
+from failback.cli.shared.commands import command, new_group
+from failback.cli.shared.errors import PASS, REFUSED
 from failback.cli.shared.options import JsonOption, argument, check_groups, flag, option
 from failback.cli.shared.output import print_json, print_table, say
 from failback.common.numbers import count
@@ -37,42 +38,7 @@ GroupsOption = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the group of commands to the plugin."""
-    group = new_group(
-        "Keep consumer offsets as objects, look at them, and give them back.",
-        examples=(
-            "kubectl failback offsets save orders",
-            "kubectl failback offsets restore orders-k2x9q                    only a preview",
-            "kubectl failback offsets restore orders-k2x9q --confirm 3f9c01ab22d7",
-        ),
-    )
-    add(group, list_all, "list", examples=("kubectl failback offsets list -n shop",))
-    add(group, show, "show", examples=("kubectl failback offsets show nightly",))
-    for name in ("save", "take"):
-        add(
-            group,
-            save,
-            name,
-            hidden=name == "take",
-            examples=(
-                f"kubectl failback offsets {name} orders",
-                f"kubectl failback offsets {name} orders --group billing",
-            ),
-        )
-    add(
-        group,
-        restore,
-        "restore",
-        examples=(
-            "kubectl failback offsets restore nightly --group billing",
-            "kubectl failback offsets restore nightly --confirm 3f9c01ab22d7",
-        ),
-    )
-    app.add_typer(group, name="offsets")
-
-
-@guarded
+@command("list", "kubectl failback offsets list -n shop")
 def list_all(
     namespace: NamespaceOption = "",
     context: ContextOption = "",
@@ -99,7 +65,7 @@ def list_all(
     print_table(("NAME", "CLUSTER", "EVERY", "KEPT", "LAST", "RESTORE"), rows)
 
 
-@guarded
+@command("show", "kubectl failback offsets show nightly")
 def show(
     name: NameArgument,
     namespace: NamespaceOption = "",
@@ -116,7 +82,11 @@ def show(
     _show(item)
 
 
-@guarded
+@command(
+    "save",
+    "kubectl failback offsets save orders",
+    "kubectl failback offsets save orders --group billing",
+)
 def save(
     cluster: ClusterArgument,
     groups: GroupsOption = None,
@@ -151,7 +121,11 @@ def save(
         raise NotThere(f"{missing} of the groups that were named have no offsets on any pair")
 
 
-@guarded
+@command(
+    "restore",
+    "kubectl failback offsets restore nightly --group billing",
+    "kubectl failback offsets restore nightly --confirm 3f9c01ab22d7",
+)
 def restore(
     name: NameArgument,
     snapshot: Annotated[str, option("--snapshot", "NAME", "Which of its snapshots.")] = "latest",
@@ -274,3 +248,21 @@ def _show_restore(found: Object) -> None:
         print_table(("GROUP", "PAIR", "TOPIC", "QUEUE", "FROM", "TO"), queues)
     if found.get("moreQueues"):
         say(f"and {count(found['moreQueues'])} more queues")
+
+
+_TAKE: Final = replace(
+    save,
+    name="take",
+    examples=tuple(each.replace(" save ", " take ") for each in save.examples),
+    hidden=True,
+)
+"""What ``save`` was called first."""
+app = new_group(
+    "Keep consumer offsets as objects, look at them, and give them back.",
+    *(list_all, show, save, _TAKE, restore),
+    examples=(
+        "kubectl failback offsets save orders",
+        "kubectl failback offsets restore orders-k2x9q                    only a preview",
+        "kubectl failback offsets restore orders-k2x9q --confirm 3f9c01ab22d7",
+    ),
+)

@@ -11,8 +11,8 @@ import typer
 from failback.cli.kubectl.access import ContextOption, KubeconfigOption, NamespaceOption, access
 from failback.cli.kubectl.artifacts import pages
 from failback.cli.kubectl.conditions import waits
-from failback.cli.shared.commands import add
-from failback.cli.shared.errors import FAIL, INCONCLUSIVE, PASS, guarded
+from failback.cli.shared.commands import command
+from failback.cli.shared.errors import FAIL, INCONCLUSIVE, PASS
 from failback.cli.shared.options import JsonOption, argument, flag, option
 from failback.cli.shared.output import note, print_json, print_table, say
 from failback.common.numbers import count, seconds
@@ -21,20 +21,11 @@ Object = Mapping[str, Any]
 _CODES = {"Pass": PASS, "Fail": FAIL}
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the plugin."""
-    add(
-        app,
-        report,
-        "report",
-        examples=(
-            "kubectl failback report failback-demo",
-            "kubectl failback report failback-demo --out pages --open",
-        ),
-    )
-
-
-@guarded
+@command(
+    "report",
+    "kubectl failback report failback-demo",
+    "kubectl failback report failback-demo --out pages --open",
+)
 def report(
     name: Annotated[str, argument("NAME", "Name of the ReconsumptionReport.")],
     out: Annotated[

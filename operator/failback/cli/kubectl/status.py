@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
-import typer
-
 from failback.cli.kubectl.access import (
     Access,
     ContextOption,
@@ -17,8 +15,7 @@ from failback.cli.kubectl.access import (
 )
 from failback.cli.kubectl.conditions import is_well, waits
 from failback.cli.shared.asking import NotThere
-from failback.cli.shared.commands import add
-from failback.cli.shared.errors import guarded
+from failback.cli.shared.commands import command
 from failback.cli.shared.options import JsonOption, argument
 from failback.cli.shared.output import print_json, print_table, say
 from failback.common.text import typed
@@ -31,17 +28,7 @@ _NOBODY: Final = dict.fromkeys(
 """What is shown of a pair whose members the status leaves out."""
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the plugin."""
-    add(
-        app,
-        status,
-        "status",
-        examples=("kubectl failback status orders -n shop", "kubectl failback status"),
-    )
-
-
-@guarded
+@command("status", "kubectl failback status orders -n shop", "kubectl failback status")
 def status(
     cluster: Annotated[str, argument("CLUSTER", "A BrokerCluster (default: all there are).")] = "",
     namespace: NamespaceOption = "",

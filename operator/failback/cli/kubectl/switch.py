@@ -21,8 +21,8 @@ from failback.cli.kubectl.access import (
     pair_at,
 )
 from failback.cli.kubectl.conditions import waits
-from failback.cli.shared.commands import add
-from failback.cli.shared.errors import FAIL, INCONCLUSIVE, PASS, REFUSED, guarded
+from failback.cli.shared.commands import command
+from failback.cli.shared.errors import FAIL, INCONCLUSIVE, PASS, REFUSED
 from failback.cli.shared.options import JsonOption, argument, flag, option
 from failback.cli.shared.output import note, print_json, say
 from failback.common.numbers import seconds
@@ -42,20 +42,11 @@ class OffsetPolicy(Enum):
     NONE = "None"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the plugin."""
-    add(
-        app,
-        switch,
-        "switch",
-        examples=(
-            "kubectl failback switch orders 0 1             planned: the master hands over",
-            "kubectl failback switch orders 0 1 --forced    the master will not come back",
-        ),
-    )
-
-
-@guarded
+@command(
+    "switch",
+    "kubectl failback switch orders 0 1             planned: the master hands over",
+    "kubectl failback switch orders 0 1 --forced    the master will not come back",
+)
 def switch(
     cluster: ClusterArgument,
     pair: Annotated[str, argument("PAIR", "Index or broker name of the pair.")],

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
-import typer
-
 from failback.cli.kubectl.access import (
     KINDS,
     Access,
@@ -19,8 +17,7 @@ from failback.cli.kubectl.access import (
 from failback.cli.kubectl.conditions import advice, unwell, waits
 from failback.cli.kubectl.status import operation_lines, operations
 from failback.cli.shared.asking import NotThere
-from failback.cli.shared.commands import add
-from failback.cli.shared.errors import guarded
+from failback.cli.shared.commands import command
 from failback.cli.shared.options import JsonOption, argument
 from failback.cli.shared.output import print_json, say
 from failback.common.text import did_you_mean
@@ -30,17 +27,7 @@ _EVENTS: Final = 5
 _ENDED: Final = "Complete"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the plugin."""
-    add(
-        app,
-        why,
-        "why",
-        examples=("kubectl failback why orders", "kubectl failback why roleswitch/orders-0-to-1"),
-    )
-
-
-@guarded
+@command("why", "kubectl failback why orders", "kubectl failback why roleswitch/orders-0-to-1")
 def why(
     name: Annotated[str, argument("NAME", "Name of a resource of ours, or KIND/NAME.")],
     namespace: NamespaceOption = "",

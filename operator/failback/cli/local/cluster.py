@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from failback.cli.shared.commands import add
-from failback.cli.shared.errors import NOT_HEALED, USER_ERROR, fail, guarded
+from failback.cli.shared.commands import command
+from failback.cli.shared.errors import NOT_HEALED, USER_ERROR, fail
 from failback.cli.shared.options import JsonOption, RootOption, argument, flag, open_root, option
 from failback.cli.shared.output import print_json, print_table, say
 from failback.protocol.errors import ConfigError
@@ -25,23 +25,11 @@ _FOLLOW_SECONDS = 0.2
 _LONG_SECONDS = 3.0
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to the root."""
-    add(
-        app,
-        up,
-        "up",
-        examples=(
-            "failback up cluster.yaml        here, until Ctrl-C",
-            "failback up cluster.yaml -d     in the background; failback down ends it",
-        ),
-    )
-    add(app, down, "down", examples=("failback down",))
-    add(app, ps, "ps", examples=("failback ps", "failback ps --json"))
-    add(app, logs, "logs", examples=("failback logs demo-pair-0-0 -f",))
-
-
-@guarded
+@command(
+    "up",
+    "failback up cluster.yaml        here, until Ctrl-C",
+    "failback up cluster.yaml -d     in the background; failback down ends it",
+)
 def up(
     files: Annotated[list[Path] | None, argument("FILE", "File with resources, YAML.")] = None,
     more: Annotated[list[Path] | None, option("--file, -f", "FILE", "The same as FILE.")] = None,
@@ -141,7 +129,7 @@ class Progress:
             say(line)
 
 
-@guarded
+@command("down", "failback down")
 def down(root: RootOption = None) -> None:
     """Stop what `up` started, also after its runtime was killed."""
     from failback.operator.local.control import bring_down
@@ -152,7 +140,7 @@ def down(root: RootOption = None) -> None:
         say(line)
 
 
-@guarded
+@command("ps", "failback ps", "failback ps --json")
 def ps(root: RootOption = None, json: JsonOption = False) -> None:
     """List pods: state, address, pid, restarts."""
     from failback.operator.local.control import RuntimeAway, call
@@ -169,7 +157,7 @@ def ps(root: RootOption = None, json: JsonOption = False) -> None:
     _show(where, view, json)
 
 
-@guarded
+@command("logs", "failback logs demo-pair-0-0 -f")
 def logs(
     pod: Annotated[str, argument("POD", "Name of the pod, see failback ps.")],
     follow: Annotated[bool, flag("--follow, -f", "Go on with new lines.")] = False,

@@ -14,8 +14,8 @@ import typer
 from failback.carry.restoring import restore_command
 from failback.cli.shared.asking import NotThere, ask
 from failback.cli.shared.clusters import NO_CLUSTER, ClusterOptions, cluster_options
-from failback.cli.shared.commands import add
-from failback.cli.shared.errors import INCONCLUSIVE, fail, guarded
+from failback.cli.shared.commands import command
+from failback.cli.shared.errors import INCONCLUSIVE, fail
 from failback.cli.shared.folders import one_run
 from failback.cli.shared.options import (
     JsonOption,
@@ -47,21 +47,12 @@ _BROADCASTS: Final = (
 _NO_END: Final = "nobody told where the queue ends, so no offset is recommended"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the root."""
-    add(
-        app,
-        explain_offset,
-        "explain-offset",
-        examples=(
-            "failback explain-offset billing orders 0 --live               as it is now",
-            "failback explain-offset billing orders 0 --run runs/d/handover",
-        ),
-    )
-
-
+@command(
+    "explain-offset",
+    "failback explain-offset billing orders 0 --live               as it is now",
+    "failback explain-offset billing orders 0 --run runs/d/handover",
+)
 @cluster_options()
-@guarded
 def explain_offset(
     group: Annotated[
         str,

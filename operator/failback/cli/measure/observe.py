@@ -16,8 +16,8 @@ import typer
 
 from failback.cli.shared.closed_terminal import outlive_terminal
 from failback.cli.shared.clusters import NO_CLUSTER, ClusterOptions, cluster_options
-from failback.cli.shared.commands import add
-from failback.cli.shared.errors import INCONCLUSIVE, fail, guarded
+from failback.cli.shared.commands import command
+from failback.cli.shared.errors import INCONCLUSIVE, fail
 from failback.cli.shared.folders import check_folder, dated_folder, run_id
 from failback.cli.shared.options import (
     RUNS,
@@ -43,26 +43,17 @@ if TYPE_CHECKING:
     from failback.analytics.observe.observation import Observation
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the root."""
-    add(
-        app,
-        observe,
-        "observe",
-        examples=(
-            "failback observe -n 10.0.0.1:9876                             until Ctrl-C",
-            "failback observe -n 10.0.0.1:9876 --out upgrade-7 --for 30m   goes on with it",
-        ),
-    )
-
-
 _QUEUES = 16
 _LINES = 10
 """Groups in danger that are shown at once."""
 
 
+@command(
+    "observe",
+    "failback observe -n 10.0.0.1:9876                             until Ctrl-C",
+    "failback observe -n 10.0.0.1:9876 --out upgrade-7 --for 30m   goes on with it",
+)
 @cluster_options()
-@guarded
 def observe(
     out: Annotated[
         Path | None,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from failback.cli.shared.commands import add
-from failback.cli.shared.errors import FAIL, guarded
+from failback.cli.shared.commands import command
+from failback.cli.shared.errors import FAIL
 from failback.cli.shared.options import JsonOption, argument, check_groups, flag, option
 from failback.cli.shared.output import print_json, print_table, say
 from failback.protocol.errors import ConfigError
@@ -19,21 +19,12 @@ if TYPE_CHECKING:
     from failback.analytics.predict.prediction_document import Case
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the root."""
-    add(
-        app,
-        predict,
-        "predict",
-        examples=(
-            "failback predict --rate 400 --members 4 --queues 8    a group by its figures",
-            "failback predict runs/demo-1/handover                 a recorded run",
-            "failback predict experiment.yaml --cluster c.yaml     an experiment to come",
-        ),
-    )
-
-
-@guarded
+@command(
+    "predict",
+    "failback predict --rate 400 --members 4 --queues 8    a group by its figures",
+    "failback predict runs/demo-1/handover                 a recorded run",
+    "failback predict experiment.yaml --cluster c.yaml     an experiment to come",
+)
 def predict(
     source: Annotated[
         str,

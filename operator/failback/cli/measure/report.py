@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from failback.cli.shared.commands import add
-from failback.cli.shared.errors import guarded, worst
+from failback.cli.shared.commands import command
+from failback.cli.shared.errors import worst
 from failback.cli.shared.folders import check_folder, run_folders
 from failback.cli.shared.options import ENGINE_HELP, Engine, JsonOption, argument, flag, option
 from failback.cli.shared.output import note, print_json, say
@@ -32,21 +32,6 @@ class Key(StrEnum):
     lid = "lid"
     message_id = "messageId"
     business_key = "businessKey"
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the root."""
-    add(
-        app,
-        report,
-        "report",
-        examples=(
-            "failback report runs/demo-1/handover                 one run",
-            "failback report runs/demo-1                          all runs below, compared",
-            "failback report new --compare old                    against an earlier one",
-            "failback report --lake s3://bucket/lake --run r1     rows from a lake",
-        ),
-    )
 
 
 def _sources(
@@ -146,7 +131,13 @@ def _write_summary(path: Path, reports: list[Path]) -> None:
     write_termination(document, {VARIABLE: str(path)})
 
 
-@guarded
+@command(
+    "report",
+    "failback report runs/demo-1/handover                 one run",
+    "failback report runs/demo-1                          all runs below, compared",
+    "failback report new --compare old                    against an earlier one",
+    "failback report --lake s3://bucket/lake --run r1     rows from a lake",
+)
 def report(
     run: Annotated[
         list[Path] | None, argument("RUN", "Run folder, or a folder of runs; several are compared.")

@@ -9,8 +9,8 @@ import typer
 
 from failback.cli.shared.asking import meant_time
 from failback.cli.shared.clusters import NO_CLUSTER, ClusterOptions, cluster_options
-from failback.cli.shared.commands import add
-from failback.cli.shared.errors import INCONCLUSIVE, guarded
+from failback.cli.shared.commands import command
+from failback.cli.shared.errors import INCONCLUSIVE
 from failback.cli.shared.folders import check_folder, run_id
 from failback.cli.shared.options import (
     JsonOption,
@@ -29,22 +29,13 @@ if TYPE_CHECKING:
     from failback.analytics.trace.run import Written
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the root."""
-    add(
-        app,
-        trace,
-        "trace",
-        examples=(
-            "failback trace --out t1 -n 10.0.0.1:9876             all that the trace topic has",
-            "failback trace --out t1 --since 2026-01-31T12:00:00  from then on",
-            "failback report t1                                   then count",
-        ),
-    )
-
-
+@command(
+    "trace",
+    "failback trace --out t1 -n 10.0.0.1:9876             all that the trace topic has",
+    "failback trace --out t1 --since 2026-01-31T12:00:00  from then on",
+    "failback report t1                                   then count",
+)
 @cluster_options()
-@guarded
 def trace(
     out: Annotated[
         Path, option("--out", "FOLDER", "Run folder to write; one begun before is continued.")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from failback.analytics.collector.settings import CollectorSettings
-from failback.cli.shared.commands import Command, Group, as_epilog
+from failback.cli.shared.commands import Group, add, as_epilog, command
 from failback.cli.shared.errors import guarded
 from failback.cli.shared.options import option
 from failback.cli.shared.output import note
@@ -41,12 +41,7 @@ def collect(context: typer.Context, settings: Typed[CollectorSettings]) -> None:
     serve(settings.make())
 
 
-@app.command(
-    "token",
-    cls=Command,
-    epilog=as_epilog(["failback collect token --scope 'ingest:*' --name agents > agents.token"]),
-)
-@guarded
+@command("token", "failback collect token --scope 'ingest:*' --name agents > agents.token")
 def token(
     scope: Annotated[
         list[str], option("--scope", "SCOPE", "What it may do: read, operate, ingest:*.")
@@ -67,3 +62,6 @@ def token(
     append_line(tokens, f"{digest_of(made)} {scopes} {'-'.join(words)}".encode(), mode=0o600)
     note(f"added to {tokens}; the line on stdout is the token, and it is stored nowhere:")
     print(made)
+
+
+add(app, token)

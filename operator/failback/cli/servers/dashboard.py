@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
 from failback.analytics.dashboard.settings import (
     Choice,
     DashboardSettings,
@@ -17,8 +15,8 @@ from failback.analytics.dashboard.settings import (
 )
 from failback.cli.shared.bundled import EXPERIMENTS, bundled
 from failback.cli.shared.clusters import NO_CLUSTER, ClusterOptions, cluster_options
-from failback.cli.shared.commands import add
-from failback.cli.shared.errors import Debug, explain, guarded
+from failback.cli.shared.commands import command
+from failback.cli.shared.errors import Debug, explain
 from failback.cli.shared.folders import check_folder
 from failback.cli.shared.options import RootOption, open_root
 from failback.cli.shared.output import note
@@ -29,21 +27,12 @@ if TYPE_CHECKING:
     from failback.chaos.experiment.spec import ChaosExperiment
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the root."""
-    add(
-        app,
-        dashboard,
-        "dashboard",
-        examples=(
-            "failback dashboard --runs runs                       runs, and the local cluster",
-            "failback dashboard -n 10.0.0.1:9876                  a cluster that is there",
-            "failback dashboard --kube-namespace shop             BrokerClusters of a namespace",
-        ),
-    )
-
-
-@guarded
+@command(
+    "dashboard",
+    "failback dashboard --runs runs                       runs, and the local cluster",
+    "failback dashboard -n 10.0.0.1:9876                  a cluster that is there",
+    "failback dashboard --kube-namespace shop             BrokerClusters of a namespace",
+)
 @cluster_options(root=False, tls_prefix="cluster-")
 @settings_options(DashboardSettings)
 def dashboard(

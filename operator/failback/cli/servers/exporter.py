@@ -6,29 +6,16 @@ import asyncio
 import signal
 from pathlib import Path
 
-import typer
-
 from failback.analytics.exporter.settings import ExporterSettings
 from failback.cli.shared.clusters import NO_CLUSTER, ClusterOptions, cluster_options
-from failback.cli.shared.commands import add
-from failback.cli.shared.errors import guarded
+from failback.cli.shared.commands import command
 from failback.cli.shared.output import say
 from failback.cli.shared.settings_options import Typed, settings_options
 from failback.client.remoting.guarded.cluster import Cluster
 from failback.protocol.errors import ConfigError
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the root."""
-    add(
-        app,
-        exporter,
-        "exporter",
-        examples=("failback exporter -n 10.0.0.1:9876", "curl -s http://127.0.0.1:5557/metrics"),
-    )
-
-
-@guarded
+@command("exporter", "failback exporter -n 10.0.0.1:9876", "curl -s http://127.0.0.1:5557/metrics")
 @cluster_options()
 @settings_options(ExporterSettings)
 def exporter(settings: Typed[ExporterSettings], cluster: ClusterOptions = NO_CLUSTER) -> None:

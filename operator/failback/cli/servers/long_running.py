@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperCommand
 
 from failback.cli.light_commands import light_command, parser_of
-from failback.cli.shared.commands import Command, add
+from failback.cli.shared.commands import Command
 from failback.cli.shared.errors import guarded
 
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -30,15 +30,10 @@ def register(app: typer.Typer) -> None:
         ("lake", "Look after a lake: fsck, compact, convert, normalise."),
         ("workload", "Produce and consume with the consume log on, against any RocketMQ."),
     ):
-        add(
-            app,
-            _pass_on,
-            name,
-            help=text,
-            cls=_Light,
-            context_settings=_PASS_ON,
-            add_help_option=False,
+        declare = app.command(
+            name, help=text, cls=_Light, context_settings=_PASS_ON, add_help_option=False
         )
+        declare(_pass_on)
 
 
 class _Light(Command):

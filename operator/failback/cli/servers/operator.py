@@ -7,23 +7,12 @@ from typing import Annotated
 
 import typer
 
-from failback.cli.shared.commands import Command, as_epilog, new_group
-from failback.cli.shared.errors import guarded
+from failback.cli.shared.commands import command, new_group
 from failback.cli.shared.options import option
 from failback.cli.shared.output import say
 
-app = new_group(
-    "The Kubernetes operator and its definitions.", examples=("failback operator crds --out crds",)
-)
 
-
-@app.callback()
-def operator() -> None:
-    """The Kubernetes operator and its definitions."""
-
-
-@app.command("crds", cls=Command, epilog=as_epilog(["failback operator crds | kubectl apply -f -"]))
-@guarded
+@command("crds", "failback operator crds | kubectl apply -f -")
 def crds(
     out: Annotated[
         Path | None,
@@ -45,8 +34,7 @@ def crds(
         say(str(out / name))
 
 
-@app.command("fields", cls=Command, epilog=as_epilog(["failback operator fields --out fields.md"]))
-@guarded
+@command("fields", "failback operator fields --out fields.md")
 def fields(
     out: Annotated[
         Path | None, option("--out", "FILE", "Write into this file (default: print it).")
@@ -62,11 +50,17 @@ def fields(
         say(str(out))
 
 
-@app.command("run", cls=Command, hidden=True)
-@guarded
+@command("run", hidden=True)
 def run() -> None:
     """Run the operator. Everything about it is set by FAILBACK_* environment variables."""
     from failback.operator.process.main import main
     from failback.operator.settings import read_settings
 
     raise typer.Exit(main(read_settings()))
+
+
+app = new_group(
+    "The Kubernetes operator and its definitions.",
+    *(crds, fields, run),
+    examples=("failback operator crds --out crds",),
+)

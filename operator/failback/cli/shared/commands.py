@@ -6,13 +6,14 @@ import inspect
 import shutil
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from failback.cli.shared.errors import INCONCLUSIVE, PASS, USER_ERROR, fail
+from failback.cli.shared.errors import INCONCLUSIVE, PASS, USER_ERROR, fail, guarded
 from failback.common.text import where_and_why
 
 CONNECTION: Final = "Connection"
@@ -24,8 +25,6 @@ ENOUGH_TO_FOLD: Final = 5
 """A command with fewer connection options lists them itself."""
 NARROW: Final = 60
 """Below this width help is plain text: the columns of a panel would be cut off."""
-
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 class _InBothWidths:
@@ -97,30 +96,35 @@ class Group(_InBothWidths, TyperGroup):
                 formatter.write_dl(rows)
 
 
-def new_group(text: str, *, examples: Sequence[str] = ()) -> typer.Typer:
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A command: the docstring of its function is the text of its help."""
+
+    run: Callable[..., Any]
+    name: str
+    examples: tuple[str, ...] = ()
+    hidden: bool = False
+
+
+def command(
+    name: str, *examples: str, hidden: bool = False
+) -> Callable[[Callable[..., Any]], Declared]:
+    """Make a function a command; what it raises becomes a line on stderr and an exit code."""
+    return lambda function: Declared(guarded(function), name, examples, hidden)
+
+
+def add(app: typer.Typer, *commands: Declared) -> None:
+    """Add commands to an app, in the order of its help."""
+    for each in commands:
+        end = as_epilog(each.examples)
+        app.command(each.name, cls=Command, epilog=end, hidden=each.hidden)(each.run)
+
+
+def new_group(text: str, *commands: Declared, examples: Sequence[str] = ()) -> typer.Typer:
     """Return a group of commands with a line of help."""
-    return typer.Typer(cls=Group, help=text, no_args_is_help=True, epilog=as_epilog(examples))
-
-
-def add(
-    app: typer.Typer,
-    function: _Function,
-    name: str,
-    *,
-    examples: Sequence[str] = (),
-    hidden: bool = False,
-    cls: type[Command] = Command,
-    **settings: Any,
-) -> _Function:
-    """Add ``function`` as a command; its docstring is the text of its help."""
-    declare = app.command(
-        name,
-        cls=cls,
-        epilog=as_epilog(examples),
-        hidden=hidden,
-        **settings,
-    )
-    return declare(function)
+    made = typer.Typer(cls=Group, help=text, no_args_is_help=True, epilog=as_epilog(examples))
+    add(made, *commands)
+    return made
 
 
 def as_epilog(examples: Sequence[str]) -> str | None:
