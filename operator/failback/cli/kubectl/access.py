@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
+from failback.cli.shared import commands
 from failback.cli.shared.asking import NotThere
+from failback.cli.shared.commands import Declared
 from failback.cli.shared.options import argument, option
+from failback.cli.shared.settings_options import keyword, with_options
 from failback.common.text import did_you_mean
 from failback.protocol.errors import ConfigError
 
@@ -16,15 +19,6 @@ if TYPE_CHECKING:
     from failback.kube.blocking import BlockingKube
 
 Object = dict[str, Any]
-NamespaceOption = Annotated[
-    str, option("--namespace, -n", "NAMESPACE", "Namespace (default: the context's).")
-]
-ContextOption = Annotated[
-    str, option("--context", "NAME", "Context of the kubeconfig (default: its current one).")
-]
-KubeconfigOption = Annotated[
-    str, option("--kubeconfig", "FILE", "Kubeconfig (default: $KUBECONFIG, else ~/.kube/config).")
-]
 ClusterArgument = Annotated[str, argument("CLUSTER", "Name of the BrokerCluster.")]
 KINDS: Final = (
     *("BrokerCluster", "NameServer", "Topic", "SubscriptionGroup", "RoleSwitch", "OffsetSnapshot"),
@@ -69,23 +63,53 @@ class Access:
         return self.kube.list_all(kind, self.namespace)
 
 
-@contextmanager
-def access(namespace: str, context: str, kubeconfig: str) -> Iterator[Access]:
-    """Open the API server that the options name.
+@dataclass(frozen=True, slots=True)
+class Where:
+    """What kubectl's own options say, as they were typed."""
 
-    Raises:
-        ApiError: No kubeconfig names one, or the context is not in it.
-    """
-    from failback.kube.blocking import BlockingKube
-    from failback.kube.configuration import namespace_of
+    namespace: str = ""
+    context: str = ""
+    kubeconfig: str = ""
 
-    file, chosen = kubeconfig or None, context or None
-    where = namespace or namespace_of(file, chosen)
-    kube = BlockingKube.connect(file, context=chosen, retries=False)
-    try:
-        yield Access(kube, where)
-    finally:
-        kube.close()
+    @contextmanager
+    def access(self) -> Iterator[Access]:
+        """Open the API server.
+
+        Raises:
+            ApiError: No kubeconfig names one, or the context is not in it.
+        """
+        from failback.kube.blocking import BlockingKube
+        from failback.kube.configuration import namespace_of
+
+        file, chosen = self.kubeconfig or None, self.context or None
+        namespace = self.namespace or namespace_of(file, chosen)
+        kube = BlockingKube.connect(file, context=chosen, retries=False)
+        try:
+            yield Access(kube, namespace)
+        finally:
+            kube.close()
+
+
+HERE: Final = Where()
+"""The default of parameters; the typed options replace it."""
+_OPTIONS: Final = {
+    "namespace": option("--namespace, -n", "NAMESPACE", "Namespace (default: the context's)."),
+    "context": option("--context", "NAME", "Context of the kubeconfig (default: its current one)."),
+    "kubeconfig": option(
+        "--kubeconfig", "FILE", "Kubeconfig (default: $KUBECONFIG, else ~/.kube/config)."
+    ),
+}
+
+
+def command(name: str, *examples: str) -> Callable[[Callable[..., Any]], Declared]:
+    """Make a function a command that has kubectl's own options as its parameter ``where``."""
+    typed = [keyword(each, Annotated[str, how], "") for each, how in _OPTIONS.items()]
+
+    def declare(function: Callable[..., Any]) -> Declared:
+        located = with_options(function, "where", typed, lambda values: Where(**values))
+        return commands.command(name, *examples)(located)
+
+    return declare
 
 
 def kind_of(word: str) -> str:

@@ -11,16 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from failback.cli.kubectl.access import (
-    Access,
-    ClusterArgument,
-    ContextOption,
-    KubeconfigOption,
-    NamespaceOption,
-    access,
-)
+from failback.cli.kubectl.access import HERE, Access, ClusterArgument, Where, command
 from failback.cli.shared.asking import Unreachable
-from failback.cli.shared.commands import command
 from failback.cli.shared.errors import INCONCLUSIVE
 from failback.cli.shared.options import JsonOption, flag, option
 from failback.cli.shared.output import note, print_json, print_table, say
@@ -49,9 +41,7 @@ def exposure(
     direct: Annotated[
         bool, flag("--direct", "Ask members at their own addresses, not through the API server.")
     ] = False,
-    namespace: NamespaceOption = "",
-    context: ContextOption = "",
-    kubeconfig: KubeconfigOption = "",
+    where: Where = HERE,
     json: JsonOption = False,
 ) -> None:
     """Show, by group and pair, how many messages would be re-consumed if the master died now.
@@ -60,7 +50,7 @@ def exposure(
     `kubectl port-forward`; the figures are the dashboard's. Ends with 3 when a member did not
     answer: then its part is missing.
     """
-    with access(namespace, context, kubeconfig) as api:
+    with where.access() as api:
         ref = cluster_ref(api, cluster)
         with reached(api, ref, direct=direct) as (found, problems):
             pairs = asyncio.run(_measured(found, seconds))

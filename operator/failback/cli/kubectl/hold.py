@@ -7,16 +7,14 @@ from typing import Annotated, Any, Final, NamedTuple
 
 from failback.chaos.targets.kube.members import HOLD_ANNOTATION, held_members, with_hold
 from failback.cli.kubectl.access import (
+    HERE,
     Access,
     ClusterArgument,
-    ContextOption,
-    KubeconfigOption,
-    NamespaceOption,
-    access,
+    Where,
+    command,
     member_name,
     names_of,
 )
-from failback.cli.shared.commands import command
 from failback.cli.shared.options import JsonOption, argument, flag
 from failback.cli.shared.output import note, print_json, say
 from failback.common.text import did_you_mean
@@ -35,15 +33,13 @@ def hold(
     cluster: ClusterArgument,
     member: Annotated[str, argument("MEMBER", "Name of the member, such as orders-0-1.")] = "",
     release: Annotated[bool, flag("--release", "Let it come back.")] = False,
-    namespace: NamespaceOption = "",
-    context: ContextOption = "",
-    kubeconfig: KubeconfigOption = "",
+    where: Where = HERE,
     json: JsonOption = False,
 ) -> None:
     """Keep a member of a cluster down until it is released, or show who is held."""
     if release and not member:
         raise ConfigError("MEMBER", "is missing: who is released?")
-    with access(namespace, context, kubeconfig) as api:
+    with where.access() as api:
         item = api.need("BrokerCluster", cluster)
         if member:
             name = _checked(item, member)

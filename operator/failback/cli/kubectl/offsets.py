@@ -9,16 +9,9 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from failback.cli.kubectl.access import (
-    Access,
-    ClusterArgument,
-    ContextOption,
-    KubeconfigOption,
-    NamespaceOption,
-    access,
-)
+from failback.cli.kubectl.access import HERE, Access, ClusterArgument, Where, command
 from failback.cli.shared.asking import NotThere, Unreachable
-from failback.cli.shared.commands import command, new_group
+from failback.cli.shared.commands import new_group
 from failback.cli.shared.errors import PASS, REFUSED
 from failback.cli.shared.options import JsonOption, argument, check_groups, flag, option
 from failback.cli.shared.output import print_json, print_table, say
@@ -40,13 +33,11 @@ GroupsOption = Annotated[
 
 @command("list", "kubectl failback offsets list -n shop")
 def list_all(
-    namespace: NamespaceOption = "",
-    context: ContextOption = "",
-    kubeconfig: KubeconfigOption = "",
+    where: Where = HERE,
     json: JsonOption = False,
 ) -> None:
     """List the OffsetSnapshots of a namespace."""
-    with access(namespace, context, kubeconfig) as api:
+    with where.access() as api:
         items = api.list_all(KIND)
     if json:
         print_json(items)
@@ -68,13 +59,11 @@ def list_all(
 @command("show", "kubectl failback offsets show nightly")
 def show(
     name: NameArgument,
-    namespace: NamespaceOption = "",
-    context: ContextOption = "",
-    kubeconfig: KubeconfigOption = "",
+    where: Where = HERE,
     json: JsonOption = False,
 ) -> None:
     """Show the snapshots of an OffsetSnapshot, and the preview or outcome of its restore."""
-    with access(namespace, context, kubeconfig) as api:
+    with where.access() as api:
         item = api.need(KIND, name)
     if json:
         print_json(_status(item))
@@ -90,13 +79,11 @@ def show(
 def save(
     cluster: ClusterArgument,
     groups: GroupsOption = None,
-    namespace: NamespaceOption = "",
-    context: ContextOption = "",
-    kubeconfig: KubeconfigOption = "",
+    where: Where = HERE,
     json: JsonOption = False,
 ) -> None:
     """Keep the offsets of a cluster as they are now, in a new OffsetSnapshot."""
-    with access(namespace, context, kubeconfig) as api:
+    with where.access() as api:
         api.need("BrokerCluster", cluster)
         spec: dict[str, Any] = {"clusterRef": {"name": cluster}}
         if groups:
@@ -132,9 +119,7 @@ def restore(
     groups: GroupsOption = None,
     online: Annotated[bool, flag("--online", "Write groups with running members too.")] = False,
     confirm: Annotated[str, option("--confirm", "ID", "Carry out the preview with this id.")] = "",
-    namespace: NamespaceOption = "",
-    context: ContextOption = "",
-    kubeconfig: KubeconfigOption = "",
+    where: Where = HERE,
     json: JsonOption = False,
 ) -> None:
     """Preview what giving offsets back would repeat or skip; with --confirm give them back.
@@ -142,7 +127,7 @@ def restore(
     With --confirm the other options are those of the preview. Ends with 0 when the preview is
     there, or what was confirmed is done, and with 4 when it was refused.
     """
-    with access(namespace, context, kubeconfig) as api:
+    with where.access() as api:
         api.need(KIND, name)
         wanted: dict[str, Any] = {
             "snapshot": snapshot,

@@ -8,10 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from failback.cli.kubectl.access import ContextOption, KubeconfigOption, NamespaceOption, access
+from failback.cli.kubectl.access import HERE, Where, command
 from failback.cli.kubectl.artifacts import pages
 from failback.cli.kubectl.conditions import waits
-from failback.cli.shared.commands import command
 from failback.cli.shared.errors import FAIL, INCONCLUSIVE, PASS
 from failback.cli.shared.options import JsonOption, argument, flag, option
 from failback.cli.shared.output import note, print_json, print_table, say
@@ -34,16 +33,14 @@ def report(
     open_page: Annotated[
         bool, flag("--open", "Fetch the pages and open the first in a browser.")
     ] = False,
-    namespace: NamespaceOption = "",
-    context: ContextOption = "",
-    kubeconfig: KubeconfigOption = "",
+    where: Where = HERE,
     json: JsonOption = False,
 ) -> None:
     """Print what a ReconsumptionReport found; ends as `failback report` does.
 
     Its pages are on a volume: a pod of the report's own image reads them there, and is deleted.
     """
-    with access(namespace, context, kubeconfig) as api:
+    with where.access() as api:
         item = api.need("ReconsumptionReport", name)
         state = item.get("status") or {}
         if json:

@@ -5,17 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
-from failback.cli.kubectl.access import (
-    Access,
-    ContextOption,
-    KubeconfigOption,
-    NamespaceOption,
-    access,
-    member_name,
-)
+from failback.cli.kubectl.access import HERE, Access, Where, command, member_name
 from failback.cli.kubectl.conditions import is_well, waits
 from failback.cli.shared.asking import NotThere
-from failback.cli.shared.commands import command
 from failback.cli.shared.options import JsonOption, argument
 from failback.cli.shared.output import print_json, print_table, say
 from failback.common.text import typed
@@ -31,13 +23,11 @@ _NOBODY: Final = dict.fromkeys(
 @command("status", "kubectl failback status orders -n shop", "kubectl failback status")
 def status(
     cluster: Annotated[str, argument("CLUSTER", "A BrokerCluster (default: all there are).")] = "",
-    namespace: NamespaceOption = "",
-    context: ContextOption = "",
-    kubeconfig: KubeconfigOption = "",
+    where: Where = HERE,
     json: JsonOption = False,
 ) -> None:
     """Show pairs, members, who is master, lag, operations, what they wait for, conditions."""
-    with access(namespace, context, kubeconfig) as api:
+    with where.access() as api:
         items = [api.need("BrokerCluster", cluster)] if cluster else api.list_all("BrokerCluster")
         if not items:
             raise NotThere(f"no BrokerCluster in namespace {api.namespace}")

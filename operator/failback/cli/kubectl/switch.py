@@ -10,18 +10,16 @@ from typing import Annotated, Any, Final
 import typer
 
 from failback.cli.kubectl.access import (
+    HERE,
     Access,
     ClusterArgument,
-    ContextOption,
-    KubeconfigOption,
-    NamespaceOption,
-    access,
+    Where,
+    command,
     member_at,
     member_name,
     pair_at,
 )
 from failback.cli.kubectl.conditions import waits
-from failback.cli.shared.commands import command
 from failback.cli.shared.errors import FAIL, INCONCLUSIVE, PASS, REFUSED
 from failback.cli.shared.options import JsonOption, argument, flag, option
 from failback.cli.shared.output import note, print_json, say
@@ -61,9 +59,7 @@ def switch(
         int, option("--timeout", "SECONDS", "How long it may take.", min=60, max=7200)
     ] = 600,
     wait: Annotated[bool, flag("--wait/--no-wait", "Follow the switch to its end.")] = True,
-    namespace: NamespaceOption = "",
-    context: ContextOption = "",
-    kubeconfig: KubeconfigOption = "",
+    where: Where = HERE,
     json: JsonOption = False,
 ) -> None:
     """Make another member of a pair its master, and follow the switch to its end.
@@ -71,7 +67,7 @@ def switch(
     Ends with 0 when it is complete, 1 when it failed or was undone, 4 when it was refused before
     anything was touched, 3 when its end was not seen.
     """
-    with access(namespace, context, kubeconfig) as api:
+    with where.access() as api:
         item = api.need("BrokerCluster", cluster)
         found = pair_at(item, pair)
         ordinal = member_at(item, found, member)

@@ -5,19 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
-from failback.cli.kubectl.access import (
-    KINDS,
-    Access,
-    ContextOption,
-    KubeconfigOption,
-    NamespaceOption,
-    access,
-    kind_of,
-)
+from failback.cli.kubectl.access import HERE, KINDS, Access, Where, command, kind_of
 from failback.cli.kubectl.conditions import advice, unwell, waits
 from failback.cli.kubectl.status import operation_lines, operations
 from failback.cli.shared.asking import NotThere
-from failback.cli.shared.commands import command
 from failback.cli.shared.options import JsonOption, argument
 from failback.cli.shared.output import print_json, say
 from failback.common.text import did_you_mean
@@ -30,16 +21,14 @@ _ENDED: Final = "Complete"
 @command("why", "kubectl failback why orders", "kubectl failback why roleswitch/orders-0-to-1")
 def why(
     name: Annotated[str, argument("NAME", "Name of a resource of ours, or KIND/NAME.")],
-    namespace: NamespaceOption = "",
-    context: ContextOption = "",
-    kubeconfig: KubeconfigOption = "",
+    where: Where = HERE,
     json: JsonOption = False,
 ) -> None:
     """Say why a resource is not Ready or Complete, what it waits for, and what to do.
 
     Words and advice are those of the documented reasons; the latest warnings are its events.
     """
-    with access(namespace, context, kubeconfig) as api:
+    with where.access() as api:
         found = [document(api, each) for each in _named(api, name)]
     if json:
         print_json(found)
