@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final, NoReturn, TextIO
 
-from failback.common.text import visible
+from failback.common.text import nearest, visible
 
 USER_ERROR: Final = 2
 LINES: Final = "%(asctime)s %(levelname)s %(name)s %(message)s"
@@ -78,6 +78,9 @@ class CommandParser(argparse.ArgumentParser):
         if not words and self._below is not None:
             self.print_help()
             raise SystemExit(0)
+        is_known = self._below is None or words[0] in self._below.choices
+        if not is_known and (near := nearest(words[0], self.commands())):
+            self.error(f"No such command '{words[0]}'. Did you mean '{near}'?")
         return super().parse_known_args(words, namespace)
 
     def format_help(self) -> str:
