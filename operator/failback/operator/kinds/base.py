@@ -160,6 +160,15 @@ Spread = Literal["Preferred", "Required", "None"]
 EngineType = Literal["Failback", "Apache"]
 
 
+def keyed_by(key: str, **settings: Any) -> Any:
+    """Return the ``Field`` of a list that has an entry of each value of a key at most once."""
+    kind: dict[str, Any] = {
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": [key],
+    }
+    return Field(json_schema_extra=kind, **settings)
+
+
 class Model(BaseModel):
     """Base of every model: unknown fields are refused, values never change."""
 
@@ -347,14 +356,7 @@ class Condition(Status):
 
 Conditions = Annotated[
     list[Condition],
-    Field(
-        default=[],
-        max_length=16,
-        json_schema_extra={
-            "x-kubernetes-list-type": "map",
-            "x-kubernetes-list-map-keys": ["type"],
-        },
-    ),
+    keyed_by("type", default=[], max_length=16),
 ]
 
 

@@ -29,6 +29,7 @@ from failback.operator.kinds.base import (
     Spread,
     Status,
     Switch,
+    keyed_by,
 )
 from failback.operator.kinds.broker_cluster_status import BrokerClusterStatus
 from failback.operator.kinds.external import PORTS_OF_MEMBER, PORTS_OF_PAIR, TEMPLATE, External
@@ -224,14 +225,7 @@ class BrokerClusterSpec(Model):
     """Additions to the pods. A change restarts them one by one."""
     anti_affinity: AntiAffinity = Field(default_factory=AntiAffinity)
     """Which brokers may share a node."""
-    pair_overrides: list[PairOverride] = Field(
-        default=[],
-        max_length=64,
-        json_schema_extra={
-            "x-kubernetes-list-type": "map",
-            "x-kubernetes-list-map-keys": ["index"],
-        },
-    )
+    pair_overrides: list[PairOverride] = keyed_by("index", default=[], max_length=64)
     """Settings of single pairs that differ from the cluster's, by index."""
     update_strategy: UpdateStrategy = Field(default_factory=UpdateStrategy)
     """How pods are replaced when their template changes."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from failback.operator.kinds.base import CommonStatus, Status
+from failback.operator.kinds.base import CommonStatus, Status, keyed_by
 
 
 class CurrentOperation(Status):
@@ -130,14 +130,7 @@ class PairStatus(Status):
     """How often the pair has had another master, from 1; the same is on its claims."""
     writable: bool | None = None
     """Whether the pair takes messages."""
-    members: list[MemberStatus] = Field(
-        default=[],
-        max_length=4,
-        json_schema_extra={
-            "x-kubernetes-list-type": "map",
-            "x-kubernetes-list-map-keys": ["ordinal"],
-        },
-    )
+    members: list[MemberStatus] = keyed_by("ordinal", default=[], max_length=4)
     """The members. Beyond 16 pairs only those that are not as wanted."""
 
 
@@ -162,12 +155,5 @@ class BrokerClusterStatus(CommonStatus):
     """Members that wait for a restart."""
     active_overlay: dict[str, Any] | None = None
     """Configuration that an experiment's arm lays over spec.config while it runs."""
-    pairs: list[PairStatus] = Field(
-        default=[],
-        max_length=128,
-        json_schema_extra={
-            "x-kubernetes-list-type": "map",
-            "x-kubernetes-list-map-keys": ["name"],
-        },
-    )
+    pairs: list[PairStatus] = keyed_by("name", default=[], max_length=128)
     """The pairs, those that are leaving among them."""

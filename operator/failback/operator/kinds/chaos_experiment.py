@@ -23,6 +23,7 @@ from failback.operator.kinds.base import (
     Resources,
     Status,
     Word,
+    keyed_by,
 )
 from failback.operator.kinds.permits import EXPERIMENT_ACCOUNT
 from failback.operator.kinds.workload import Workload
@@ -247,14 +248,7 @@ class ChaosExperimentSpec(Model):
     """Seed of all random choices. Unset: drawn once and written to the status."""
     repetitions: int = Field(default=1, ge=1, le=50)
     """Runs per arm."""
-    arms: list[Arm] = Field(
-        default_factory=_base_arm,
-        max_length=8,
-        json_schema_extra={
-            "x-kubernetes-list-type": "map",
-            "x-kubernetes-list-map-keys": ["name"],
-        },
-    )
+    arms: list[Arm] = keyed_by("name", default_factory=_base_arm, max_length=8)
     """The configurations that are compared. One run per arm and repetition."""
     faults: list[Fault] = Field(default=[], max_length=16)
     """The plan of faults of every arm."""

@@ -13,6 +13,7 @@ from failback.operator.kinds.base import (
     Resource,
     Status,
     Word,
+    keyed_by,
 )
 
 
@@ -70,14 +71,7 @@ class SubscriptionGroupStatus(CommonStatus):
 
     group_name: str | None = Field(default=None, max_length=255)
     """The RocketMQ name."""
-    pairs: list[GroupPair] = Field(
-        default=[],
-        max_length=64,
-        json_schema_extra={
-            "x-kubernetes-list-type": "map",
-            "x-kubernetes-list-map-keys": ["name"],
-        },
-    )
+    pairs: list[GroupPair] = keyed_by("name", default=[], max_length=64)
     """The group on each pair."""
 
 

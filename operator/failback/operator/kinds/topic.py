@@ -13,6 +13,7 @@ from failback.operator.kinds.base import (
     Resource,
     Status,
     Word,
+    keyed_by,
 )
 
 _PAIR: Final = r"^(\*|[A-Za-z0-9_-]{1,64}-[0-9]{1,2})$"
@@ -65,14 +66,7 @@ class TopicStatus(CommonStatus):
 
     topic_name: str | None = Field(default=None, max_length=127)
     """The RocketMQ name."""
-    pairs: list[TopicPair] = Field(
-        default=[],
-        max_length=64,
-        json_schema_extra={
-            "x-kubernetes-list-type": "map",
-            "x-kubernetes-list-map-keys": ["name"],
-        },
-    )
+    pairs: list[TopicPair] = keyed_by("name", default=[], max_length=64)
     """The topic on each pair."""
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from failback.operator.kinds.base import Model
+from failback.operator.kinds.base import Model, keyed_by
 
 _NAME = r"^[%|a-zA-Z0-9_-]+$"
 
@@ -106,14 +106,7 @@ class LogOptions(Model):
 class Workload(Model):
     """Producers and consumer groups of a run."""
 
-    topics: list[TopicLoad] = Field(
-        min_length=1,
-        max_length=16,
-        json_schema_extra={
-            "x-kubernetes-list-type": "map",
-            "x-kubernetes-list-map-keys": ["name"],
-        },
-    )
+    topics: list[TopicLoad] = keyed_by("name", min_length=1, max_length=16)
     """The topics that producers write to."""
     producers: int = Field(default=1, ge=1, le=64)
     """Producer processes."""
@@ -121,14 +114,7 @@ class Workload(Model):
     """How long a producer waits for an acknowledgement."""
     retries: int = Field(default=2, ge=0, le=16)
     """How often a producer tries again."""
-    groups: list[WorkloadGroup] = Field(
-        default=[],
-        max_length=16,
-        json_schema_extra={
-            "x-kubernetes-list-type": "map",
-            "x-kubernetes-list-map-keys": ["name"],
-        },
-    )
+    groups: list[WorkloadGroup] = keyed_by("name", default=[], max_length=16)
     """The consumer groups that read."""
     clients: Literal["Python"] = "Python"
     """Which client library runs the workload."""
