@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from failback.operator.schema.crds import crd_of, plural_of
+from failback.kube.resources import RESOURCES
+from failback.operator.schema.crds import crd_of
 from failback.operator.schema.decoding import KINDS, decode
 from tests.support.docs.yaml_examples import EXAMPLE_FILES
 from tests.support.kube_lab.api import ApiError
@@ -31,7 +32,7 @@ def document(kind: str, name: str = "sample", **spec: Any) -> dict[str, Any]:
 @pytest.mark.sample
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_definition_is_served_as_it_was_written(control_plane: ControlPlane, kind: str) -> None:
-    name = f"{plural_of(kind)}.failback.dev"
+    name = f"{RESOURCES[kind][2]}.failback.dev"
     stored = control_plane.api.get("CustomResourceDefinition", name)
     conditions = {each["type"]: each["status"] for each in stored["status"]["conditions"]}
     assert conditions == {"NamesAccepted": "True", "Established": "True"}
@@ -153,6 +154,6 @@ def test_every_example_is_accepted(namespace: Namespace, file: Path) -> None:
         each["metadata"]["namespace"] = namespace.name
         folder = f"/apis/failback.dev/v1alpha1/namespaces/{namespace.name}"
         query = {"dryRun": "All", "fieldValidation": "Strict"}
-        path = f"{folder}/{plural_of(each['kind'])}"
+        path = f"{folder}/{RESOURCES[each['kind']][2]}"
         assert namespace.api.request("POST", path, each, query=query)["metadata"]["uid"]
     assert ours

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from failback.operator.schema.crds import plural_of
+from failback.kube.resources import RESOURCES
 from failback.operator.schema.decoding import KINDS, validate
 from tests.support.kube_lab.api import ApiError
 from tests.support.kube_lab.namespaces import Namespace
@@ -27,7 +27,7 @@ def ours(case: Case) -> Told:
 
 def asked(namespace: Namespace, case: Case) -> Told:
     """Return path and message of everything that the API server refuses about the case."""
-    folder = f"/apis/failback.dev/v1alpha1/namespaces/{namespace.name}/{plural_of(case.kind)}"
+    folder = f"/apis/failback.dev/v1alpha1/namespaces/{namespace.name}/{RESOURCES[case.kind][2]}"
     new = case.document(case.new, namespace.name)
     verb, path = "POST", folder
     if case.old is not None:
@@ -86,7 +86,7 @@ def test_every_word_is_taken_in_one_spelling(namespace: Namespace) -> None:
     # The schema can't say what drainMaster is: a union of a word and a truth value.
     named = [each for each in ALL if each[2][0][:1].isalpha() and "drainMaster" not in each[1]]
     for kind, path, words in named:
-        folder = f"/apis/failback.dev/v1alpha1/namespaces/{namespace.name}/{plural_of(kind)}"
+        folder = f"/apis/failback.dev/v1alpha1/namespaces/{namespace.name}/{RESOURCES[kind][2]}"
         other = words[0].swapcase()
         for word in (*words, other):
             made = document(kind, path, word)
@@ -109,7 +109,7 @@ def test_every_word_is_taken_in_one_spelling(namespace: Namespace) -> None:
 def test_every_field_is_refused_by_both_or_by_neither(namespace: Namespace) -> None:
     differing, tried = {}, 0
     for kind in KINDS:
-        folder = f"/apis/failback.dev/v1alpha1/namespaces/{namespace.name}/{plural_of(kind)}"
+        folder = f"/apis/failback.dev/v1alpha1/namespaces/{namespace.name}/{RESOURCES[kind][2]}"
         for path, value, made in list(documents(kind))[::EVERY]:
             if path.endswith(("drainMaster", "expect[].value")):
                 continue  # unions, of which the schema can say nothing

@@ -33,6 +33,17 @@ RESOURCES: Final[Mapping[str, tuple[str, str, str]]] = {
     "ReconsumptionReport": (GROUP, VERSION, "reconsumptionreports"),
 }
 """Kind → API group (empty = core), version and plural."""
+SHORT_NAMES: Final[Mapping[str, str]] = {
+    "BrokerCluster": "fbc",
+    "NameServer": "fns",
+    "Topic": "fbt",
+    "SubscriptionGroup": "fbg",
+    "RoleSwitch": "fbs",
+    "OffsetSnapshot": "fbo",
+    "ChaosExperiment": "fbx",
+    "ReconsumptionReport": "fbr",
+}
+"""Our own kinds → what people type for one, as for kubectl."""
 
 
 def prefix(kind: str) -> str:

@@ -10,8 +10,9 @@ import pytest
 from ruamel.yaml import YAML
 
 from failback.cli.__main__ import main
+from failback.kube.resources import RESOURCES
 from failback.operator.schema.cel import rules_of
-from failback.operator.schema.crds import DEFINITIONS, crd_files, crd_of, plural_of, schema_of
+from failback.operator.schema.crds import crd_files, crd_of, schema_of
 from failback.operator.schema.decoding import KINDS
 from failback.operator.schema.field_reference import reference
 
@@ -49,7 +50,7 @@ def test_a_reader_of_yaml_1_1_such_as_kubectl_reads_what_was_meant() -> None:
     reader = YAML(typ="safe", pure=True)
     for kind in KINDS:
         reader.version = "1.1"
-        text = (COMMITTED / f"{plural_of(kind)}.yaml").read_text()
+        text = (COMMITTED / f"{RESOURCES[kind][2]}.yaml").read_text()
         assert reader.load(text) == crd_of(kind)
 
 
@@ -97,8 +98,9 @@ def test_pairs_and_replicas_can_be_scaled() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_column_and_selectable_field_stands_in_the_schema(kind: str) -> None:
     paths = {path.replace("[]", "") for path, _ in nodes(schema_of(kind))}
-    definition = DEFINITIONS[kind]
-    for path in (*(column.path for column in definition.columns), *definition.selectable):
+    (version,) = crd_of(kind)["spec"]["versions"]
+    named = (*version["additionalPrinterColumns"], *version.get("selectableFields", ()))
+    for path in (each["jsonPath"] for each in named):
         plain = path.partition("[?")[0].replace("[0]", "").replace("[*]", "")
         assert plain in paths or plain.startswith(".metadata."), path
 

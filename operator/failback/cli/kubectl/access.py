@@ -13,6 +13,7 @@ from failback.cli.shared.commands import Declared
 from failback.cli.shared.options import argument, option
 from failback.cli.shared.settings_options import keyword, with_options
 from failback.common.text import did_you_mean
+from failback.kube.resources import SHORT_NAMES
 from failback.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -20,20 +21,9 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 ClusterArgument = Annotated[str, argument("CLUSTER", "Name of the BrokerCluster.")]
-KINDS: Final = (
-    *("BrokerCluster", "NameServer", "Topic", "SubscriptionGroup", "RoleSwitch", "OffsetSnapshot"),
-    *("ChaosExperiment", "ReconsumptionReport"),
-)
 _NAMES: Final = {
-    **{kind.lower(): kind for kind in KINDS},
-    "fbc": "BrokerCluster",
-    "fns": "NameServer",
-    "fbt": "Topic",
-    "fbg": "SubscriptionGroup",
-    "fbs": "RoleSwitch",
-    "fbo": "OffsetSnapshot",
-    "fbx": "ChaosExperiment",
-    "fbr": "ReconsumptionReport",
+    **{kind.lower(): kind for kind in SHORT_NAMES},
+    **{short: kind for kind, short in SHORT_NAMES.items()},
 }
 """What people type for a kind, as for kubectl."""
 

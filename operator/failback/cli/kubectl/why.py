@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
-from failback.cli.kubectl.access import HERE, KINDS, Access, Where, command, kind_of
+from failback.cli.kubectl.access import HERE, Access, Where, command, kind_of
 from failback.cli.kubectl.conditions import advice, unwell, waits
 from failback.cli.kubectl.status import operation_lines, operations
 from failback.cli.shared.asking import NotThere
 from failback.cli.shared.options import JsonOption, argument
 from failback.cli.shared.output import print_json, say
 from failback.common.text import did_you_mean
+from failback.kube.resources import SHORT_NAMES
 
 Object = Mapping[str, Any]
 _EVENTS: Final = 5
-_ENDED: Final = "Complete"
 
 
 @command("why", "kubectl failback why orders", "kubectl failback why roleswitch/orders-0-to-1")
@@ -45,10 +45,10 @@ def _named(api: Access, name: str) -> list[Object]:
     kind, slash, rest = name.partition("/")
     if slash:
         return [api.need(kind_of(kind), rest)]
-    found = [each for kind in KINDS if (each := api.kube.get(kind, api.namespace, name))]
+    found = [each for kind in SHORT_NAMES if (each := api.kube.get(kind, api.namespace, name))]
     if found:
         return list(found)
-    names = {str(each["metadata"]["name"]) for kind in KINDS for each in api.list_all(kind)}
+    names = {str(each["metadata"]["name"]) for kind in SHORT_NAMES for each in api.list_all(kind)}
     near = did_you_mean(name, names)
     raise NotThere(f'no resource of ours is called "{name}" in namespace {api.namespace}{near}')
 

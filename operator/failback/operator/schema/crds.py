@@ -9,14 +9,14 @@ from __future__ import annotations
 import functools
 import io
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 from ruamel.yaml import YAML
 
-from failback.kube.resources import GROUP, VERSION
+from failback.kube.resources import GROUP, RESOURCES, SHORT_NAMES, VERSION
 from failback.operator.schema.cel import rules_of
 from failback.operator.schema.decoding import KINDS
 
@@ -41,165 +41,110 @@ def _condition(kind: str, field: str = "status") -> str:
     return f'.status.conditions[?(@.type=="{kind}")].{field}'
 
 
+_READY: Final = Column("Ready", _condition("Ready"))
 _REASON: Final = Column("Reason", _condition("Ready", "reason"))
-
-
+_CLUSTER: Final = Column("Cluster", ".spec.clusterRef.name")
 _AGE: Final = Column("Age", ".metadata.creationTimestamp", "date")
 
 
-@dataclass(frozen=True, slots=True)
-class Definition:
-    """What a CRD has besides the schema."""
-
-    short: str
-    columns: tuple[Column, ...]
-    selectable: tuple[str, ...] = ()
-    scale: Mapping[str, str] = field(default_factory=dict)
-
-
-DEFINITIONS: Final[dict[str, Definition]] = {
-    "NameServer": Definition(
-        "fns",
-        (
-            Column("Ready", _condition("Ready")),
-            _REASON,
-            Column("Replicas", ".spec.replicas", "integer"),
-            Column("Addresses", ".status.addresses", wide=True),
-            _AGE,
-        ),
-        scale={
-            "specReplicasPath": ".spec.replicas",
-            "statusReplicasPath": ".status.replicas",
-            "labelSelectorPath": ".status.selector",
-        },
+COLUMNS: Final[dict[str, tuple[Column, ...]]] = {
+    "NameServer": (
+        _READY,
+        _REASON,
+        Column("Replicas", ".spec.replicas", "integer"),
+        Column("Addresses", ".status.addresses", wide=True),
     ),
-    "BrokerCluster": Definition(
-        "fbc",
-        (
-            Column("Ready", _condition("Ready")),
-            _REASON,
-            Column("Pairs", ".spec.pairs", "integer"),
-            Column("Ready-Pairs", ".status.readyPairs", "integer"),
-            Column("Masters", ".status.masters"),
-            Column("Operation", ".status.currentOperation.type"),
-            Column("Step", ".status.currentOperation.step"),
-            Column("Role", ".spec.masterRole", wide=True),
-            Column("Flush", ".spec.flushDiskType", wide=True),
-            Column("SlaveRead", ".spec.slaveReadEnable", "boolean", wide=True),
-            Column("Engine", ".spec.engine.type", wide=True),
-            _AGE,
-        ),
-        scale={
-            "specReplicasPath": ".spec.pairs",
-            "statusReplicasPath": ".status.replicas",
-            "labelSelectorPath": ".status.selector",
-        },
+    "BrokerCluster": (
+        _READY,
+        _REASON,
+        Column("Pairs", ".spec.pairs", "integer"),
+        Column("Ready-Pairs", ".status.readyPairs", "integer"),
+        Column("Masters", ".status.masters"),
+        Column("Operation", ".status.currentOperation.type"),
+        Column("Step", ".status.currentOperation.step"),
+        Column("Role", ".spec.masterRole", wide=True),
+        Column("Flush", ".spec.flushDiskType", wide=True),
+        Column("SlaveRead", ".spec.slaveReadEnable", "boolean", wide=True),
+        Column("Engine", ".spec.engine.type", wide=True),
     ),
-    "Topic": Definition(
-        "fbt",
-        (
-            Column("Ready", _condition("Ready")),
-            _REASON,
-            Column("Synced", _condition("Synced")),
-            Column("Cluster", ".spec.clusterRef.name"),
-            Column("Topic", ".status.topicName"),
-            Column("Read", ".spec.readQueueNums", "integer"),
-            Column("Write", ".spec.writeQueueNums", "integer"),
-            Column("Perm", ".spec.perm", "integer"),
-            _AGE,
-        ),
-        selectable=(".spec.clusterRef.name",),
+    "Topic": (
+        _READY,
+        _REASON,
+        Column("Synced", _condition("Synced")),
+        _CLUSTER,
+        Column("Topic", ".status.topicName"),
+        Column("Read", ".spec.readQueueNums", "integer"),
+        Column("Write", ".spec.writeQueueNums", "integer"),
+        Column("Perm", ".spec.perm", "integer"),
     ),
-    "SubscriptionGroup": Definition(
-        "fbg",
-        (
-            Column("Ready", _condition("Ready")),
-            _REASON,
-            Column("Synced", _condition("Synced")),
-            Column("Cluster", ".spec.clusterRef.name"),
-            Column("Group", ".status.groupName"),
-            Column("RetryMax", ".spec.retryMaxTimes", "integer"),
-            _AGE,
-        ),
-        selectable=(".spec.clusterRef.name",),
+    "SubscriptionGroup": (
+        _READY,
+        _REASON,
+        Column("Synced", _condition("Synced")),
+        _CLUSTER,
+        Column("Group", ".status.groupName"),
+        Column("RetryMax", ".spec.retryMaxTimes", "integer"),
     ),
-    "RoleSwitch": Definition(
-        "fbs",
-        (
-            Column("Cluster", ".spec.clusterRef.name"),
-            Column("Pair", ".spec.pair"),
-            Column("From", ".status.fromMember"),
-            Column("To", ".status.toMember"),
-            Column("Phase", ".status.phase"),
-            Column("Safe", _condition("Safe")),
-            _AGE,
-        ),
-        selectable=(".spec.clusterRef.name",),
+    "RoleSwitch": (
+        _CLUSTER,
+        Column("Pair", ".spec.pair"),
+        Column("From", ".status.fromMember"),
+        Column("To", ".status.toMember"),
+        Column("Phase", ".status.phase"),
+        Column("Safe", _condition("Safe")),
     ),
-    "OffsetSnapshot": Definition(
-        "fbo",
-        (
-            Column("Ready", _condition("Ready")),
-            Column("Cluster", ".spec.clusterRef.name"),
-            Column("Every", ".spec.every"),
-            Column("Last", ".status.lastSnapshot", "date"),
-            Column("Restore", ".status.restore.phase"),
-            Column("Again", ".status.restore.redelivered", "integer"),
-            Column("Skipped", ".status.restore.skipped", "integer"),
-            _AGE,
-        ),
-        selectable=(".spec.clusterRef.name",),
+    "OffsetSnapshot": (
+        _READY,
+        _CLUSTER,
+        Column("Every", ".spec.every"),
+        Column("Last", ".status.lastSnapshot", "date"),
+        Column("Restore", ".status.restore.phase"),
+        Column("Again", ".status.restore.redelivered", "integer"),
+        Column("Skipped", ".status.restore.skipped", "integer"),
     ),
-    "ChaosExperiment": Definition(
-        "fbx",
-        (
-            Column("Cluster", ".spec.clusterRef.name"),
-            Column("Fault", ".spec.faults[0].fault"),
-            Column("Phase", ".status.phase"),
-            Column("Arm", ".status.activeArm"),
-            Column("Verdict", ".status.verdict"),
-            _AGE,
-        ),
-        selectable=(".spec.clusterRef.name",),
+    "ChaosExperiment": (
+        _CLUSTER,
+        Column("Fault", ".spec.faults[0].fault"),
+        Column("Phase", ".status.phase"),
+        Column("Arm", ".status.activeArm"),
+        Column("Verdict", ".status.verdict"),
     ),
-    "ReconsumptionReport": Definition(
-        "fbr",
-        (
-            Column("Phase", ".status.phase"),
-            Column("Verdict", ".status.verdict"),
-            Column("Outcome", ".status.outcome"),
-            Column("Dup-Ratio", ".status.duplicateRatio"),
-            Column("Lost", ".status.lost", "integer"),
-            Column("Rewound", ".status.rewoundOffsets", "integer"),
-            Column("Experiment", ".spec.experimentRef.name", wide=True),
-            _AGE,
-        ),
+    "ReconsumptionReport": (
+        Column("Phase", ".status.phase"),
+        Column("Verdict", ".status.verdict"),
+        Column("Outcome", ".status.outcome"),
+        Column("Dup-Ratio", ".status.duplicateRatio"),
+        Column("Lost", ".status.lost", "integer"),
+        Column("Rewound", ".status.rewoundOffsets", "integer"),
+        Column("Experiment", ".spec.experimentRef.name", wide=True),
     ),
 }
-
-
-def plural_of(kind: str) -> str:
-    """Return the resource name of a kind: ``BrokerCluster`` → ``brokerclusters``."""
-    return f"{kind.lower()}es" if kind.endswith("ch") else f"{kind.lower()}s"
+"""Of each kind, without the age, which is the last of all."""
+_SCALED: Final = {"NameServer": "replicas", "BrokerCluster": "pairs"}
+"""The field of the spec that the scale subresource of a kind sets."""
 
 
 def crd_of(kind: str) -> Schema:
     """Return the CustomResourceDefinition of one kind."""
-    definition = DEFINITIONS[kind]
-    plural = plural_of(kind)
+    columns = (*COLUMNS[kind], _AGE)
+    plural = RESOURCES[kind][2]
     subresources: Schema = {"status": {}}
-    if definition.scale:
-        subresources["scale"] = dict(definition.scale)
+    if kind in _SCALED:
+        subresources["scale"] = {
+            "specReplicasPath": f".spec.{_SCALED[kind]}",
+            "statusReplicasPath": ".status.replicas",
+            "labelSelectorPath": ".status.selector",
+        }
     version: Schema = {
         "name": VERSION,
         "served": True,
         "storage": True,
-        "additionalPrinterColumns": [_column(column) for column in definition.columns],
+        "additionalPrinterColumns": [_column(each) for each in columns],
         "schema": {"openAPIV3Schema": schema_of(kind)},
         "subresources": subresources,
     }
-    if definition.selectable:
-        version["selectableFields"] = [{"jsonPath": path} for path in definition.selectable]
+    if _CLUSTER in columns:
+        version["selectableFields"] = [{"jsonPath": _CLUSTER.path}]
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -212,7 +157,7 @@ def crd_of(kind: str) -> Schema:
                 "listKind": f"{kind}List",
                 "plural": plural,
                 "singular": kind.lower(),
-                "shortNames": [definition.short],
+                "shortNames": [SHORT_NAMES[kind]],
                 "categories": [CATEGORY],
             },
             "conversion": {"strategy": "None"},
@@ -223,7 +168,7 @@ def crd_of(kind: str) -> Schema:
 
 def crd_files() -> dict[str, str]:
     """Return name and text of the file of every CRD."""
-    return {f"{plural_of(kind)}.yaml": _yaml_text(crd_of(kind)) for kind in KINDS}
+    return {f"{RESOURCES[kind][2]}.yaml": _yaml_text(crd_of(kind)) for kind in KINDS}
 
 
 @functools.cache

@@ -9,9 +9,9 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final
 
-from failback.kube.resources import GROUP, VERSION
+from failback.kube.resources import GROUP, RESOURCES, SHORT_NAMES, VERSION
 from failback.operator.schema.cel import rules_of
-from failback.operator.schema.crds import DEFINITIONS, plural_of, schema_of
+from failback.operator.schema.crds import schema_of
 from failback.operator.schema.decoding import KINDS
 
 _HEAD: Final = f"""\
@@ -29,13 +29,13 @@ def reference() -> str:
 
 def _kind(kind: str) -> str:
     schema = schema_of(kind)
-    short = DEFINITIONS[kind].short
+    short = SHORT_NAMES[kind]
     lines = [
         f"## {kind}",
         "",
         schema["description"],
         "",
-        f"`kubectl get {plural_of(kind)}.{GROUP}`, short `{short}`.",
+        f"`kubectl get {RESOURCES[kind][2]}.{GROUP}`, short `{short}`.",
         "",
         schema["properties"]["spec"]["description"],
         "",
