@@ -170,8 +170,8 @@ def test_a_named_root_stands_before_the_environment_and_after_the_option(
 
 
 def test_a_table_without_a_terminal_is_plain_columns(capsys: pytest.CaptureFixture[str]) -> None:
-    print_table(("A", "LONG"), [("1", None), ("[red]", 5)], "title")
-    assert capsys.readouterr().out == "title\nA      LONG\n1      -\n[red]  5\n"
+    print_table(("A", "LONG"), [("1", None), ("[red]", 5)])
+    assert capsys.readouterr().out == "A      LONG\n1      -\n[red]  5\n"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 HIDDEN: Final = "***"
@@ -42,6 +42,7 @@ _FORMS: Final = re.compile(
 )
 _SHORTEST: Final = 6
 """A shorter value is hidden beside its name only, not everywhere."""
+_JSON: Final = (".json", ".jsonl")
 _PLAIN: Final = frozenset({"true", "false", "null", "none", "enabled", "disabled", HIDDEN})
 
 
@@ -136,10 +137,6 @@ def cleaned(texts: Mapping[str, str], environment: Mapping[str, str]) -> dict[st
     for text in texts.values():
         redaction.learn(text)
     return {
-        name: redaction.clean_json(text) if _is_json(name) else redaction.clean(text)
+        name: (redaction.clean_json if name.endswith(_JSON) else redaction.clean)(text)
         for name, text in texts.items()
     }
-
-
-def _is_json(name: str, endings: Iterable[str] = (".json", ".jsonl")) -> bool:
-    return any(name.endswith(each) for each in endings)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar
-
-import typer
+from typing import Annotated, Any, Final, TypeVar, get_type_hints
 
 from failback.cli.shared.commands import CONNECTION
 from failback.cli.shared.options import open_root, option
@@ -79,15 +77,12 @@ NO_CLUSTER: Final = ClusterOptions()
 """The default of parameters; the typed options replace it."""
 
 
-def cluster_options(
-    *, root: bool = True, tls_prefix: str = "", short: bool = True
-) -> Callable[[_Command], _Command]:
+def cluster_options(*, root: bool = True, tls_prefix: str = "") -> Callable[[_Command], _Command]:
     """Give a command the options of its parameter ``cluster``, which is a `ClusterOptions`.
 
     Args:
         root: Whether there is ``--root``, and a local cluster is found without name servers.
         tls_prefix: Before ``tls`` in names, of a command that has such options of its own.
-        short: Whether ``-n`` is taken.
     """
 
     def declare(command: _Command) -> _Command:
@@ -96,36 +91,25 @@ def cluster_options(
             given = Given(**said, tls_prefix=tls_prefix)
             return ClusterOptions(given, values["root"] if root else None)
 
-        return with_options(command, "cluster", _parameters(root, tls_prefix, short), typed)
+        return with_options(command, "cluster", list(_parameters(root, tls_prefix)), typed)
 
     return declare
 
 
-def _parameters(root: bool, tls_prefix: str, short: bool) -> list[inspect.Parameter]:
-    found = [_parameter("namesrv", str, "", "", _OF_LOCAL if root else _OF_NONE, short)]
-    if root:
-        found.append(keyword("root", LocalRootOption, None))
-    found.append(_parameter("access_key_file", Path | None, None))
-    found.append(_parameter("tls", bool | None, None, tls_prefix))
-    files = ("tls_ca", "tls_cert", "tls_key")
-    found += [_parameter(name, Path | None, None, tls_prefix) for name in files]
-    return [*found, _parameter("tls_server_name", str, "", tls_prefix)]
-
-
-def _parameter(
-    name: str, kind: Any, default: Any, prefix: str = "", end: str = "", short: bool = False
-) -> inspect.Parameter:
-    """One setting as an option; a switch has its opposite."""
-    variable = _variable(name, prefix)
-    option = f"--{variable.replace('_', '-')}"
-    help_ = HELP[name]
-    names = [option, *(["-n"] if short else [])]
-    if not help_.value:
-        names = [f"{option}/--no-{option[2:]}"]
-    declared = typer.Option(
-        *names, metavar=help_.value or None, rich_help_panel=CONNECTION, help=help_.text + end
-    )
-    return keyword(variable, Annotated[kind, declared], default)
+def _parameters(root: bool, prefix: str) -> Iterator[inspect.Parameter]:
+    """Yield each setting as an option; a switch has its opposite."""
+    kinds, defaults = get_type_hints(Given), Given()
+    for name, help_ in HELP.items():
+        variable, end = _variable(name, prefix), ""
+        names = f"--{variable.replace('_', '-')}"
+        if name == "namesrv":
+            names, end = f"{names}, -n", _OF_LOCAL if root else _OF_NONE
+        elif not help_.value:
+            names = f"{names}/--no-{names[2:]}"
+        how = option(names, help_.value, help_.text + end, rich_help_panel=CONNECTION)
+        yield keyword(variable, Annotated[kinds[name], how], getattr(defaults, name))
+        if root and name == "namesrv":
+            yield keyword("root", LocalRootOption, None)
 
 
 def _variable(name: str, prefix: str) -> str:

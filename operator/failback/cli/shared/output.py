@@ -37,7 +37,7 @@ def print_json(value: Any) -> None:
     print(json.dumps(value), flush=True)
 
 
-def print_table(headers: Sequence[str], rows: Sequence[Sequence[object]], title: str = "") -> None:
+def print_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Print rows: a drawn table on a terminal, aligned columns elsewhere.
 
     Where a terminal is too narrow for the table each row is a card: no name is cut.
@@ -47,8 +47,6 @@ def print_table(headers: Sequence[str], rows: Sequence[Sequence[object]], title:
     cells = [["-" if cell in (None, "") else visible(str(cell)) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(headers, *cells, strict=True)]
     if console.is_terminal and sum(widths) + FRAME * len(widths) >= console.width:
-        for line in filter(None, [title]):
-            say(line)
         name_width = max(map(len, headers[1:]), default=0)
         for first, *rest in cells:
             say(first)
@@ -56,15 +54,13 @@ def print_table(headers: Sequence[str], rows: Sequence[Sequence[object]], title:
                 say(f"  {header:{name_width}}  {cell}")
         return
     if console.is_terminal:
-        table = Table(title=title or None)
+        table = Table()
         for header in headers:
             table.add_column(header)
         for row in cells:
             table.add_row(*(Text(cell) for cell in row))
         console.print(table)
         return
-    if title:
-        print(title)
     for line_cells in (list(headers), *cells):
         line = "  ".join(cell.ljust(width) for cell, width in zip(line_cells, widths, strict=True))
         print(line.rstrip(), flush=True)

@@ -71,9 +71,9 @@ def row_of(report_file: Path) -> dict[str, Any]:
     }
 
 
-def print_verdicts(rows: Sequence[dict[str, Any]], title: str = "") -> None:
+def print_verdicts(rows: Sequence[dict[str, Any]]) -> None:
     """Print the table: a line for each arm, or a card where a terminal has no room for lines."""
-    print_table(HEADERS, [_cells(row) for row in rows], title)
+    print_table(HEADERS, [_cells(row) for row in rows])
 
 
 def say_answers(row: dict[str, Any]) -> None:

@@ -159,9 +159,7 @@ SecurityContext = _part(
         "maxItems": 64,
         "items": _mapping(
             ("name", "value"),
-            name=_text(
-                253, r"^[a-z0-9]([-_a-z0-9]*[a-z0-9])?([./][a-z0-9]([-_a-z0-9]*[a-z0-9])?)*$"
-            ),
+            name=_text(253, _SYSCTL),
             value=_text(253, _PLAIN),
         ),
     },

@@ -29,7 +29,6 @@ class PodFact:
     ready: bool
     address: str
     restarts: int
-    reason: str = ""
     carried: Mapping[str, Any] | None = None
     """What its sidecar said of the last start, empty before it; ``None`` without a sidecar."""
 
@@ -167,9 +166,6 @@ def _ready_condition(
         return condition(previous, "Ready", True, "AllReady", "", now)
     missing = [name for name in unready if name not in pods]
     text = ", ".join(
-        f"{name} {pods[name].state}" + (f" ({pods[name].reason})" if pods[name].reason else "")
-        if name in pods
-        else f"{name} not created"
-        for name in unready
+        f"{name} {pods[name].state}" if name in pods else f"{name} not created" for name in unready
     )
     return condition(previous, "Ready", False, "Creating" if missing else reason, text, now)

@@ -40,12 +40,16 @@ def _begins(field: str, prefixes: Iterable[str]) -> str:
 _NO_DOT: Final = Rule("NM1", "", "!self.metadata.name.contains('.')", "name must not contain a dot")
 
 
+_SAME_CLUSTER: Final = Rule(
+    "TP2",
+    "spec",
+    "self.clusterRef.name == oldSelf.clusterRef.name",
+    rule_texts.CLUSTER_REF_FIXED,
+)
+
+
 def _reference_rules(name: str) -> tuple[Rule, ...]:
-    same = "self.clusterRef.name == oldSelf.clusterRef.name"
-    return (
-        Rule("TP2", "spec", same, rule_texts.CLUSTER_REF_FIXED),
-        Rule("TP2", "spec", unchanged(name), rule_texts.immutable(name)),
-    )
+    return _SAME_CLUSTER, Rule("TP2", "spec", unchanged(name), rule_texts.immutable(name))
 
 
 _TOPIC: Final = (
@@ -110,15 +114,6 @@ _GROUP: Final = (
         "spec",
         "self.deletionPolicy == 'Delete' || !self.removeOffsets",
         "removeOffsets needs deletionPolicy Delete",
-    ),
-)
-_OFFSET_SNAPSHOT: Final = (
-    _NO_DOT,
-    Rule(
-        "TP2",
-        "spec",
-        "self.clusterRef.name == oldSelf.clusterRef.name",
-        rule_texts.CLUSTER_REF_FIXED,
     ),
 )
 
@@ -225,7 +220,7 @@ _RULES: Final = {
     "Topic": _TOPIC,
     "SubscriptionGroup": _GROUP,
     "RoleSwitch": _ROLE_SWITCH,
-    "OffsetSnapshot": _OFFSET_SNAPSHOT,
+    "OffsetSnapshot": (_NO_DOT, _SAME_CLUSTER),
     "ChaosExperiment": _CHAOS_EXPERIMENT,
     "ReconsumptionReport": _REPORT,
 }
