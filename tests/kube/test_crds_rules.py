@@ -8,12 +8,12 @@ import re
 import pytest
 
 from failback.kube.resources import RESOURCES
-from failback.operator.schema.decoding import KINDS, validate
+from failback.operator.schema.decoding import KINDS
 from tests.support.kube_lab.api import ApiError
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.operator.enumerations import ALL, document
 from tests.support.operator.hostile_values import documents
-from tests.support.operator.rule_cases import CASES, Case
+from tests.support.operator.rule_cases import CASES, Case, validate
 
 EVERY = 7
 """Of so many values one is asked of the API server; locally all are tried."""

@@ -14,13 +14,9 @@ from typing import Any, NamedTuple
 
 from failback.carry.asking import ANSWER_SECONDS, ask_slaves
 from failback.carry.merge import Row, Table, merge, summary
-from failback.carry.restoring import (
-    OnMaster,
-    Order,
-    QueueRange,
-    restore_of,
-)
+from failback.carry.restoring import OnMaster, Order, restore_of
 from failback.client.admin.admin import AdminClient
+from failback.client.admin.queue_offsets import Span
 from failback.client.remoting.connection import RemotingSettings
 from failback.protocol.codes import RequestCode, ResponseCode
 from failback.protocol.errors import BrokerError, FailbackError, RemotingConnectError
@@ -172,7 +168,7 @@ async def look_at(
         FailbackError: The master does not tell its offsets.
     """
     problems: list[str] = []
-    ranges: dict[tuple[str, int], QueueRange] = {}
+    ranges: dict[tuple[str, int], Span] = {}
     silent, online, unknown = set[str](), set[str](), set[str]()
     turn = asyncio.Semaphore(_AT_ONCE)
 
@@ -187,7 +183,7 @@ async def look_at(
                 problems.append(f"topic {topic} is left alone: {error}")
             return
         for queue, each in stats.offset_table.items():
-            ranges[topic, queue.queue_id] = QueueRange(each.min_offset, each.max_offset)
+            ranges[topic, queue.queue_id] = Span(each.min_offset, each.max_offset)
 
     async def members(broker: str, group: str) -> None:
         """A guarded master withholds its list, and other brokers have none without members."""

@@ -27,18 +27,6 @@ MAX_NAMED: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class QueueRange:
-    """The offsets of a queue that are stored: from the begin up to, not including, the end."""
-
-    begin: int
-    end: int
-
-    @property
-    def span(self) -> Span:
-        return Span(self.begin, self.end)
-
-
-@dataclass(frozen=True, slots=True)
 class OnMaster:
     """What a pair's master says; ``None`` while it does not answer."""
 
@@ -46,7 +34,7 @@ class OnMaster:
     offsets: Mapping[str, Mapping[int, int]] | None = None
     offsets_at: float = 0.0
     """Unix time of that answer."""
-    ranges: Mapping[tuple[str, int], QueueRange] | None = None
+    ranges: Mapping[tuple[str, int], Span] | None = None
     """Topic and queue → its range, of the topics that a restore is about."""
     online: frozenset[str] | None = None
     """Of the groups that a restore is about, those with running members."""
@@ -166,7 +154,7 @@ def restore_of(kept: Pairs, masters: Masters, *, cut: bool = False) -> Restore |
 
 
 def _why_alone(
-    pair: str, key: str, queue: int, offset: int, ranges: Mapping[tuple[str, int], QueueRange]
+    pair: str, key: str, queue: int, offset: int, ranges: Mapping[tuple[str, int], Span]
 ) -> str:
     topic, group = split_offset_key(key)
     where = f"queue {queue} of {topic} on {pair}"
@@ -184,7 +172,7 @@ def _row(pair: str, key: str, queue: int, offset: int, master: OnMaster, cut: bo
     if found is None or (offset > found.end and not (cut and found.end)):
         return None
     old = master.offsets.get(key, {}).get(queue)
-    return Row(pair, topic, group, queue, old, found.span.nearest(offset), found.span, offset)
+    return Row(pair, topic, group, queue, old, found.nearest(offset), found, offset)
 
 
 def preview(restore: Restore, snapshot: str) -> dict[str, Any]:

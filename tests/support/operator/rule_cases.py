@@ -11,6 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+import pytest
+from pydantic import ValidationError
+
+from failback.operator.schema.decoding import KINDS, Invalid, decode, path_text
+from failback.operator.schema.rules import Violation, violations
+
 Spec = dict[str, Any]
 
 BASES: Final[dict[str, Spec]] = {
@@ -51,6 +57,19 @@ class Case:
     def __str__(self) -> str:
         """Return the name of the test."""
         return f"{self.kind}-{self.number}-{'-'.join(self.rules) or 'fine'}"
+
+
+def validate(
+    kind: str, new: Mapping[str, Any], old: Mapping[str, Any] | None = None
+) -> list[Violation]:
+    """Return the rules that ``new`` breaks: the schema as rule ``schema``, then the CEL rules."""
+    try:
+        resource = KINDS[kind].model_validate(dict(new))
+    except ValidationError:
+        with pytest.raises(Invalid) as refused:
+            decode({"kind": kind, **new})
+        return [Violation("schema", path_text(refused.value.path), refused.value.problem)]
+    return violations(resource, KINDS[kind].model_validate(dict(old)) if old else None)
 
 
 def _merged(kind: str, changes: Mapping[str, Any]) -> Spec:

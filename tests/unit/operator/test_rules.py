@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from failback.operator.schema.cel import rules_of
-from failback.operator.schema.decoding import KINDS, validate
+from failback.operator.schema.decoding import KINDS
 from failback.operator.schema.rules import Violation
-from tests.support.operator.rule_cases import CASES, Case
+from tests.support.operator.rule_cases import CASES, Case, validate
 
 
 def broken(case: Case) -> list[Violation]:

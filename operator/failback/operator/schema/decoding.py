@@ -31,7 +31,7 @@ from failback.operator.kinds.reconsumption_report import ReconsumptionReport
 from failback.operator.kinds.role_switch import RoleSwitch
 from failback.operator.kinds.subscription_group import SubscriptionGroup
 from failback.operator.kinds.topic import Topic
-from failback.operator.schema.rules import Violation, violations
+from failback.operator.schema.rules import violations
 
 __all__ = [
     "API_VERSION",
@@ -50,10 +50,8 @@ __all__ = [
     "RoleSwitch",
     "SubscriptionGroup",
     "Topic",
-    "Violation",
     "decode",
     "parse_quantity",
-    "validate",
 ]
 
 KINDS: Final[dict[str, type[Resource]]] = {
@@ -107,18 +105,6 @@ def decode(document: Mapping[str, Any]) -> Resource:
         ]
         raise Invalid(path, problem, others)
     return resource
-
-
-def validate(
-    kind: str, new: Mapping[str, Any], old: Mapping[str, Any] | None = None
-) -> list[Violation]:
-    """Return the rules that ``new`` breaks: the schema as rule ``schema``, then the CEL rules."""
-    try:
-        resource = KINDS[kind].model_validate(dict(new))
-    except ValidationError as error:
-        problem = _invalid(KINDS[kind], error.errors(include_url=False))
-        return [Violation("schema", path_text(problem.path), problem.problem)]
-    return violations(resource, KINDS[kind].model_validate(dict(old)) if old else None)
 
 
 def path_text(path: Iterable[str | int]) -> str:

@@ -12,10 +12,10 @@ from failback.carry.restoring import (
     MAX_GROUPS,
     MAX_QUEUES,
     OnMaster,
-    QueueRange,
     preview,
     restore_of,
 )
+from failback.client.admin.queue_offsets import Span
 from failback.operator.kinds.offset_snapshot import OffsetSnapshot, OffsetSnapshotStatus
 from failback.operator.planning.offsets import kept_table
 from failback.operator.planning.offsets.snapshot_object import (
@@ -56,7 +56,7 @@ def master(
 ) -> OnMaster:
     """A master with topic PAID, whose queues 0 and 1 hold 0 to 100 unless said otherwise."""
     found = {0: (0, 100), 1: (0, 100)} if ranges is None else ranges
-    stored = {("PAID", queue): QueueRange(*each) for queue, each in found.items()}
+    stored = {("PAID", queue): Span(*each) for queue, each in found.items()}
     return OnMaster(ADDRESS, offsets, at, stored, online)
 
 
@@ -421,7 +421,7 @@ def test_a_preview_is_bounded_and_begins_with_what_costs_most() -> None:
     held = {
         key: dict.fromkeys(queues, number) for number, (key, queues) in enumerate(groups.items())
     }
-    ranges = {("T", queue): QueueRange(0, 1000) for queue in range(8)}
+    ranges = {("T", queue): Span(0, 1000) for queue in range(8)}
     found = restore_of({PAIR: groups}, {PAIR: OnMaster(ADDRESS, held, 0, ranges, frozenset())})
     assert found is not None
     shown = preview(found, "s")
