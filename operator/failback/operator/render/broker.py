@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Final
 
@@ -30,6 +31,8 @@ WHEN_CARRIED: Final = (
 second; -1: for ever. First the hold: while it stands the outage goes on, and offsets grow old."""
 _CARRY_SECONDS: Final = 15
 """What a carry may take beside the wait for a slave."""
+_VERIFIED_RECORDS: Final = "64"
+"""How many last records of a slave are compared with its master's."""
 REGISTERED_GATE: Final = "failback.dev/registered"
 
 
@@ -136,21 +139,55 @@ def _init_containers(
     needs no other template."""
     steps = [common.conf_container(member.home, "broker.conf", context.place, shared)]
     if context.cluster.spec.lifecycle.verify_seconds:
-        seconds = str(context.cluster.spec.lifecycle.verify_seconds)
-        steps.append(common.verify_container(member.home, seconds, context.place, shared))
+        steps.append(_verify_container(context, member, shared))
     if is_carried(context, member.pair):
-        steps.append(
-            common.carry_container(
-                member.home,
-                member.run_dir,
-                member.listen_port,
-                member.http_port,
-                context.cluster.spec.offset_carry,
-                context.place,
-                shared,
-            )
-        )
+        steps.append(_carry_container(context, member, shared))
     return steps
+
+
+def _verify_container(context: ClusterContext, member: MemberContext, shared: Object) -> Object:
+    """Return the init container that refuses to start a slave whose log is not its master's."""
+    seconds = str(context.cluster.spec.lifecycle.verify_seconds)
+    return {
+        "name": "verify",
+        "image": context.place.tools_image,
+        "command": list(common.INIT),
+        "args": [
+            *("tools", "verify-prefix", "--conf", f"{member.home}/conf/broker.conf"),
+            *("--seconds", seconds, "--records", _VERIFIED_RECORDS),
+        ],
+        **copy.deepcopy(shared),
+    }
+
+
+def _carry_container(context: ClusterContext, member: MemberContext, shared: Object) -> Object:
+    """Return the native sidecar that gives a master, before it starts, what its slaves know.
+
+    Init containers do not run again when a container restarts in its pod. It has no startup probe:
+    one that is broken must delay a broker, not keep it from starting.
+    """
+    home, port, carry = member.home, member.http_port, context.cluster.spec.offset_carry
+    return {
+        "name": "carry",
+        "image": context.place.tools_image,
+        "restartPolicy": "Always",
+        "command": ["failback"],
+        "args": [
+            *("tools", "carry-serve", "--conf", f"{home}/conf/broker.conf"),
+            *("--members", f"{home}/desired/{common.MEMBERS_FILE}", "--run-dir", member.run_dir),
+            *("--address", f"$(POD_IP):{member.listen_port}", "--port", str(port)),
+            *("--wait", str(carry.wait_seconds), "--top-up", str(carry.top_up_seconds)),
+            *(("--must-know",) if carry.when_unknown == "Wait" else ()),
+            *(("--report",) if carry.mode == "Report" else ()),
+            *(("--keep-members",) if carry.keep_members else ()),
+        ],
+        "ports": [{"name": "http", "containerPort": port}],
+        "resources": {
+            "requests": {"cpu": "10m", "memory": "64Mi"},
+            "limits": {"memory": "384Mi"},
+        },
+        **copy.deepcopy(shared),
+    }
 
 
 def _start_command(context: ClusterContext, member: MemberContext) -> list[str]:

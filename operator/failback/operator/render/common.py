@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from typing import Any, Final
 
 from failback.operator.kinds.base import Engine, PodTemplate, Resource, Resources, Spread
-from failback.operator.kinds.broker_cluster import OffsetCarry
 from failback.operator.render.context import Context, Object
 
 HTTP_PORT: Final = 8088
@@ -18,8 +18,6 @@ _LOCKED: Final[Object] = {
 USER: Final = 10001
 """User id in Failback's images."""
 _USERS: Final = {"failback": USER, "apache": 3000}  # rocketmq-docker, Dockerfile-alpine: uid 3000
-VERIFIED_RECORDS: Final = "64"
-"""How many last records of a slave are compared with its master's."""
 INIT: Final = ["failback-init", "--", "failback"]
 MEMBERS_FILE: Final = "members"
 """File of a member's ConfigMap: where the other members of its pair answer."""
@@ -71,17 +69,22 @@ def metadata(owner: Resource, name: str, context: Context, marks: dict[str, str]
         "name": name,
         "namespace": context.namespace,
         "labels": dict(marks),
-        "ownerReferences": [
-            {
-                "apiVersion": owner.api_version,
-                "kind": owner.kind,
-                "name": owner.name,
-                "uid": owner.metadata.uid,
-                "controller": True,
-                "blockOwnerDeletion": True,
-            }
-        ],
+        "ownerReferences": owned_by(owner),
     }
+
+
+def owned_by(owner: Resource) -> list[Object]:
+    """Return the owner of an object that goes with its custom resource."""
+    return [
+        {
+            "apiVersion": owner.api_version,
+            "kind": owner.kind,
+            "name": owner.name,
+            "uid": owner.metadata.uid,
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }
+    ]
 
 
 LAST_WORDS: Final = "FallbackToLogsOnError"
@@ -115,14 +118,6 @@ def environment(
     engine: Engine, home: str, http_port: int, marks: dict[str, str], template: PodTemplate
 ) -> list[Object]:
     """Return the container's variables: ours in a fixed order, then the user's."""
-    ours: list[Object] = [
-        {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
-        for name, path in (
-            ("POD_NAME", "metadata.name"),
-            ("POD_NAMESPACE", "metadata.namespace"),
-            ("POD_IP", "status.podIP"),
-        )
-    ]
     values = {"HOME": home, "TMPDIR": f"{home}/scratch", **marks}
     values["FAILBACK_HTTP_PORT"] = str(http_port)
     if engine.rules == "guarded":
@@ -130,10 +125,22 @@ def environment(
     if engine.program == "apache":
         options = f"-Duser.home={home} -Djava.io.tmpdir={home}/scratch"
         values["JAVA_OPT_EXT"] = " ".join(filter(None, (options, engine.java_options)))
-    ours += [{"name": name, "value": value} for name, value in values.items()]
-    return ours + [
+    return variables(values) + [
         variable.model_dump(by_alias=True, exclude_none=True) for variable in template.env
     ]
+
+
+def variables(values: Mapping[str, str]) -> list[Object]:
+    """Return variables of a container: what it is told of its pod, then ``values``."""
+    facts: list[Object] = [
+        {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+        for name, path in (
+            ("POD_NAME", "metadata.name"),
+            ("POD_NAMESPACE", "metadata.namespace"),
+            ("POD_IP", "status.podIP"),
+        )
+    ]
+    return facts + [{"name": name, "value": value} for name, value in values.items()]
 
 
 def mounts(home: str, run_dir: str, *, data: bool) -> list[Object]:
@@ -170,65 +177,6 @@ def conf_container(home: str, file: str, context: Context, shared: Object) -> Ob
         "image": context.tools_image,
         "command": list(INIT),
         "args": ["tools", "install-conf", "--from", source, "--to", target],
-        **copy.deepcopy(shared),
-    }
-
-
-def verify_container(home: str, seconds: str, context: Context, shared: Object) -> Object:
-    """Return the init container that refuses to start a slave whose log is not its master's."""
-    conf = f"{home}/conf/broker.conf"
-    return {
-        "name": "verify",
-        "image": context.tools_image,
-        "command": list(INIT),
-        "args": [
-            *("tools", "verify-prefix", "--conf", conf),
-            *("--seconds", seconds, "--records", VERIFIED_RECORDS),
-        ],
-        **copy.deepcopy(shared),
-    }
-
-
-def carry_container(
-    home: str,
-    run_dir: str,
-    listen_port: int,
-    http_port: int,
-    carry: OffsetCarry,
-    context: Context,
-    shared: Object,
-) -> Object:
-    """Return the native sidecar that gives a master, before it starts, what its slaves know.
-
-    Init containers do not run again when a container restarts in its pod. It has no startup probe:
-    one that is broken must delay a broker, not keep it from starting.
-    """
-    return {
-        "name": "carry",
-        "image": context.tools_image,
-        "restartPolicy": "Always",
-        "command": ["failback"],
-        "args": [
-            *("tools", "carry-serve", "--conf", f"{home}/conf/broker.conf"),
-            *("--members", f"{home}/desired/{MEMBERS_FILE}", "--run-dir", run_dir),
-            *(
-                "--address",
-                f"$(POD_IP):{listen_port}",
-                "--port",
-                str(http_port),
-                "--wait",
-                str(carry.wait_seconds),
-            ),
-            *("--top-up", str(carry.top_up_seconds)),
-            *(("--must-know",) if carry.when_unknown == "Wait" else ()),
-            *(("--report",) if carry.mode == "Report" else ()),
-            *(("--keep-members",) if carry.keep_members else ()),
-        ],
-        "ports": [{"name": "http", "containerPort": http_port}],
-        "resources": {
-            "requests": {"cpu": "10m", "memory": "64Mi"},
-            "limits": {"memory": "384Mi"},
-        },
         **copy.deepcopy(shared),
     }
 

@@ -144,16 +144,7 @@ def metadata(owner: Resource, name: str, component: str, context: JobContext) ->
         "name": name,
         "namespace": context.namespace,
         "labels": common.versioned(found, context.version),
-        "ownerReferences": [
-            {
-                "apiVersion": owner.api_version,
-                "kind": owner.kind,
-                "name": owner.name,
-                "uid": owner.metadata.uid,
-                "controller": True,
-                "blockOwnerDeletion": True,
-            }
-        ],
+        "ownerReferences": common.owned_by(owner),
     }
 
 
@@ -201,7 +192,14 @@ def _container(work: Work, context: JobContext) -> Object:
         "image": work.image,
         "command": list(common.INIT),
         "args": list(work.args),
-        "env": _environment(work, context),
+        "env": common.variables(
+            {
+                "HOME": KUBERNETES_HOME,
+                "TMPDIR": f"{KUBERNETES_HOME}/scratch",
+                "FAILBACK_CLUSTER_DOMAIN": context.domain,
+                **work.variables,
+            }
+        ),
         "ports": [{"name": "http", "containerPort": common.HTTP_PORT}],
         "resources": common.resources_of(resources) if resources is not None else {},
         "securityContext": common.container_security(),
@@ -213,21 +211,3 @@ def _container(work: Work, context: JobContext) -> Object:
             {"name": "run", "mountPath": KUBERNETES_RUN_DIR},
         ],
     }
-
-
-def _environment(work: Work, context: JobContext) -> list[Object]:
-    ours: list[Object] = [
-        {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
-        for name, path in (
-            ("POD_NAME", "metadata.name"),
-            ("POD_NAMESPACE", "metadata.namespace"),
-            ("POD_IP", "status.podIP"),
-        )
-    ]
-    values = {
-        "HOME": KUBERNETES_HOME,
-        "TMPDIR": f"{KUBERNETES_HOME}/scratch",
-        "FAILBACK_CLUSTER_DOMAIN": context.domain,
-        **work.variables,
-    }
-    return ours + [{"name": name, "value": value} for name, value in values.items()]
