@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from failback.operator.kinds.base import Resource
@@ -108,7 +107,6 @@ class View:
                     kind="broker",
                     ordinal=ordinal,
                     pair=pair.broker_name,
-                    broker_name=pair.broker_name,
                     engine=cluster.spec.engine.program,
                 )
                 for ordinal in pair.ordinals
@@ -122,16 +120,7 @@ class View:
             "pairs": pairs,
         }
 
-    def _pod(
-        self,
-        name: str,
-        *,
-        kind: str,
-        ordinal: int,
-        engine: str,
-        pair: str = "",
-        broker_name: str = "",
-    ) -> Json:
+    def _pod(self, name: str, *, kind: str, ordinal: int, engine: str, pair: str = "") -> Json:
         pod = self._pods.get(name)
         identity = pod.identity if pod is not None else None
         statefulset = name.rpartition("-")[0]
@@ -145,7 +134,7 @@ class View:
             "kind": kind,
             "pair": pair,
             "ordinal": ordinal,
-            "broker_name": broker_name,
+            "broker_name": pair,
             "address": self.address(name),
             "http": http,
             "pid": identity.pid if identity is not None else None,
@@ -153,7 +142,7 @@ class View:
             "state": pod.state if pod is not None else "Stopped",
             "reason": pod.reason if pod is not None else "not started yet",
             "home": str(home),
-            "store": str(Path(home) / "store") if kind == "broker" else "",
+            "store": str(home / "store") if kind == "broker" else "",
             "restarts": pod.restarts if pod is not None else 0,
             "log": str(self._root.log_file(name)),
         }
