@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, fields, is_dataclass
 from typing import Annotated, Any, Generic, TypeVar, get_origin, get_type_hints
 
-import typer
-
+from failback.cli.shared.options import option
 from failback.common.options import METADATA, Option
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -99,15 +98,14 @@ def _parameters(settings: type[Any], outer: Any = None) -> Iterator[inspect.Para
 
 
 def _parameter(each: Field[Any], how: Option, kind: Any, default: Any) -> inspect.Parameter:
-    name = f"--{how.name or each.name.replace('_', '-')}"
-    names = [f"{name}/--no-{name[2:]}" if kind is bool else name]
+    names = f"--{how.name or each.name.replace('_', '-')}"
+    if kind is bool:
+        names = f"{names}/--no-{names[2:]}"
     if get_origin(kind) in _SEVERAL:
         kind, default = list[str] | None, None
     elif how.unit != 1 and default is not None:
         default = default // how.unit
-    declared = typer.Option(
-        *names, metavar=how.value or None, help=how.text, min=how.least, max=how.most
-    )
+    declared = option(names, how.value, how.text, min=how.least, max=how.most)
     return keyword(each.name, Annotated[kind, declared], default)
 
 
