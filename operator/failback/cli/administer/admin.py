@@ -23,14 +23,7 @@ from failback.cli.shared.asking import (
 from failback.cli.shared.clusters import NO_CLUSTER, ClusterOptions, cluster_options
 from failback.cli.shared.commands import add, new_group
 from failback.cli.shared.errors import INCONCLUSIVE
-from failback.cli.shared.options import (
-    JsonOption,
-    argument,
-    check_groups,
-    check_topics,
-    flag,
-    option,
-)
+from failback.cli.shared.options import JsonOption, argument, flag, option
 from failback.cli.shared.output import print_json, print_table, say
 from failback.client.remoting.addresses import addresses_of
 from failback.protocol.codes import PUT_ASIDE_TOPIC
@@ -58,10 +51,8 @@ def command(name: str, *examples: str) -> Callable[[Callable[..., Any]], None]:
 BrokerOption = Annotated[
     str, option("--broker, -b", "BROKER", "HOST:PORT of one broker, or a name: its master.")
 ]
-GroupOption = Annotated[
-    str, option("--group, -g", "GROUP", "Consumer group.", callback=check_groups)
-]
-TopicOption = Annotated[str, option("--topic, -t", "TOPIC", "Topic.", callback=check_topics)]
+GroupOption = Annotated[str, option("--group, -g", "GROUP", "Consumer group.")]
+TopicOption = Annotated[str, option("--topic, -t", "TOPIC", "Topic.")]
 
 _Answer = TypeVar("_Answer")
 MOST_QUEUES: Final = 1024
@@ -172,17 +163,10 @@ def topic_route(
 )
 def consumer_progress(
     group: Annotated[
-        str | None,
-        option(
-            "--group, -g",
-            "GROUP",
-            "Consumer group (default: a line for each).",
-            callback=check_groups,
-        ),
+        str | None, option("--group, -g", "GROUP", "Consumer group (default: a line for each).")
     ] = None,
     topic: Annotated[
-        str | None,
-        option("--topic, -t", "TOPIC", "One topic only (default: all).", callback=check_topics),
+        str | None, option("--topic, -t", "TOPIC", "One topic only (default: all).")
     ] = None,
     cluster: ClusterOptions = NO_CLUSTER,
     json: JsonOption = False,

@@ -13,7 +13,7 @@ from failback.cli.kubectl.access import HERE, Access, ClusterArgument, Where, co
 from failback.cli.shared.asking import NotThere, Unreachable
 from failback.cli.shared.commands import new_group
 from failback.cli.shared.errors import PASS, REFUSED
-from failback.cli.shared.options import JsonOption, argument, check_groups, flag, option
+from failback.cli.shared.options import JsonOption, argument, flag, option
 from failback.cli.shared.output import print_json, print_table, say
 from failback.common.numbers import count
 from failback.common.text import typed
@@ -26,8 +26,7 @@ _DECIDED: Final = ("PreviewReady", "GroupOnline", "GroupMissing", "SnapshotMissi
 """Reasons of the condition Restored that a wait ends with."""
 NameArgument = Annotated[str, argument("NAME", "Name of the OffsetSnapshot.")]
 GroupsOption = Annotated[
-    list[str] | None,
-    option("--group, -g", "GROUP", "Only this group (default: all).", callback=check_groups),
+    list[str] | None, option("--group, -g", "GROUP", "Only this group (default: all).")
 ]
 
 

@@ -17,14 +17,7 @@ from failback.cli.shared.clusters import NO_CLUSTER, ClusterOptions, cluster_opt
 from failback.cli.shared.commands import command
 from failback.cli.shared.errors import INCONCLUSIVE, fail
 from failback.cli.shared.folders import one_run
-from failback.cli.shared.options import (
-    JsonOption,
-    argument,
-    check_group_of_client,
-    check_topics,
-    flag,
-    option,
-)
+from failback.cli.shared.options import JsonOption, argument, check_group_of_client, flag, option
 from failback.cli.shared.output import print_json, print_table, say
 from failback.client.admin.queue_offsets import ANSWER, MASTER_TABLE, SLAVE_TABLE
 from failback.client.remoting.guarded.cluster import options_of
@@ -60,9 +53,7 @@ def explain_offset(
             "GROUP", "Consumer group; broadcast: GROUP@CLIENT_ID.", callback=check_group_of_client
         ),
     ],
-    topic: Annotated[
-        str, argument("TOPIC", "Topic, %RETRY% topics included.", callback=check_topics)
-    ],
+    topic: Annotated[str, argument("TOPIC", "Topic, %RETRY% topics included.")],
     queue: Annotated[int, argument("QUEUE", "Queue id, from 0.", min=0)],
     run: Annotated[
         str, option("--run", "RUN", "Folder of a recorded run, or a run's id in --lake.")

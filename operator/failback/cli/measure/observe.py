@@ -19,15 +19,7 @@ from failback.cli.shared.clusters import NO_CLUSTER, ClusterOptions, cluster_opt
 from failback.cli.shared.commands import command
 from failback.cli.shared.errors import INCONCLUSIVE, fail
 from failback.cli.shared.folders import check_folder, dated_folder, run_id
-from failback.cli.shared.options import (
-    RUNS,
-    JsonOption,
-    TraceTopicOption,
-    check_groups,
-    check_topics,
-    flag,
-    option,
-)
+from failback.cli.shared.options import RUNS, JsonOption, TraceTopicOption, flag, option
 from failback.cli.shared.output import console, note, print_json, say
 from failback.cli.shared.verdicts import row_of, say_answers
 from failback.client.remoting.guarded.cluster import options_of
@@ -66,14 +58,10 @@ def observe(
     ] = None,
     cluster: ClusterOptions = NO_CLUSTER,
     group: Annotated[
-        list[str] | None,
-        option(
-            "--group", "GROUP", "Only this consumer group (default: all).", callback=check_groups
-        ),
+        list[str] | None, option("--group", "GROUP", "Only this consumer group (default: all).")
     ] = None,
     topic: Annotated[
-        list[str] | None,
-        option("--topic", "TOPIC", "Only this topic (default: all).", callback=check_topics),
+        list[str] | None, option("--topic", "TOPIC", "Only this topic (default: all).")
     ] = None,
     every: Annotated[str, option("--every", "TIME", "Time between two looks, such as 1s.")] = "1s",
     for_: Annotated[

@@ -10,7 +10,7 @@ import typer
 
 from failback.cli.shared.commands import command
 from failback.cli.shared.errors import FAIL
-from failback.cli.shared.options import JsonOption, argument, check_groups, flag, option
+from failback.cli.shared.options import JsonOption, argument, flag, option
 from failback.cli.shared.output import print_json, print_table, say
 from failback.protocol.errors import ConfigError
 
@@ -38,10 +38,7 @@ def predict(
         str, option("--arm", "NAME", "Of an experiment: only this arm (default: all).")
     ] = "",
     group: Annotated[
-        str | None,
-        option(
-            "--group", "GROUP", "Only this consumer group (default: all).", callback=check_groups
-        ),
+        str | None, option("--group", "GROUP", "Only this consumer group (default: all).")
     ] = None,
     cluster: Annotated[
         Path | None, option("--cluster", "FILE", "File of the BrokerCluster to predict for.")

@@ -12,14 +12,7 @@ from failback.cli.shared.clusters import NO_CLUSTER, ClusterOptions, cluster_opt
 from failback.cli.shared.commands import command
 from failback.cli.shared.errors import INCONCLUSIVE
 from failback.cli.shared.folders import check_folder, run_id
-from failback.cli.shared.options import (
-    JsonOption,
-    TraceTopicOption,
-    check_groups,
-    check_topics,
-    flag,
-    option,
-)
+from failback.cli.shared.options import JsonOption, TraceTopicOption, flag, option
 from failback.cli.shared.output import console, print_json, say
 from failback.common.text import typed
 from failback.protocol.errors import ConfigError
@@ -45,24 +38,15 @@ def trace(
     topic: Annotated[
         list[str] | None,
         option(
-            "--topic",
-            "TOPIC",
-            "Traced topic to find positions in (default: all in the trace).",
-            callback=check_topics,
+            "--topic", "TOPIC", "Traced topic to find positions in (default: all in the trace)."
         ),
     ] = None,
     group: Annotated[
-        list[str] | None,
-        option("--group", "GROUP", "Only this consumer group.", callback=check_groups),
+        list[str] | None, option("--group", "GROUP", "Only this consumer group.")
     ] = None,
     broadcasting: Annotated[
         list[str] | None,
-        option(
-            "--broadcasting",
-            "GROUP",
-            "A group whose members all get everything.",
-            callback=check_groups,
-        ),
+        option("--broadcasting", "GROUP", "A group whose members all get everything."),
     ] = None,
     since: Annotated[
         str, option("--since", "TIME", "Traces stored from this ISO time on (default: all).")

@@ -15,27 +15,6 @@ if TYPE_CHECKING:
     from failback.operator.local.root import Root
 
 
-def option(names: str, value: str, text: str, **further: Any) -> Any:
-    """Return how an option is typed, and what the help says of it.
-
-    Args:
-        names: Such as ``--group, -g``.
-        value: What the help shows for its value: FILE. Empty for a choice of words.
-        further: What else ``typer.Option`` takes.
-    """
-    return typer.Option(*names.split(", "), metavar=value or None, help=text, **further)
-
-
-def flag(names: str, text: str, **further: Any) -> Any:
-    """Return how an option without a value is typed, and what the help says of it."""
-    return option(names, "", text, **further)
-
-
-def argument(value: str, text: str, **further: Any) -> Any:
-    """Return what the help calls an argument, and says of it."""
-    return typer.Argument(metavar=value, help=text, **further)
-
-
 def check_groups(value: Any) -> Any:
     """Refuse names that no consumer group may have; ``value`` is one, a list or ``None``."""
     return _checked(check_group, value)
@@ -61,6 +40,33 @@ def _checked(check: Callable[[str], None], value: Any) -> Any:
     return value
 
 
+_CHECKS: Final = {"GROUP": check_groups, "TOPIC": check_topics}
+
+
+def option(names: str, value: str, text: str, **further: Any) -> Any:
+    """Return how an option is typed, and what the help says of it.
+
+    Args:
+        names: Such as ``--group, -g``.
+        value: What the help shows for its value: FILE. Empty for a choice of words. A GROUP and a
+            TOPIC must be a name that one may have.
+        further: What else ``typer.Option`` takes.
+    """
+    further.setdefault("callback", _CHECKS.get(value))
+    return typer.Option(*names.split(", "), metavar=value or None, help=text, **further)
+
+
+def flag(names: str, text: str, **further: Any) -> Any:
+    """Return how an option without a value is typed, and what the help says of it."""
+    return option(names, "", text, **further)
+
+
+def argument(value: str, text: str, **further: Any) -> Any:
+    """Return what the help calls an argument, and says of it; likewise."""
+    further.setdefault("callback", _CHECKS.get(value))
+    return typer.Argument(metavar=value, help=text, **further)
+
+
 JsonOption = Annotated[bool, flag("--json", "Print JSON, for machines.")]
 TraceTopicOption = Annotated[
     list[str] | None,
@@ -68,7 +74,6 @@ TraceTopicOption = Annotated[
         "--trace-topic",
         "TOPIC",
         "Where the clients' trace is (default: RMQ_SYS_TRACE_TOPIC and those of regions).",
-        callback=check_topics,
     ),
 ]
 RootOption = Annotated[

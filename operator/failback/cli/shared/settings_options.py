@@ -105,7 +105,9 @@ def _parameter(each: Field[Any], how: Option, kind: Any, default: Any) -> inspec
         kind, default = list[str] | None, None
     elif how.unit != 1 and default is not None:
         default = default // how.unit
-    declared = option(names, how.value, how.text, min=how.least, max=how.most)
+    # Settings check their own values.
+    further = {"callback": None, "min": how.least, "max": how.most}
+    declared = option(names, how.value, how.text, **further)
     return keyword(each.name, Annotated[kind, declared], default)
 
 
