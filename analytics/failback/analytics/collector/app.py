@@ -16,7 +16,13 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.requests import ClientDisconnect
 
-from failback.analytics.collector.metrics import CollectorMetrics
+from failback.analytics.collector.metrics import (
+    FREE,
+    QUEUE,
+    STORED_BYTES,
+    UPLOADS,
+    CollectorMetrics,
+)
 from failback.analytics.collector.openapi import (
     CLOSE_BODY,
     MAX_JSON_BYTES,
@@ -110,14 +116,10 @@ class Collector:
         self.metrics = metrics
         self._pool = pool
         self._budget = UploadBudget(settings.queue_bytes, settings.max_uploads)
-        metrics.watch("failback_ingest_queue_bytes", "Bodies held in memory.",
-                      lambda: self._budget.held_bytes)  # fmt: skip
-        metrics.watch("failback_ingest_uploads", "Uploads under way.",
-                      lambda: self._budget.uploads)  # fmt: skip
-        metrics.watch("failback_ingest_stored_bytes", "Bytes of the files in the lake.",
-                      lambda: store.stored_bytes)  # fmt: skip
-        metrics.watch("failback_ingest_free_bytes", "Free space below the lake.",
-                      store.free_bytes)  # fmt: skip
+        metrics.watch(QUEUE, lambda: self._budget.held_bytes)
+        metrics.watch(UPLOADS, lambda: self._budget.uploads)
+        metrics.watch(STORED_BYTES, lambda: store.stored_bytes)
+        metrics.watch(FREE, store.free_bytes)
         metrics.watch_backlog(store.backlogs)
 
     async def blocking(self, call: Callable[..., _Result], *arguments: Any) -> _Result:

@@ -42,23 +42,11 @@ BACKLOG: Final = Family(
 )
 QUEUE: Final = Family("failback_ingest_queue_bytes", "gauge", (), "Bodies held in memory.")
 UPLOADS: Final = Family("failback_ingest_uploads", "gauge", (), "Uploads under way.")
-STORED: Final = Family(
+STORED_BYTES: Final = Family(
     "failback_ingest_stored_bytes", "gauge", (), "Bytes of the files in the lake."
 )
 FREE: Final = Family("failback_ingest_free_bytes", "gauge", (), "Free space below the lake.")
-FAMILIES: Final = (
-    SEGMENTS,
-    BYTES,
-    REJECTED,
-    GAPS,
-    COMMIT_SECONDS,
-    EXPIRED,
-    BACKLOG,
-    QUEUE,
-    UPLOADS,
-    STORED,
-    FREE,
-)
+FAMILIES: Final = tuple(each for each in globals().values() if isinstance(each, Family))
 
 
 class CollectorMetrics:
@@ -79,9 +67,9 @@ class CollectorMetrics:
     def _counter(self, family: Family) -> Counter:
         return Counter(family.name, family.text, family.labels, registry=self.registry)
 
-    def watch(self, name: str, text: str, value: Callable[[], float]) -> None:
+    def watch(self, family: Family, value: Callable[[], float]) -> None:
         """Show what ``value`` returns at each scrape."""
-        Gauge(name, text, registry=self.registry).set_function(value)
+        Gauge(family.name, family.text, registry=self.registry).set_function(value)
 
     def watch_backlog(self, backlogs: Callable[[], dict[str, int]]) -> None:
         """Show the shippers' backlogs by run."""

@@ -12,58 +12,61 @@ from typing import Final
 from failback.protocol import metric_families as shared
 from failback.protocol.metric_families import NODE, Family
 
-UP: Final = Family(
-    "failback_exporter_up",
-    "gauge",
-    (*NODE, "address"),
-    "1 if the broker answered in the last period.",
+_BROKER: Final = ("cluster", "brokerIP", "broker")
+_TOPIC: Final = ("cluster", "broker", "topic")
+_GROUP: Final = ("cluster", "broker", "topic", "group")
+_DIFF: Final = ("cluster", "group", "topic", "countOfOnlineConsumers", "msgModel")
+_CLIENT: Final = ("cluster", "broker", "clientAddr", "clientId", "group", "topic")
+_RUNTIME: Final = ("cluster", "brokerIP", "brokerHost", "des", "boottime", "broker_version")
+
+
+def _gauge(name: str, labels: tuple[str, ...], text: str) -> Family:
+    return Family(name, "gauge", labels, text)
+
+
+EXPIRED: Final = _gauge(
+    "rocketmq_consumer_expired_messages",
+    _GROUP,
+    "Messages that the group had not consumed when the broker deleted them. Only where there are.",
 )
-NAMESRV_UP: Final = Family(
-    "failback_exporter_namesrv_up", "gauge", ("address",), "1 if the name server answered."
+BEYOND_END: Final = _gauge(
+    "rocketmq_consumer_beyond_end_messages",
+    _GROUP,
+    "How far the group's offsets lie behind the ends of queues. Only where they do.",
 )
-SURVEY_SECONDS: Final = Family(
-    "failback_exporter_survey_seconds", "gauge", (), "How long the last round of questions took."
+UP: Final = _gauge(
+    "failback_exporter_up", (*NODE, "address"), "1 if the broker answered in the last period."
 )
-SURVEY_TIME: Final = Family(
-    "failback_exporter_survey_time_seconds", "gauge", (), "When it ended, Unix time."
+NAMESRV_UP: Final = _gauge(
+    "failback_exporter_namesrv_up", ("address",), "1 if the name server answered."
 )
-EXPOSURE: Final = Family(
+SURVEY_SECONDS: Final = _gauge(
+    "failback_exporter_survey_seconds", (), "How long the last round of questions took."
+)
+SURVEY_TIME: Final = _gauge(
+    "failback_exporter_survey_time_seconds", (), "When it ended, Unix time."
+)
+EXPOSURE: Final = _gauge(
     "rocketmq_reconsume_exposure_messages",
-    "gauge",
     ("cluster", "broker", "consumer_group"),
     "Messages that the group would re-consume if the master were killed now, as predicted. "
     "Missing where a restart of the master may have hidden what the group had handled.",
 )
-EXPIRED: Final = Family(
-    "rocketmq_consumer_expired_messages",
-    "gauge",
-    ("cluster", "broker", "topic", "group"),
-    "Messages that the group had not consumed when the broker deleted them. Only where there are.",
-)
-BEYOND_END: Final = Family(
-    "rocketmq_consumer_beyond_end_messages",
-    "gauge",
-    ("cluster", "broker", "topic", "group"),
-    "How far the group's offsets lie behind the ends of queues. Only where they do.",
-)
-QUEUE_LAG: Final = Family(
+QUEUE_LAG: Final = _gauge(
     "rocketmq_consumer_queue_lag_messages",
-    "gauge",
     ("cluster", "broker", "topic", "consumer_group", "queue_id"),
     "Lag of single queues, of the topics named by --queue-metrics only.",
 )
-
-RUN_ACTIVE: Final = Family(
-    "failback_run_active", "gauge", ("run", "experiment", "cluster"), "1 while a run goes on."
+RUN_ACTIVE: Final = _gauge(
+    "failback_run_active", ("run", "experiment", "cluster"), "1 while a run goes on."
 )
-FAULT_ACTIVE: Final = Family(
+FAULT_ACTIVE: Final = _gauge(
     "failback_fault_active",
-    "gauge",
     ("fault", "target", "run"),
     "1 while a fault is injected and was not seen healed.",
 )
-RUN_VERDICT: Final = Family(
-    "failback_run_verdict", "gauge", ("run", "experiment", "arm", "verdict"), "1 for a report."
+RUN_VERDICT: Final = _gauge(
+    "failback_run_verdict", ("run", "experiment", "arm", "verdict"), "1 for a report."
 )
 RECONSUMED: Final = Family(
     "rocketmq_reconsumed_messages_total",
@@ -93,24 +96,8 @@ REPORT_SECONDS: Final = Family(
     "failback_report_seconds", "histogram", ("engine", "stage"), "How long reports took to make."
 )
 
-OURS: Final = (
-    EXPIRED,
-    BEYOND_END,
-    UP,
-    NAMESRV_UP,
-    SURVEY_SECONDS,
-    SURVEY_TIME,
-    EXPOSURE,
-    QUEUE_LAG,
-    RUN_ACTIVE,
-    FAULT_ACTIVE,
-    RUN_VERDICT,
-    RECONSUMED,
-    DELIVERED,
-    WASTED,
-    PHASE_SECONDS,
-    REPORT_SECONDS,
-)
+OURS: Final = tuple(each for each in globals().values() if isinstance(each, Family))
+"""All above: names that rocketmq-exporter does not have."""
 
 SHARED: Final = (
     shared.MESSAGES_IN,
@@ -132,18 +119,6 @@ SHARED: Final = (
     shared.DIVERGENCE,
 )
 """Names that our brokers (DIVERGENCE: the operator) export too."""
-
-_BROKER: Final = ("cluster", "brokerIP", "broker")
-_TOPIC: Final = ("cluster", "broker", "topic")
-_GROUP: Final = ("cluster", "broker", "topic", "group")
-_DIFF: Final = ("cluster", "group", "topic", "countOfOnlineConsumers", "msgModel")
-_CLIENT: Final = ("cluster", "broker", "clientAddr", "clientId", "group", "topic")
-_RUNTIME: Final = ("cluster", "brokerIP", "brokerHost", "des", "boottime", "broker_version")
-
-
-def _gauge(name: str, labels: tuple[str, ...], text: str) -> Family:
-    return Family(name, "gauge", labels, text)
-
 
 BROKER_TPS: Final = _gauge(
     "rocketmq_broker_tps", _BROKER, "Messages stored per second over the last ten seconds."
@@ -194,6 +169,11 @@ GROUP_READ_LATENCY: Final = _gauge(
     (*_GROUP, "queueid"),
     "Mean time in ms of the broker's reads over the last minute, of groups with members.",
 )
+GROUP_COUNT: Final = _gauge(
+    "rocketmq_group_count",
+    ("cluster", "broker", "caddr", "localaddr", "group"),
+    "1 for each member of a group.",
+)
 PRODUCER_COUNT: Final = _gauge(
     "rocketmq_producer_count", ("cluster", "broker", "group"), "Producers of a group."
 )
@@ -211,11 +191,6 @@ SEND_BACK: Final = _gauge(
     "rocketmq_send_back_nums",
     _GROUP,
     "Messages sent back per second over the last minute, of groups with members.",
-)
-GROUP_COUNT: Final = _gauge(
-    "rocketmq_group_count",
-    ("cluster", "broker", "caddr", "localaddr", "group"),
-    "1 for each member of a group.",
 )
 CLIENT_FAILED: Final = _gauge(
     "rocketmq_client_consume_fail_msg_count", _CLIENT, "Failed handlings within an hour."
@@ -300,13 +275,8 @@ PUT_TIMES: Final = {
 """The same of the classes of putMessageDistributeTime."""
 
 
-def runtime_family(suffix: str) -> Family:
-    """Return the family of one value of the runtime information."""
-    return _gauge(f"rocketmq_brokeruntime_{suffix}", _RUNTIME, "As the broker says itself (28).")
-
-
 RUNTIME: Final = {
-    suffix: runtime_family(suffix)
+    suffix: _gauge(f"rocketmq_brokeruntime_{suffix}", _RUNTIME, "As the broker says itself (28).")
     for suffix in (
         *RUNTIME_KEYS,
         *(f"{name}{seconds}" for name in RUNTIME_RATES for seconds in RATE_SECONDS),
@@ -316,34 +286,9 @@ RUNTIME: Final = {
 }
 
 KNOWN: Final = (
-    BROKER_TPS,
-    BROKER_QPS,
-    PRODUCER_TPS,
-    PRODUCER_OFFSET,
-    RETRY_OFFSET,
-    DLQ_OFFSET,
-    CONSUMER_TPS,
-    GROUP_CONSUME_TPS,
-    CONSUMER_OFFSET,
-    ACCUMULATION,
-    GROUP_DIFF,
-    GROUP_RETRY_DIFF,
-    GROUP_DLQ_DIFF,
-    GROUP_LATENCY,
-    GROUP_READ_LATENCY,
-    GROUP_COUNT,
-    PRODUCER_COUNT,
-    PRODUCER_SIZE,
-    CONSUMER_SIZE,
-    SEND_BACK,
-    CLIENT_FAILED,
-    CLIENT_FAILED_TPS,
-    CLIENT_OK_TPS,
-    CLIENT_RT,
-    CLIENT_PULL_RT,
-    CLIENT_PULL_TPS,
+    *(each for each in globals().values() if isinstance(each, Family) and each not in OURS),
     *RUNTIME.values(),
 )
-"""Names of rocketmq-exporter."""
+"""All behind ``OURS``: names of rocketmq-exporter."""
 
 ALL: Final = (*SHARED, *OURS, *KNOWN)
