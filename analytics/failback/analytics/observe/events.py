@@ -83,22 +83,18 @@ class _Broker:
 
 
 @dataclass(slots=True)
-class _Falls:
-    """Offsets of one group on one topic that fell in looks which follow each other."""
+class _Moves:
+    """Offsets of one group on one topic that fell, or rose, in looks which follow each other."""
 
     since: float
     until: float
     queues: dict[int, tuple[int, int]] = field(default_factory=dict)
-    rose: bool = False
+    """From where to where."""
 
-
-@dataclass(slots=True)
-class _Rise:
-    """Offsets of one group on one topic that rose while it was not seen to have a member."""
-
-    since: float
-    until: float
-    queues: dict[int, tuple[int, int]] = field(default_factory=dict)
+    def add(self, moved: Mapping[int, tuple[int, int]], until: float) -> None:
+        self.until = until
+        for queue, (old, new) in moved.items():
+            self.queues[queue] = (self.queues.get(queue, (old, 0))[0], new)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +127,7 @@ class Finder:
         self.outages: dict[str, Outage] = {}
         self._brokers: dict[Place, _Broker] = {}
         self._addresses: dict[str, Place] = {}
-        self._falls: dict[tuple[Place, str], _Falls] = {}
+        self._falls: dict[tuple[Place, str], _Moves] = {}
         self._serving: set[str] = set()
         self._without_master: dict[str, float] = {}
         """By pair when no route had its master any more."""
@@ -139,7 +135,7 @@ class Finder:
         self._ended: float | None = None
         self.members = MemberWatch()
         self.offsets_set: dict[tuple[Place, str], frozenset[int]] = {}
-        self.rises: dict[tuple[Place, str], _Rise] = {}
+        self.rises: dict[tuple[Place, str], _Moves] = {}
         self.rises_unclear: dict[tuple[Place, str], dict[int, tuple[int, int]]] = {}
 
     def look(self, look: Look) -> list[Event]:
@@ -301,12 +297,8 @@ class Finder:
             if is_new_life:
                 self._went_back(broker.place, key, fell, known.offsets_at, broker.until, RESTARTED)
                 continue
-            falls = self._falls.setdefault(
-                (broker.place, key), _Falls(known.offsets_at, broker.until)
-            )
-            falls.until = broker.until
-            for queue, (old, new) in fell.items():
-                falls.queues[queue] = (falls.queues.get(queue, (old, 0))[0], new)
+            begun = _Moves(known.offsets_at, broker.until)
+            self._falls.setdefault((broker.place, key), begun).add(fell, broker.until)
 
     def _rose(
         self, broker: BrokerLook, key: str, rose: Mapping[int, tuple[int, int]], since: float
@@ -325,10 +317,8 @@ class Finder:
             or not (broker.broker_id == 0 or is_alone)
         ):
             return
-        rise = self.rises.setdefault((broker.place, key), _Rise(since, broker.until))
-        rise.until = broker.until
-        for queue, (old, new) in rose.items():
-            rise.queues[queue] = (rise.queues.get(queue, (old, 0))[0], new)
+        begun = _Moves(since, broker.until)
+        self.rises.setdefault((broker.place, key), begun).add(rose, broker.until)
 
     def _settle_rises(self) -> None:
         """Make events of offsets that rose, once their group was asked for members after that.
