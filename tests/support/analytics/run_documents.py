@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from failback.analytics.lake.layout import documented_zero, say_opened
+from failback.analytics.lake.layout import documented_zero, opened_day, put_guard
 from failback.analytics.lake.store import LakeStore, open_store
 from failback.analytics.run.folder_reading import read_run_folder
-from failback.client.consumelog.upload.layout import document_name
+from failback.client.consumelog.upload.layout import OPENED, document_name, mark_name
+from failback.client.consumelog.upload.run_days import opened_note
 
 
 def put_documents(lake: LakeStore | Path, run: Path) -> None:
@@ -20,3 +21,10 @@ def put_documents(lake: LakeStore | Path, run: Path) -> None:
     zero = documented_zero(store, run_id)
     if zero is not None:
         say_opened(store, run_id, zero)
+
+
+def say_opened(store: LakeStore, run: str, zero_wall_ns: int) -> None:
+    """Write the guard, and the mark ``opened`` of a run that has none."""
+    put_guard(store)
+    if opened_day(store, run) is None:
+        store.write(mark_name(run, OPENED), opened_note(zero_wall_ns))

@@ -14,7 +14,6 @@ from failback.analytics.collector.segment_store import KNOWN, STORED, Store
 from failback.analytics.collector.settings import CollectorSettings
 from failback.analytics.lake.catalogue import Catalogue
 from failback.analytics.lake.lake import open_lake
-from failback.analytics.lake.layout import say_opened
 from failback.analytics.lake.segment_ids import SegmentId
 from failback.analytics.lake.store import LakeStore
 from failback.analytics.web.problems import Problem
@@ -27,6 +26,7 @@ from tests.support.analytics.collector_lab import (
     uploads_of,
     write_log,
 )
+from tests.support.analytics.run_documents import say_opened
 
 ZERO = 1_790_000_000 * 10**9
 DAY = "2026-09-21"

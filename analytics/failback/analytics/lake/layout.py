@@ -25,11 +25,7 @@ from failback.client.consumelog.upload.layout import (
     mark_name,
     place_of,
 )
-from failback.client.consumelog.upload.run_days import (
-    day_in_note,
-    opened_note,
-    zero_in_document,
-)
+from failback.client.consumelog.upload.run_days import day_in_note, zero_in_document
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,21 +104,6 @@ def _content(store: LakeStore, name: str) -> bytes | None:
         return store.read(name)
     except FileNotFoundError:
         return None
-
-
-def say_opened(store: LakeStore, run: str, zero_wall_ns: int) -> str:
-    """Write the mark ``opened``, unless the run has it, and the guard; returns the run's day.
-
-    Raises:
-        ValueError: No calendar has the instant.
-    """
-    put_guard(store)
-    known = opened_day(store, run)
-    if known is not None:
-        return known
-    note = opened_note(zero_wall_ns)
-    store.write(mark_name(run, OPENED), note)
-    return str(day_in_note(note))
 
 
 def check_lake(store: LakeStore) -> None:

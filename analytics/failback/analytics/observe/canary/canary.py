@@ -179,13 +179,14 @@ class Canary:
             return
         self.ledger.make(pair)  # before this the topic is not the canary's, and is not removed
         try:
-            await make_topic(self._admin, master, names)
+            await self._admin.create_topic(master, TopicConfig(names.topic, QUEUES, QUEUES))
         except BrokerError as error:
             if is_new:
                 self.ledger.removed(pair)
             self._note(f"no canary on {_broker(pair)}: {master} makes no topic: {error}")
             return
-        await make_groups(self._admin, master, names)
+        for group in names.groups:
+            await self._admin.create_group(master, SubscriptionGroupConfig(group))
         deadline = time.monotonic() + _ROUTE_SECONDS
         while not await is_there(self._admin, servers, names):
             if time.monotonic() > deadline:
@@ -262,25 +263,6 @@ async def is_there(admin: AdminClient, name_servers: Iterable[str], names: Names
         if names.topic in await admin.topics_at(address):
             return True
     return False
-
-
-async def make_topic(admin: AdminClient, master: str, names: Names) -> None:
-    """Make the topic at a master.
-
-    Raises:
-        BrokerError, RemotingError, ProtocolError: It refused, or did not answer.
-    """
-    await admin.create_topic(master, TopicConfig(names.topic, QUEUES, QUEUES))
-
-
-async def make_groups(admin: AdminClient, master: str, names: Names) -> None:
-    """Make both groups at a master.
-
-    Raises:
-        BrokerError, RemotingError, ProtocolError: It refused, or did not answer.
-    """
-    for group in names.groups:
-        await admin.create_group(master, SubscriptionGroupConfig(group))
 
 
 async def remove(
