@@ -19,11 +19,8 @@ from failback.analytics.exporter.settings import ExporterSettings
 from failback.analytics.exporter.survey import Survey, Surveyor
 from failback.analytics.live.facts import OffsetFile
 from failback.analytics.live.offset_file import of_broker, read
-from failback.analytics.web.web_server import metrics_endpoints
+from failback.analytics.web.web_server import serve_metrics
 from failback.client.remoting.connection import RemotingClient, RemotingSettings
-from failback.client.remoting.http_server import HttpThread
-from failback.client.remoting.port_owner import describe_listen_failure
-from failback.protocol.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 
@@ -108,11 +105,7 @@ async def serve(
     exporter = Exporter(settings)
     registry = CollectorRegistry(auto_describe=False)
     registry.register(exporter)
-    try:
-        server = HttpThread(metrics_endpoints(registry), settings.host, settings.port)
-    except (OSError, OverflowError) as error:
-        problem = describe_listen_failure(settings.host, settings.port, error, "--port")
-        raise ConfigError("--port", problem) from error
+    server = serve_metrics(settings.host, settings.port, registry, "--port")
     try:
         on_ready(server.port)
         await exporter.run(stop)

@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from failback.analytics.web.bounded_protocol import Bounds
 from failback.client.remoting.http_limits import WEB_BOUNDS, HttpBounds
-from failback.client.remoting.http_server import PROMETHEUS, Endpoint, HttpThread, Reply
+from failback.client.remoting.http_server import PROMETHEUS, HttpThread, Reply
 from failback.client.remoting.port_owner import describe_listen_failure
 from failback.common.text import why
 from failback.protocol.errors import ConfigError
@@ -91,26 +91,22 @@ def _check_tls(certificate: str | Path, key: str | Path) -> None:
         raise ConfigError("--tls-cert", what) from error
 
 
-def serve_metrics(host: str, port: int, registry: CollectorRegistry) -> None:
+def serve_metrics(
+    host: str, port: int, registry: CollectorRegistry, option: str = "--metrics-port"
+) -> HttpThread:
     """Serve ``/metrics`` on a port of its own, in a thread that ends with the process.
 
     Raises:
-        ConfigError: The address is taken, or not this machine's.
+        ConfigError: The address is taken, or not this machine's; names ``option``.
     """
-    try:
-        HttpThread(metrics_endpoints(registry), host, port)
-    except (OSError, OverflowError) as error:
-        problem = describe_listen_failure(host, port, error, "--metrics-port")
-        raise ConfigError("--metrics-port", problem) from error
-
-
-def metrics_endpoints(registry: CollectorRegistry) -> dict[str, Endpoint]:
-    """Return what answers a scrape."""
 
     def metrics(_method: str) -> Reply:
         return Reply(HTTPStatus.OK, generate_latest(registry), PROMETHEUS)
 
-    return {"/metrics": metrics, "/": metrics}
+    try:
+        return HttpThread({"/metrics": metrics, "/": metrics}, host, port)
+    except (OSError, OverflowError) as error:
+        raise ConfigError(option, describe_listen_failure(host, port, error, option)) from error
 
 
 def listen(host: str, port: int, backlog: int) -> socket.socket:
