@@ -24,17 +24,17 @@ from failback.analytics.collector.metrics import (
     CollectorMetrics,
 )
 from failback.analytics.collector.openapi import (
-    CLOSE_BODY,
     MAX_JSON_BYTES,
-    OPEN_BODY,
     SEGMENT_BODY,
     Alive,
     Backlog,
     BodyHash,
+    CloseBody,
     Closed,
     Cursor,
     FromIndex,
     IndexText,
+    OpenBody,
     Opened,
     PageSize,
     ProcCursor,
@@ -52,7 +52,7 @@ from failback.analytics.collector.run_documents import ProcessPage, RunDocument,
 from failback.analytics.collector.segment_store import STORED, Store, sha256_of
 from failback.analytics.collector.settings import CollectorSettings
 from failback.analytics.lake.segment_ids import SegmentId
-from failback.analytics.web.applications import answer_refusals, problem_response
+from failback.analytics.web.applications import answer_refusals, body_of, problem_response
 from failback.analytics.web.problems import Problem, problems
 from failback.analytics.web.tokens import TokenEntry, TokenFile
 from failback.client.consumelog.upload.lake_files import ARROW_STREAM
@@ -61,6 +61,7 @@ from failback.common.numbers import whole
 logger = logging.getLogger(__name__)
 
 _Result = TypeVar("_Result")
+_Body = TypeVar("_Body", bound=msgspec.Struct)
 _NO_TOKEN: Final = ("unauthenticated", "forbidden", "bad-request")
 _UPLOAD_PROBLEMS: Final = (
     *_NO_TOKEN, "hash-mismatch", "cut-upload", "too-slow", "other-content", "process-number-taken",
@@ -89,14 +90,6 @@ async def _known_token(
 
 
 Token = Annotated[TokenEntry, Depends(_known_token)]
-
-
-class _OpenRequest(msgspec.Struct):
-    zero_wall_ns: Annotated[int, msgspec.Meta(ge=0, le=(1 << 62))]
-
-
-class _CloseRequest(msgspec.Struct):
-    procs: dict[str, Annotated[int, msgspec.Meta(ge=0, le=(1 << 62))]]
 
 
 class Collector:
@@ -251,27 +244,24 @@ def _begin_and_end_routes(app: FastAPI, collector: Collector) -> None:
     @app.post(
         "/v1/runs/{run}/open",
         responses=problems(*_OPEN_PROBLEMS),
-        openapi_extra={"requestBody": OPEN_BODY},
+        openapi_extra=body_of(OpenBody),
     )
     async def open_run(request: Request, token: Token, run: RunName) -> Opened:
         """Say when a run began. The first who says it decides; its rows then join the tables."""
         _may_add(token, run)
-        body = await _read_body(request, MAX_JSON_BYTES, collector.settings.upload_seconds)
-        try:
-            zero = msgspec.json.decode(body, type=_OpenRequest).zero_wall_ns
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise Problem("bad-request", f"body: {error}") from error
-        return Opened(run=run, date=await collector.blocking(store.opener.open, run, zero))
+        body = await _json_body(request, OpenBody, collector.settings.upload_seconds)
+        date = await collector.blocking(store.opener.open, run, body.zero_wall_ns)
+        return Opened(run=run, date=date)
 
     @app.post(
         "/v1/runs/{run}/close",
         responses=problems(*_CLOSE_PROBLEMS),
-        openapi_extra={"requestBody": CLOSE_BODY},
+        openapi_extra=body_of(CloseBody),
     )
     async def close_run(request: Request, token: Token, run: RunName) -> Closed:
         """Say how far each process got. A run with gaps stays open."""
         _may_add(token, run)
-        body = await _read_body(request, MAX_JSON_BYTES, collector.settings.upload_seconds)
+        body = await _json_body(request, CloseBody, collector.settings.upload_seconds)
         gaps = await collector.blocking(store.close_run, run, _last_seqs(body))
         if gaps:
             label = collector.metrics.run_label(run)
@@ -373,12 +363,16 @@ async def _read_body(request: Request, limit: int, seconds: float) -> bytes:
     return b"".join(parts)
 
 
-def _last_seqs(body: bytes) -> dict[int, int]:
+async def _json_body(request: Request, kind: type[_Body], seconds: float) -> _Body:
+    body = await _read_body(request, MAX_JSON_BYTES, seconds)
     try:
-        document = msgspec.json.decode(body, type=_CloseRequest)
+        return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Problem("bad-request", f"body: {error}") from error
-    for number in document.procs:
+
+
+def _last_seqs(body: CloseBody) -> dict[int, int]:
+    for number in body.procs:
         if not (number.isascii() and number.isdigit() and len(number) <= 7):
             raise Problem("bad-request", f"body: {number!r} is no process number")
-    return {int(number): seq for number, seq in document.procs.items()}
+    return {int(number): seq for number, seq in body.procs.items()}

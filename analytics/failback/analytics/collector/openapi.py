@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final
 
+import msgspec
 from fastapi import FastAPI, Header, Path, Query
 from pydantic import BaseModel
 
@@ -50,47 +51,30 @@ ProcCursor = Annotated[int, Query(ge=-1, lt=1 << 23, description="Begin behind t
 PageSize = Annotated[int, Query(ge=1, le=500)]
 
 MAX_JSON_BYTES: Final = 1024 * 1024
-CLOSE_BODY: Final[dict[str, Any]] = {
-    "required": True,
-    "content": {
-        "application/json": {
-            "schema": {
-                "type": "object",
-                "required": ["procs"],
-                "properties": {
-                    "procs": {
-                        "type": "object",
-                        "description": "Last seq of each process, by its number in the run.",
-                        "propertyNames": {"pattern": "^[0-9]{1,7}$"},
-                        "additionalProperties": {"type": "integer", "minimum": 0},
-                    }
-                },
-            }
-        }
-    },
-}
-OPEN_BODY: Final[dict[str, Any]] = {
-    "required": True,
-    "content": {
-        "application/json": {
-            "schema": {
-                "type": "object",
-                "required": ["zero_wall_ns"],
-                "properties": {
-                    "zero_wall_ns": {
-                        "type": "integer",
-                        "minimum": 0,
-                        "description": "Run zero, ns since 1970-01-01 UTC.",
-                    }
-                },
-            }
-        }
-    },
-}
 SEGMENT_BODY: Final[dict[str, Any]] = {
     "required": True,
     "content": {ARROW_STREAM: {"schema": {"type": "string", "format": "binary"}}},
 }
+
+
+class OpenBody(msgspec.Struct):
+    """When a run began."""
+
+    zero_wall_ns: Annotated[
+        int, msgspec.Meta(ge=0, le=1 << 62, description="Run zero, ns since 1970-01-01 UTC.")
+    ]
+
+
+class CloseBody(msgspec.Struct):
+    """How far the processes of a run got."""
+
+    procs: Annotated[
+        dict[str, Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]],
+        msgspec.Meta(
+            description="Last seq of each process, by its number in the run.",
+            extra_json_schema={"propertyNames": {"pattern": "^[0-9]{1,7}$"}},
+        ),
+    ]
 
 
 class Stored(BaseModel):

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any
 
+import msgspec
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
@@ -62,6 +63,13 @@ def answer_refusals(app: FastAPI, kind: type[Problem], answer: Answer) -> None:
     async def refuse_route(request: Request, error: HTTPException) -> Response:
         name = "method-not-allowed" if error.status_code == 405 else "not-found"
         return refused(request, kind(name, str(error.detail)), error.headers)
+
+
+def body_of(model: type[msgspec.Struct]) -> Json:
+    """The declaration of a JSON body."""
+    schema = msgspec.json.schema(model)
+    (plain,) = schema["$defs"].values()
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": plain}}}}
 
 
 def openapi_of(app: FastAPI, kind: type[Problem], **members: Json) -> Json:

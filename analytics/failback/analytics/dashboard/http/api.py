@@ -43,7 +43,6 @@ from failback.analytics.dashboard.http.documents import (
     Text,
     Theme,
     WindowPage,
-    body_of,
     document_of,
     page,
     refusals,
@@ -55,6 +54,7 @@ from failback.analytics.dashboard.views.predicting import answer
 from failback.analytics.dashboard.views.run_blocks import figure_json
 from failback.analytics.live.facts import GroupTopic
 from failback.analytics.report.page.figures.curves import compare_arms
+from failback.analytics.web.applications import body_of
 from failback.protocol.errors import ConfigError
 
 Json = dict[str, Any]

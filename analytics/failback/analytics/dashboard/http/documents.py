@@ -165,13 +165,6 @@ class StartBody(msgspec.Struct, forbid_unknown_fields=True):
     options: dict[str, str] = {}
 
 
-def body_of(model: type[msgspec.Struct]) -> Json:
-    """The declaration of a JSON body."""
-    schema = msgspec.json.schema(model)
-    (plain,) = schema["$defs"].values()
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": plain}}}}
-
-
 def refusals(*names: str) -> dict[int | str, Json]:
     """The declaration of refusals, those of every route among them."""
     common = ("unauthenticated", "forbidden", "bad-request", "wrong-host", "too-many")
