@@ -24,9 +24,10 @@ def seen(
         return {KEY: {0: value}, GroupTopic("billing", "%RETRY%billing"): {0: 9}}
 
     return BrokerSeen(
-        member, NOW, problem, member.broker_id, round((NOW - up) * 1000), 5000, config,
-        table(offset), None if file is None else OffsetFile("file", table(file), 2.0),
-        ends={"orders": {0: 400}}, persist_age=2.0, sync_age=3.0,
+        member.address, member.broker_id, not problem, round((NOW - up) * 1000), config,
+        file=None if file is None else OffsetFile("file", table(file), 2.0), persist_age=2.0,
+        sync_age=3.0, member=member, at=NOW, problem=problem, offsets=table(offset), log_end=5000,
+        ends={"orders": {0: 400}},
     )  # fmt: skip
 
 

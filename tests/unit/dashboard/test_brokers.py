@@ -54,7 +54,7 @@ async def test_a_configuration_that_changed_live_is_seen_within_seconds() -> Non
     broker.config["slaveReadEnable"] = "false"
     again = await look_at(admin, MEMBER, seen)
     assert (again.config["slaveReadEnable"], broker.asked) == ("true", 1), "not with every look"
-    assert again.group_members == {"billing": 1}, "nor members"
+    assert again.consumers.members == {"billing": 1}, "nor members"
     late = replace(again, config_at=again.config_at - brokers.CONFIG_SECONDS)
     later = await look_at(admin, MEMBER, late)
     assert (later.config["slaveReadEnable"], broker.asked) == ("false", 2)

@@ -33,9 +33,10 @@ def pair_of(*held: int, source: str = LOCAL) -> tuple[ClusterRef, dict[str, Brok
     cluster = ClusterRef("c", "c", source, "here", "failback", (), (PairRef("m", members),))
     seen = {
         member.address: BrokerSeen(
-            member,
-            9.0,
-            broker_id=member.broker_id,
+            member.address,
+            member.broker_id,
+            member=member,
+            at=9.0,
             boot_ms=1,
             offsets={KEY: {0: offset}},
             stored_since_ms=1,
@@ -76,7 +77,7 @@ def test_a_lower_bound_of_zero_is_not_shown_as_zero(
 
 def is_calm(*held: int, source: str = NAME_SERVER, answered: bool = True) -> bool:
     cluster, seen = pair_of(*held, source=source)
-    seen["h:1"] = replace(seen["h:1"], problem="" if answered else "no answer")
+    seen["h:1"] = replace(seen["h:1"], answered=answered)
     return State(at=9.0, clusters=(cluster,), seen=seen).is_calm
 
 

@@ -105,7 +105,7 @@ def test_a_master_that_was_never_seen_alive_is_the_one_that_is_silent() -> None:
     file = OffsetFile("file", {KEY: {0: 200}}, 9.0)
     member = replace(MASTER, broker_id=None)
     cluster = replace(CLUSTER, pairs=(PairRef("demo-0", (member, SLAVE)),))
-    silent = BrokerSeen(member, NOW, "refused", None, file=file)
+    silent = BrokerSeen(member.address, answered=False, member=member, at=NOW, file=file)
     (row,) = offset_rows([cluster], world(silent, seen(SLAVE, 250)))
     assert (row["master_memory"], row["master_file"], row["at_risk"]) == (None, 200, 50)
     assert (row["ahead"], row["state"]) == (50, "master away")
@@ -114,7 +114,8 @@ def test_a_master_that_was_never_seen_alive_is_the_one_that_is_silent() -> None:
 
 
 def test_where_nobody_knows_what_the_master_has_nothing_is_said_to_be_at_stake() -> None:
-    silent = BrokerSeen(replace(MASTER, broker_id=None), NOW, "refused")
+    member = replace(MASTER, broker_id=None)
+    silent = BrokerSeen(member.address, answered=False, member=member, at=NOW)
     for found in (world(silent, seen(SLAVE, 250)), {SLAVE.address: seen(SLAVE, 250)}):
         (row,) = offset_rows([CLUSTER], found)
         assert (row["ahead"], row["at_risk"], row["command"]) == (0, None, None)

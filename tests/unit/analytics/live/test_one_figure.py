@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from failback.analytics.dashboard.sources.brokers import BrokerSeen
+from failback.analytics.dashboard.sources.brokers import BrokerSeen, Consumers
 from failback.analytics.dashboard.sources.clusters import ClusterRef, MemberRef, PairRef
 from failback.analytics.dashboard.views.fleet import cluster_document
 from failback.analytics.dashboard.views.offset_health import offset_rows
@@ -65,9 +65,9 @@ def shown(config: Mapping[str, str]) -> int:
     cluster = ClusterRef("c", "c", "local", "here", "failback", (), (PairRef("b", members),))
     seen = {
         member.address: BrokerSeen(
-            member, NOW, broker_id=bid, boot_ms=BOOT_MS, config=config, offsets=table_of(offsets),
-            file=OffsetFile("f", table_of(FILE), 2.0) if bid == 0 else None, ends=ENDS,
-            begins=BEGINS, group_members={"g": 1},
+            member.address, bid, True, BOOT_MS, config, member=member, at=NOW,
+            offsets=table_of(offsets), ends=ENDS, begins=BEGINS, consumers=Consumers({"g": 1}),
+            file=OffsetFile("f", table_of(FILE), 2.0) if bid == 0 else None,
         )
         for bid, (member, offsets) in enumerate(zip(members, (LATER, SLAVE), strict=True))
     }  # fmt: skip

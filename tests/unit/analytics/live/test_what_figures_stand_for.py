@@ -8,7 +8,7 @@ from typing import Literal
 
 import pytest
 
-from failback.analytics.dashboard.sources.brokers import BrokerSeen
+from failback.analytics.dashboard.sources.brokers import BrokerSeen, Consumers
 from failback.analytics.dashboard.sources.clusters import ClusterRef, MemberRef, PairRef
 from failback.analytics.dashboard.views.fleet import cluster_document
 from failback.analytics.dashboard.views.offset_health import offset_rows
@@ -120,13 +120,16 @@ CLUSTER = ClusterRef(
 def seen(world: World, deleted: frozenset[str] = frozenset()) -> dict[str, BrokerSeen]:
     ends = {topic: ends for topic, ends in (world.ends or ENDS).items() if "%" not in topic}
     master = BrokerSeen(
-        CLUSTER.members[0], NOW, broker_id=0, boot_ms=1_000_000, offsets=table_of(world.offsets),
+        "h:0", 0, True, 1_000_000, member=CLUSTER.members[0], at=NOW,
+        offsets=table_of(world.offsets),
         file=None if world.file is None else OffsetFile("f", table_of(world.file), 2.0),
-        ends=ends, begins=world.begins or {}, group_members={GROUP: 1} if world.model else {},
-        broadcasting=world.broadcasting, deleted=deleted,
+        ends=ends, begins=world.begins or {},
+        consumers=Consumers(
+            {GROUP: 1} if world.model else {}, world.broadcasting, deleted=deleted
+        ),
     )  # fmt: skip
     slave = BrokerSeen(
-        CLUSTER.members[1], NOW, broker_id=1, boot_ms=1_000_000,
+        "h:1", 1, True, 1_000_000, member=CLUSTER.members[1], at=NOW,
         offsets=table_of(world.slave if world.slave is not None else world.offsets),
     )  # fmt: skip
     return {"h:0": master, "h:1": slave}
@@ -207,7 +210,7 @@ def test_a_group_without_an_offset_has_no_figure() -> None:
 def test_of_a_broker_that_is_gone_no_figure_stays_at_its_last_value() -> None:
     assert exported(USUAL, replace(USUAL, is_up=False)) == {}
     silent = seen(USUAL)
-    silent["h:0"] = replace(silent["h:0"], problem="no answer")
+    silent["h:0"] = replace(silent["h:0"], answered=False)
     (pair,) = cluster_document(CLUSTER, silent, {("c", "b"): {}}, NOW)["pairs"]
     assert [(row["lag"], row["most"]) for row in pair["groups"]] == [(None, None)]
 

@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from failback.analytics.dashboard.sources.clusters import MemberRef
 from failback.analytics.live.facts import (
@@ -20,7 +20,6 @@ from failback.analytics.live.facts import (
     Table,
     runtime_facts,
     table_of,
-    time_scale_of,
     user_keys,
 )
 from failback.analytics.live.offset_file import in_store, of_broker
@@ -43,77 +42,38 @@ _HTTP_SECONDS: Final = 2.0
 _MOST_HTTP_BYTES: Final = 8 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerSeen:
-    """One broker at one instant; times are Unix seconds. ``problem`` when it did not answer."""
+class Consumers(NamedTuple):
+    """The groups of a broker beyond their offsets, asked for as often as its configuration."""
 
-    member: MemberRef
-    at: float
-    problem: str = ""
-    broker_id: int | None = None
-    boot_ms: int = 0
-    log_end: int = 0
-    """Where its commit log ends, bytes."""
-    config: Mapping[str, str] = field(default_factory=dict)
-    offsets: Table = field(default_factory=dict)
-    file: OffsetFile | None = None
-    """consumerOffset.json, where this machine can read it."""
-    persist_age: float | None = None
-    sync_age: float | None = None
-    ends: Positions = field(default_factory=dict)
-    """The offset that the next message of a queue gets, by topic and queue id."""
-    begins: Positions = field(default_factory=dict)
-    """The first offset that a queue still has."""
-    group_members: Mapping[str, int] = field(default_factory=dict)
-    """Group to how many members it has, asked as often as the configuration."""
+    members: Mapping[str, int]
+    """Group to how many members it has."""
     broadcasting: frozenset[str] = frozenset()
     """Of a master: groups whose members keep their own offsets, now or when some were online."""
     groups: frozenset[str] = frozenset()
     """Of a master: groups that it has or had settings of."""
     deleted: frozenset[str] = frozenset()
     """Of a master: those of ``groups`` that it has no more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSeen(MemberFacts):
+    """One broker at one instant; times are Unix seconds. ``problem`` when it did not answer."""
+
+    member: MemberRef
+    at: float
+    problem: str = ""
+    offsets: Table = field(default_factory=dict)
+    log_end: int = 0
+    """Where its commit log ends, bytes."""
+    ends: Positions = field(default_factory=dict)
+    """The offset that the next message of a queue gets, by topic and queue id."""
+    begins: Positions = field(default_factory=dict)
+    """The first offset that a queue still has."""
+    consumers: Consumers = field(default_factory=lambda: Consumers({}))
     config_at: float = 0.0
     """When it was asked for its configuration."""
-    stored_since_ms: int = 0
-    """When its oldest message was stored; -1: it has none, 0: that is not known."""
-    version: str = ""
-    """``brokerVersionDesc``."""
     before: Table | None = None
     """What its pair had before the master's last start; ``None``: the pair was not watched."""
-
-    @property
-    def answered(self) -> bool:
-        return not self.problem
-
-    @property
-    def was_asked(self) -> bool:
-        """Whether it ever answered: then its offsets are those of its last answer."""
-        return self.boot_ms > 0
-
-    @property
-    def is_master(self) -> bool:
-        return self.broker_id == 0
-
-    @property
-    def time_scale(self) -> float:
-        return time_scale_of(self.config)
-
-    @property
-    def facts(self) -> MemberFacts:
-        """Its part of the live view that all tools share."""
-        return MemberFacts(
-            self.member.address,
-            self.broker_id,
-            self.answered,
-            self.boot_ms,
-            self.config,
-            self.offsets,
-            self.file,
-            self.persist_age if self.answered else None,
-            self.sync_age,
-            self.stored_since_ms,
-            self.version,
-        )
 
 
 async def look_at(admin: AdminClient, member: MemberRef, known: BrokerSeen | None) -> BrokerSeen:
@@ -137,7 +97,7 @@ async def look_at(admin: AdminClient, member: MemberRef, known: BrokerSeen | Non
             config, config_at = known.config, known.config_at
         else:
             config, config_at = await admin.broker_config(member.address), began
-        table, consumers = table_of(offsets), _remembered(known)
+        table, consumers = table_of(offsets), Consumers({}) if known is None else known.consumers
         asked = BrokerSurvey(admin, member.address)
         queues = await asked.queues(_largest_topics(table))
         broker_id = int(config.get("brokerId", member.broker_id or 0))
@@ -150,34 +110,31 @@ async def look_at(admin: AdminClient, member: MemberRef, known: BrokerSeen | Non
     if expected and config.get("brokerName", expected) != expected:
         other = config["brokerName"]
         return _silent(known, member, f"the address now belongs to {other}", began)
-    ages = await asyncio.to_thread(_beside, member, config if broker_id == 0 else {})
+    beside = await asyncio.to_thread(_beside, member, config if broker_id == 0 else {})
     return BrokerSeen(
+        member.address,
+        broker_id,
         member=member,
         at=began,
-        broker_id=broker_id,
         log_end=log_end,
         config=config,
         offsets=table,
-        file=ages.file,
-        persist_age=ages.persist_age,
-        sync_age=ages.sync_age,
         ends=queues.ends,
         begins=queues.begins,
-        group_members=consumers.members,
-        broadcasting=consumers.broadcasting,
-        groups=consumers.groups,
-        deleted=consumers.deleted,
+        consumers=consumers,
         config_at=config_at,
         **started,
+        **beside,
     )
 
 
 def _silent(known: BrokerSeen | None, member: MemberRef, problem: str, began: float) -> BrokerSeen:
     file = _read_file(member, known.config if known is not None and known.is_master else {})
     if known is None:
-        return BrokerSeen(member, began, problem, member.broker_id, file=file)
+        known = BrokerSeen(member.address, member.broker_id, member=member, at=began)
     return replace(
         known,
+        answered=False,
         member=member,
         at=began,
         problem=problem,
@@ -197,24 +154,9 @@ def _largest_topics(table: Table) -> list[str]:
     return sorted(weight, key=lambda topic: (-weight[topic], topic))[:MOST_TOPICS]
 
 
-class _Consumers(NamedTuple):
-    """The groups of a master beyond their offsets."""
-
-    members: Mapping[str, int]
-    broadcasting: frozenset[str] = frozenset()
-    groups: frozenset[str] = frozenset()
-    deleted: frozenset[str] = frozenset()
-
-
-def _remembered(known: BrokerSeen | None) -> _Consumers:
-    if known is None:
-        return _Consumers({})
-    return _Consumers(known.group_members, known.broadcasting, known.groups, known.deleted)
-
-
 async def _consumers(
-    asked: BrokerSurvey, table: Table, known: _Consumers, *, is_master: bool
-) -> _Consumers:
+    asked: BrokerSurvey, table: Table, known: Consumers, *, is_master: bool
+) -> Consumers:
     """Return the members of each user's group, the groups that broadcast, and deleted groups.
 
     A slave has members too: they stay with it while their master is down. Only a master deletes.
@@ -234,16 +176,10 @@ async def _consumers(
     if now is None:
         return known._replace(members=found, broadcasting=frozenset(broadcasting))
     ever = known.groups | now
-    return _Consumers(found, frozenset(broadcasting), ever, ever - now - found.keys())
+    return Consumers(found, frozenset(broadcasting), ever, ever - now - found.keys())
 
 
-class _Beside(NamedTuple):
-    persist_age: float | None
-    sync_age: float | None
-    file: OffsetFile | None
-
-
-def _beside(member: MemberRef, config: Mapping[str, str]) -> _Beside:
+def _beside(member: MemberRef, config: Mapping[str, str]) -> dict[str, Any]:
     """Read what the admin protocol does not have: ages from ``/metrics``, the file on the disk."""
     ages: dict[str, float | None] = dict.fromkeys(_AGES)
     if member.http:
@@ -252,10 +188,9 @@ def _beside(member: MemberRef, config: Mapping[str, str]) -> _Beside:
             found = pattern.search(text)
             ages[name] = _seconds(found[1]) if found else None
     file = _read_file(member, config)
-    persist = ages["persist_age"]
-    if persist is None and file is not None:
-        persist = file.age_seconds
-    return _Beside(persist, ages["sync_age"], file)
+    if ages["persist_age"] is None and file is not None:
+        ages["persist_age"] = file.age_seconds
+    return {**ages, "file": file}
 
 
 def _seconds(text: bytes) -> float | None:

@@ -68,16 +68,16 @@ class PairSeen:
         answering = [each for each in self.brokers if each.answered]
         return PairFacts(
             self.broker_name,
-            tuple(each.facts for each in self.brokers),
+            self.brokers,
             max((each.at for each in self.brokers), default=0.0),
             ends,
             begins,
             {
-                group: max(each.group_members.get(group, 0) for each in answering)
-                for group in {group for each in answering for group in each.group_members}
+                group: max(each.consumers.members.get(group, 0) for each in answering)
+                for group in {group for each in answering for group in each.consumers.members}
             },
-            frozenset() if source is None else source.broadcasting,
-            frozenset() if source is None else source.deleted,
+            frozenset() if source is None else source.consumers.broadcasting,
+            frozenset() if source is None else source.consumers.deleted,
         )
 
     @property
