@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from failback.client.remoting.addresses import addresses_of
@@ -71,17 +71,7 @@ class Option:
 
     def document(self) -> dict[str, object]:
         """For the API."""
-        return {
-            "meaning": self.meaning,
-            "default": self.default,
-            "choices": [
-                {"value": each.value, "words": each.words, "not_with": each.not_with}
-                for each in self.choices
-            ],
-            "least": None if self.choices else self.least,
-            "most": None if self.choices else self.most,
-            "whole": self.whole,
-        }
+        return asdict(self) | ({"least": None, "most": None} if self.choices else {})
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import json
 import logging
 import re
 import socket
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -198,14 +198,12 @@ def ask_runtime(root: Path, command: str = "view") -> dict[str, Any] | None:
 
 def local_clusters(settings: DashboardSettings) -> list[ClusterRef]:
     """Return the clusters of every local runtime that answers. Blocks."""
-    return list(_of_roots(runtime_roots(settings)))
-
-
-def _of_roots(roots: list[Path]) -> Iterator[ClusterRef]:
-    for root in roots:
-        view = ask_runtime(root)
-        if view is not None:
-            yield from clusters_of_view(view, str(root))
+    views = {root: ask_runtime(root) for root in runtime_roots(settings)}
+    return [
+        cluster
+        for root, view in views.items()
+        for cluster in (clusters_of_view(view, str(root)) if view is not None else ())
+    ]
 
 
 async def registered(namesrv: tuple[str, ...], client: RemotingClient) -> BrokerTable:

@@ -13,7 +13,7 @@ import re
 import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -120,9 +120,6 @@ class LiveFault:
     heal_ns: int | None = None
     proved: bool | None = None
 
-    def document(self) -> Json:
-        return {name: getattr(self, name) for name in self.__slots__}
-
 
 @dataclass(slots=True)
 class Counters:
@@ -133,9 +130,6 @@ class Counters:
     delivered: int = 0
     handled: int = 0
     dup: int = 0
-
-    def document(self) -> Json:
-        return {name: getattr(self, name) for name in self.__slots__}
 
 
 @dataclass(slots=True)
@@ -188,8 +182,8 @@ class LiveRun:
         """What is known so far, for the API."""
         return {
             "phase": self.phase,
-            "counters": self.counters.document(),
-            "faults": [fault.document() for fault in self.faults.values()],
+            "counters": asdict(self.counters),
+            "faults": list(map(asdict, self.faults.values())),
             "lines": [{"at": at, "text": text} for at, text in self.lines[-50:]],
         }
 

@@ -35,22 +35,22 @@ Json = dict[str, Any]
 _Value = TypeVar("_Value")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunEntry:
     """One run folder. Figures are ``None`` until there is a report."""
 
     run: str
-    experiment: str
-    arm: str
-    repetition: int
+    experiment: str = ""
+    arm: str = ""
+    repetition: int = 0
     path: Path
     folder: str
     """Path below the folder of runs, with slashes."""
     state: str
     """``running``, ``closed``, ``reported``, ``orphaned`` or ``unreadable``: see ``sentence``."""
     started_ns: int
-    engine: str
-    rules: str
+    engine: str = ""
+    rules: str = ""
     source: str = ""
     """``observe`` or what else its rows are of; empty: an experiment's."""
     verdict: str | None = None
@@ -265,15 +265,10 @@ def unreadable(folder: Path, runs: Path, error: Exception) -> RunEntry | None:
         sentence = f"{folder}: a document cannot be used: {why(error)}"
     return RunEntry(
         run=name,
-        experiment="",
-        arm="",
-        repetition=0,
         path=folder,
         folder=folder.relative_to(runs).as_posix(),
         state=UNREADABLE,
         started_ns=_mtime(folder / "run.json") or _mtime(folder),
-        engine="",
-        rules="",
         sentence=sentence,
     )
 

@@ -5,7 +5,7 @@ Read from the run's own Parquet files on demand; only the rows of the one messag
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,8 +39,6 @@ def messages_of(
         (pc.field("grp") == group) & (pc.field("broker") == broker)
         & (pc.field("ptopic") == topic) & (pc.field("qid") == qid)
     ))  # fmt: skip
-    if table is None or not table.num_rows:
-        return []
     counted = table.group_by("qoff").aggregate([("qoff", "count"), ("lane", "min"),
                                                 ("lseq", "min"), ("ukey", "min")])  # fmt: skip
     again = counted.filter(pc.field("qoff_count") > 1).sort_by("qoff").slice(0, limit)
@@ -69,13 +67,14 @@ def story(lake: Path, message: str, zero_mono_ns: int) -> list[Json]:
     else:
         condition = pc.field("ukey") == message
     steps: list[Json] = []
-    for row in _rows(lake, "produce", _PRODUCE, condition):
+    for row in _read(lake, "produce", _PRODUCE, condition).to_pylist():
         where = f"{row['topic']} {row['broker']}/{row['qid']}"
         place = "" if row["queue_offset"] is None else f", stored at offset {row['queue_offset']}"
         steps.append(_step(row["t0"], zero_mono_ns, "sent",
                            f"attempt {row['att']} to {where}: {row['res']}{place}"))  # fmt: skip
     given: dict[tuple[str, str, str, int, int], int] = {}
-    for row in sorted(_rows(lake, "deliver", _DELIVER, condition), key=lambda each: each["bt"]):
+    deliveries = _read(lake, "deliver", _DELIVER, condition).to_pylist()
+    for row in sorted(deliveries, key=lambda each: each["bt"]):
         place_key = (row["grp"], row["broker"], row["ptopic"], row["qid"], row["qoff"])
         given[place_key] = given.get(place_key, 0) + 1
         where = f"offset {row['qoff']} of {row['ptopic']} {row['broker']}/{row['qid']}"
@@ -96,23 +95,13 @@ def _step(mono_ns: int, zero: int, kind: str, text: str) -> Json:
     return {"t_ns": at, "seconds": round(at / 1e9, 3), "kind": kind, "text": text}
 
 
-def _rows(
-    lake: Path, name: str, columns: Sequence[str], condition: pc.Expression
-) -> list[Mapping[str, Any]]:
-    table = _read(lake, name, columns, condition)
-    found: list[Mapping[str, Any]] = [] if table is None else table.to_pylist()
-    return found
-
-
-def _read(
-    lake: Path, name: str, columns: Sequence[str], condition: pc.Expression
-) -> pa.Table | None:
+def _read(lake: Path, name: str, columns: Sequence[str], condition: pc.Expression) -> pa.Table:
     """Raises ``ReportInputError`` where a file cannot be read."""
     files = sorted(
         each for each in (lake / f"table={name}").rglob("*.parquet") if has_rows(each.name)
     )
     if not files:
-        return None
+        return plain_schema(name).empty_table().select(columns)
     with readable():
         check_files(files)
         found = ds.dataset([str(each) for each in files], plain_schema(name), "parquet")
