@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from failback.analytics.api.frames import to_frame
 from failback.analytics.api.results import Result
-from failback.analytics.api.runs import Run
+from failback.analytics.api.runs import Run, to_frame
 from failback.analytics.errors import ReportInputError
 from failback.analytics.predict.prediction import DRAWS, SEED
 from failback.analytics.predict.prediction_document import Case, document

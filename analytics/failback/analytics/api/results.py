@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import msgspec
 import pyarrow as pa
 
-from failback.analytics.api.frames import to_frame
-from failback.analytics.api.runs import Run, open_run
+from failback.analytics.api.runs import Run, open_run, to_frame
 from failback.analytics.errors import ReportInputError
 from failback.analytics.lake.parquet_guard import read_table
 from failback.analytics.lake.store import readable

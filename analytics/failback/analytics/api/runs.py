@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from failback.analytics.api.frames import to_frame
 from failback.analytics.errors import ReportInputError
 from failback.analytics.lake.lake import Lake as Rows
 from failback.analytics.lake.layout import runs
@@ -28,7 +27,7 @@ from failback.analytics.run.run_source import (
     stored_documents,
 )
 from failback.client.consumelog.schema import RUN, TABLES, arrow_schema
-from failback.common.text import near_or_all, nearest
+from failback.common.text import install, near_or_all, nearest
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,6 +49,21 @@ _LISTING: Final = pa.schema(
         ("closed", pa.bool_()),
     ]
 )
+
+
+def to_frame(table: pa.Table) -> pd.DataFrame:
+    """Return a table as a frame; integers are ``Int64``, so that a missing one leaves them exact.
+
+    Raises:
+        ReportInputError: pandas is not installed.
+    """
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise ReportInputError(f"pandas is not installed: {install('spark')}") from error
+    exact = {pa.int64(): pd.Int64Dtype(), pa.int32(): pd.Int32Dtype(), pa.int8(): pd.Int8Dtype()}
+    found: pd.DataFrame = table.to_pandas(types_mapper=exact.get)
+    return found
 
 
 @dataclass(frozen=True)
