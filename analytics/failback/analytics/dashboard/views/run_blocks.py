@@ -43,23 +43,6 @@ class TableBlock:
     links: Sequence[str] = ()
     """One address per row, for its first cell."""
 
-    @property
-    def head(self) -> list[str]:
-        return self.table.headings
-
-    @property
-    def rows(self) -> list[tuple[str, ...]]:
-        return self.table.cells()
-
-    @property
-    def numeric(self) -> frozenset[int]:
-        return self.table.numeric
-
-    @property
-    def empty(self) -> str:
-        """The sentence for a table without rows."""
-        return self.table.empty
-
 
 @dataclass(frozen=True, slots=True)
 class Block:
@@ -136,7 +119,7 @@ def blocks_of(
         folded = _folded(report, named, staircases[1:])
         return [
             *_observed(report, staircases[:1]),
-            *(each for each in folded if each.figures or any(them.rows for them in each.tables)),
+            *(each for each in folded if each.figures or any(them.table.rows for them in each.tables)),
         ]
     return [
         Block(
