@@ -161,7 +161,7 @@ async def figure(ns: NameServer, master: Broker) -> GroupExposure:
         survey = await Surveyor([ns.address], client=client).survey()
     file = in_store(master.store)
     assert file is not None
-    facts = pair_facts(survey, survey.brokers, {(master.name, 0): file}, {})
+    facts = pair_facts(survey, survey.brokers, {(master.name, 0): file}, lambda _: None)
     return exposure(facts, AT_REST)[GROUP]
 
 
@@ -171,8 +171,8 @@ async def seen_by_dashboard(admin: AdminClient, master: Broker, slave: Broker) -
         for each in (master, slave)
     ]
     return PairFacts(
-        master.name, tuple(each.facts for each in members), members[0].at, members[0].ends,
-        members[0].begins, members[0].group_members,
+        master.name, tuple(members), members[0].at, members[0].ends, members[0].begins,
+        members[0].consumers.members,
     )  # fmt: skip
 
 

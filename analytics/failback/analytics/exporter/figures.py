@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -350,7 +351,7 @@ def _add_exposures(found: Figures, survey: Survey, history: History, files: Offs
         if past is None:
             continue
         facts = replace(
-            pair_facts(survey, members, files, history.sync_ages(members, survey.at)),
+            pair_facts(survey, members, files, partial(history.sync_age, at=survey.at)),
             broadcasting=history.broadcasting(cluster),
             deleted=history.deleted((cluster, broker)),
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence, Set
+from collections.abc import Container, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -223,16 +223,10 @@ class History:
         """Return the watch over a slave's copies."""
         return self._syncs.get(self._key(broker))
 
-    def sync_ages(
-        self, brokers: Iterable[BrokerAnswers], at: float
-    ) -> dict[tuple[str, int], float]:
-        """Return by broker name and id of slaves the seconds since they copied, where known."""
-        ages = {
-            (each.broker, each.broker_id): watch.age_seconds(at)
-            for each in brokers
-            if (watch := self.sync(each)) is not None
-        }
-        return {slave: age for slave, age in ages.items() if age is not None}
+    def sync_age(self, broker: BrokerAnswers, at: float) -> float | None:
+        """Return the seconds since a slave copied, where they are known."""
+        watch = self.sync(broker)
+        return None if watch is None else watch.age_seconds(at)
 
     @staticmethod
     def _key(broker: BrokerAnswers) -> tuple[str, str, int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
@@ -284,45 +284,38 @@ class Surveyor:
 
 OffsetFiles = Mapping[tuple[str, int], OffsetFile]
 """Broker name and id to its consumerOffset.json, where that is mounted."""
-SyncAges = Mapping[tuple[str, int], float]
-"""Broker name and id of slaves to the seconds since they copied, as surveys show them."""
-
-
-def member_facts(
-    broker: BrokerAnswers, file: OffsetFile | None = None, sync_age: float | None = None
-) -> MemberFacts:
-    return MemberFacts(
-        broker.address,
-        broker.broker_id,
-        broker.up,
-        config=broker.config,
-        offsets=None if broker.offsets is None else table_of(broker.offsets),
-        file=file,
-        persist_age=None if file is None else file.age_seconds,
-        sync_age=sync_age,
-        **runtime_facts(broker.runtime),
-    )
 
 
 def pair_facts(
     survey: Survey,
     brokers: Iterable[BrokerAnswers],
     files: OffsetFiles,
-    sync_ages: SyncAges,
+    sync_age: Callable[[BrokerAnswers], float | None],
 ) -> PairFacts:
-    """Return the members of one pair as facts."""
+    """Return the members of one pair as facts.
+
+    ``sync_age``: the seconds since a slave copied, as surveys show them.
+    """
     members = tuple(brokers)
     acting = next((each for each in members if each.ends), members[0])
+    found = []
+    for each in members:
+        file = files.get((each.broker, each.broker_id))
+        facts = MemberFacts(
+            each.address,
+            each.broker_id,
+            each.up,
+            config=each.config,
+            offsets=None if each.offsets is None else table_of(each.offsets),
+            file=file,
+            persist_age=None if file is None else file.age_seconds,
+            sync_age=sync_age(each),
+            **runtime_facts(each.runtime),
+        )
+        found.append(facts)
     return PairFacts(
         acting.broker,
-        tuple(
-            member_facts(
-                each,
-                files.get((each.broker, each.broker_id)),
-                sync_ages.get((each.broker, each.broker_id)),
-            )
-            for each in members
-        ),
+        tuple(found),
         survey.wall,
         acting.ends,
         acting.begins,
