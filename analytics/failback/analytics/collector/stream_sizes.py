@@ -38,7 +38,6 @@ class StreamSizes:
     rows: int
     dictionary_entries: int
     unpacked_bytes: int
-    messages: int
 
 
 def stream_sizes(stream: bytes) -> StreamSizes:
@@ -47,10 +46,9 @@ def stream_sizes(stream: bytes) -> StreamSizes:
     Raises:
         BadStream: It is cut, or says something that cannot be.
     """
-    rows = entries = unpacked = messages = 0
-    for metadata, body in _messages(stream):
-        messages += 1
-        if messages > _MAX_MESSAGES:
+    rows = entries = unpacked = 0
+    for number, (metadata, body) in enumerate(_messages(stream), 1):
+        if number > _MAX_MESSAGES:
             raise BadStream(f"more than {_MAX_MESSAGES} messages")
         kind, batch = _batch(metadata)
         if batch is None:
@@ -63,7 +61,7 @@ def stream_sizes(stream: bytes) -> StreamSizes:
         else:
             entries += length
         unpacked += _unpacked_bytes(batch, body)
-    return StreamSizes(rows, entries, unpacked, messages)
+    return StreamSizes(rows, entries, unpacked)
 
 
 def _messages(stream: bytes) -> Iterator[tuple[memoryview, memoryview]]:

@@ -83,14 +83,13 @@ class Experiments:
     def job(self, name: str) -> Job | None:
         return self._jobs.get(name)
 
-    def live(self) -> list[Job]:
-        """Those that run now; notes the end of those that do not."""
+    def live(self) -> None:
+        """Note the end of those that do not run any more."""
         with self._lock:
             for job in self._jobs.values():
                 if job.code is None and (code := job.process.poll()) is not None:
                     job.code, job.ended = code, time.time()
                     self._note("ended", job.scenario, "", exit_code=code)
-            return [job for job in self._jobs.values() if job.code is None]
 
     def document(self, name: str) -> Json:
         """One scenario with its last start."""

@@ -34,7 +34,6 @@ class Exporter(Collector):
         self._runs = RunWatch(settings.runs) if settings.runs is not None else None
         self._figures = Figures()
         self._reading = threading.Lock()
-        self.rounds = 0
 
     def take(self, survey: Survey) -> None:
         """Take a survey; scrapes show it from now on."""
@@ -45,7 +44,6 @@ class Exporter(Collector):
             queue_topics=self.settings.queue_topics,
             offset_files=self._read_offset_files(survey),
         )
-        self.rounds += 1
 
     def _read_offset_files(self, survey: Survey) -> dict[tuple[str, int], OffsetFile]:
         """Return the offset files that were named, and those of masters on this machine."""

@@ -289,18 +289,14 @@ def explain_recorded(key: GroupTopic, queue: int) -> str:
 
 
 def carry_command(
-    master: str,
-    slaves: Iterable[str],
-    *,
-    files: Iterable[object] = (),
-    options: Iterable[str] = (),
+    slaves: Iterable[str], *, files: Iterable[object] = (), options: Iterable[str] = ()
 ) -> str:
-    """Return the command that gives a master what its slaves know, for all groups at once.
+    """Return the command that gives a stopped master what its slaves know, for all groups at once.
 
-    Without a ``master`` (HOST:PORT) that runs it is for the host of the stopped one, whose
-    ``broker.conf`` is to stand for BROKER.CONF. ``files``: tables of offsets, as ``--file`` reads.
+    It is for the master's host, whose ``broker.conf`` is to stand for BROKER.CONF. ``files``:
+    tables of offsets, as ``--file`` reads.
     """
-    words = ["--online", "--master", master] if master else ["--conf", "BROKER.CONF"]
+    words = ["--conf", "BROKER.CONF"]
     words += [word for slave in slaves for word in ("--slave", slave)]
     words += [str(word) for file in files for word in ("--file", file)]
     return typed("failback", "carry", *words, *options)
@@ -315,7 +311,7 @@ def carry_now(facts: PairFacts, options: Iterable[str] = ()) -> str | None:
         ahead = slave_ahead(facts)
         return restore_command(broker=facts.broker, options=options) if ahead else None
     slaves = sorted(each.address for each in facts.slaves)
-    return carry_command("", slaves, options=options) if slaves else None
+    return carry_command(slaves, options=options) if slaves else None
 
 
 class GroupStake(NamedTuple):
@@ -333,21 +329,17 @@ class GroupStake(NamedTuple):
         return not self.members
 
 
-def act_or_wait(
-    stakes: Iterable[GroupStake], command: str | None, seconds_left: float | None = None
-) -> list[str]:
+def act_or_wait(stakes: Iterable[GroupStake], seconds_left: float | None = None) -> list[str]:
     """Return one line for each group, those first for which a person has to act.
 
     Args:
         stakes: The groups.
-        command: It stores the offsets of all of them; ``None``: there is none.
         seconds_left: Until the slave has surely copied its master; ``None``: not known, or past.
     """
     ordered = sorted(stakes, key=lambda each: (not each.must_act, -each.messages, each.group))
     width = max((len(each.group) for each in ordered), default=0)
     return [
-        f"{'ACT ' if each.must_act else 'wait'}  {each.group:{width}}  "
-        f"{_what(each, command, seconds_left)}"
+        f"{'ACT ' if each.must_act else 'wait'}  {each.group:{width}}  {_what(each, seconds_left)}"
         for each in ordered
     ]
 
@@ -361,11 +353,9 @@ def members_in_words(members: int | None) -> str:
     return "1 member runs" if members == 1 else f"{members} members run"
 
 
-def _what(each: GroupStake, command: str | None, seconds_left: float | None) -> str:
+def _what(each: GroupStake, seconds_left: float | None) -> str:
     known = members_in_words(each.members)
     if each.members:
         return f"{known}; {'stores its' if each.members == 1 else 'store their'} offsets by itself"
     copies = "" if seconds_left is None else f"; slave copies in about {seconds_left:.0f} s"
-    return f"{known}; {count(each.messages)} will be re-consumed{copies}" + (
-        f": {command}" if command else ""
-    )
+    return f"{known}; {count(each.messages)} will be re-consumed{copies}"

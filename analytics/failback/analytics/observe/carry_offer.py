@@ -94,7 +94,7 @@ class CarryOffer:
             for table, _ in tables
             if not (table.answers and is_told[table.address])
         ]
-        command = carry_command("", asked, files=files, options=self._options)
+        command = carry_command(asked, files=files, options=self._options)
         copied = "after a copy of each --file there" if files else f"kept: {self._folder}"
         yield (
             f"  carry: before {Place(pair, 0).broker} starts, on its host ({copied}):"

@@ -148,7 +148,7 @@ def test_a_slave_that_copies_nothing_overwrites_nothing() -> None:
 
 def test_those_who_must_act_stand_first() -> None:
     stakes = [GroupStake("audit", 3000, 1), GroupStake("billing", 1719, 0)]
-    assert act_or_wait(stakes, "carry X", 25.2) == [
-        "ACT   billing  no member; 1,719 will be re-consumed; slave copies in about 25 s: carry X",
+    assert act_or_wait(stakes, 25.2) == [
+        "ACT   billing  no member; 1,719 will be re-consumed; slave copies in about 25 s",
         "wait  audit    1 member runs; stores its offsets by itself",
     ]

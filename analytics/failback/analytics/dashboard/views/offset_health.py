@@ -248,7 +248,7 @@ def _document(
         "seconds_left": seconds_left,
         "overwritten_at_ns": None,
         "command": command,
-        "lines": act_or_wait(stakes, None, seconds_left),
+        "lines": act_or_wait(stakes, seconds_left),
     }
 
 

@@ -119,7 +119,11 @@ def blocks_of(
         folded = _folded(report, named, staircases[1:])
         return [
             *_observed(report, staircases[:1]),
-            *(each for each in folded if each.figures or any(them.table.rows for them in each.tables)),
+            *(
+                each
+                for each in folded
+                if each.figures or any(them.table.rows for them in each.tables)
+            ),
         ]
     return [
         Block(
