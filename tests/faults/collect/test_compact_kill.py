@@ -9,8 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from failback.analytics.lake.catalogue import CLOSED, Catalogue
-from failback.analytics.lake.compact import StoredCatalogue, compact_run
+from failback.analytics.lake.catalogue import CLOSED, Catalogue, StoredCatalogue
+from failback.analytics.lake.compact import compact_run
 from failback.analytics.lake.fsck import check_run
 from failback.analytics.lake.lake import Lake, open_lake
 from failback.analytics.lake.store import open_store

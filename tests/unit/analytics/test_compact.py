@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from failback.analytics.errors import ReportInputError
-from failback.analytics.lake.catalogue import CLOSED, Catalogue
-from failback.analytics.lake.compact import StoredCatalogue, compact_run, groups_of
+from failback.analytics.lake.catalogue import CLOSED, Catalogue, StoredCatalogue
+from failback.analytics.lake.compact import compact_run, groups_of
 from failback.analytics.lake.fsck import check_run
 from failback.analytics.lake.lake import open_lake, shadowed
 from failback.analytics.lake.layout import partitions, run_files

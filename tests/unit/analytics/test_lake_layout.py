@@ -16,7 +16,7 @@ import pyarrow.dataset as ds
 import pytest
 
 from failback.analytics.errors import ReportInputError
-from failback.analytics.lake.compact import StoredCatalogue
+from failback.analytics.lake.catalogue import StoredCatalogue
 from failback.analytics.lake.fsck import check_run
 from failback.analytics.lake.lake import open_lake
 from failback.analytics.lake.layout import opened_day, run_files

@@ -11,10 +11,10 @@ that a crash cut is ended by the next one and skipped by every reader. Marks sta
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -23,6 +23,9 @@ from failback.client.consumelog.upload.layout import MARKS, OPENED, place_of
 from failback.client.consumelog.upload.run_days import day_in_note
 from failback.common.files import append_line
 from failback.common.replacing import place
+
+if TYPE_CHECKING:
+    from failback.analytics.lake.store import LakeStore
 
 FOLDER: Final = MARKS
 CLOSED: Final = "closed"
@@ -143,19 +146,13 @@ class Catalogue:
 
     def runs(self) -> list[str]:
         """Runs that have a catalogue."""
-        names = (path.name for path in self.folder.glob("run=*.jsonl"))
-        return sorted(name.removeprefix("run=").removesuffix(".jsonl") for name in names)
+        return _runs(path.name for path in self.folder.glob("run=*.jsonl"))
 
     def entries(self, run: str) -> Iterator[Entry]:
         """Every whole line, in the order of arrival."""
-        decode = msgspec.json.Decoder(Entry).decode
         try:
             with self.file(run).open("rb") as file:
-                for line in file:
-                    try:
-                        yield decode(line)
-                    except msgspec.DecodeError:
-                        continue  # cut by a crash; its file is found by fsck
+                yield from _entries(file)
         except FileNotFoundError:
             return
 
@@ -183,8 +180,7 @@ class Catalogue:
 
     def replace(self, run: str, entries: list[Entry]) -> None:
         """Write the whole file again."""
-        data = b"".join(msgspec.json.encode(entry) + b"\n" for entry in entries)
-        place(data, self.folder / f".run={run}.tmp", self.file(run))
+        place(_lines(entries), self.folder / f".run={run}.tmp", self.file(run))
 
     def mark_changed(self, run: str, segment_id: str, sha256: str, kept: str | None) -> None:
         """Note a duplicate segment with other content; durable when this returns."""
@@ -209,6 +205,46 @@ class Catalogue:
             for number in sorted(last)
             for first, end in missing_ranges(last[number], records[number], ranges[number].values())
         ]
+
+
+class StoredCatalogue:
+    """The catalogue as it lies in the lake; for who is not the collector."""
+
+    def __init__(self, store: LakeStore) -> None:
+        self._store = store
+
+    def runs(self) -> list[str]:
+        """Runs that have a catalogue."""
+        return _runs(found.name.rpartition("/")[2] for found in self._store.files(FOLDER, ".jsonl"))
+
+    def entries(self, run: str) -> Iterator[Entry]:
+        """Every whole line."""
+        try:
+            lines = self._store.read(catalogue_name(run)).splitlines()
+        except FileNotFoundError:
+            return
+        yield from _entries(lines)
+
+    def replace(self, run: str, entries: list[Entry]) -> None:
+        """Write all lines again."""
+        self._store.write(catalogue_name(run), _lines(entries))
+
+
+def _runs(names: Iterable[str]) -> list[str]:
+    return sorted(name.removeprefix("run=").removesuffix(".jsonl") for name in names)
+
+
+def _entries(lines: Iterable[bytes]) -> Iterator[Entry]:
+    decode = msgspec.json.Decoder(Entry).decode
+    for line in lines:
+        try:
+            yield decode(line)
+        except msgspec.DecodeError:
+            continue  # cut by a crash; its file is found by fsck
+
+
+def _lines(entries: Iterable[Entry]) -> bytes:
+    return b"".join(msgspec.json.encode(entry) + b"\n" for entry in entries)
 
 
 class _Changed(msgspec.Struct):

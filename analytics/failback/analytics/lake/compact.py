@@ -14,12 +14,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from failback.analytics.errors import ReportInputError
-from failback.analytics.lake.catalogue import CLOSED, EXPIRED, Entry, catalogue_name
+from failback.analytics.lake.catalogue import CLOSED, EXPIRED, StoredCatalogue
 from failback.analytics.lake.fsck import check_run
 from failback.analytics.lake.lake import SEGMENTS_KEY, segments_in
 from failback.analytics.lake.layout import run_files
@@ -35,38 +34,6 @@ MIB: Final = 1 << 20
 LEAST_BYTES: Final = 64 * MIB
 """A file of this size is left alone."""
 MOST_BYTES: Final = 256 * MIB
-
-
-class StoredCatalogue:
-    """The catalogue as it lies in the lake; for who is not the collector."""
-
-    def __init__(self, store: LakeStore) -> None:
-        self._store = store
-
-    def entries(self, run: str) -> Iterator[Entry]:
-        """Every whole line."""
-        try:
-            lines = self._store.read(catalogue_name(run)).splitlines()
-        except FileNotFoundError:
-            return
-        decode = msgspec.json.Decoder(Entry).decode
-        for line in lines:
-            try:
-                yield decode(line)
-            except msgspec.DecodeError:
-                continue  # cut by a crash; its file is found by fsck
-
-    def replace(self, run: str, entries: list[Entry]) -> None:
-        """Write all lines again."""
-        lines = b"".join(msgspec.json.encode(entry) + b"\n" for entry in entries)
-        self._store.write(catalogue_name(run), lines)
-
-    def runs(self) -> list[str]:
-        """Runs that have a catalogue."""
-        names = (
-            found.name.rpartition("/")[2] for found in self._store.files("_segments", ".jsonl")
-        )
-        return sorted(name.removeprefix("run=").removesuffix(".jsonl") for name in names)
 
 
 @dataclass(slots=True)

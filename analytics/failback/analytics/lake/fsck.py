@@ -7,15 +7,14 @@ The collector does this for every run when it starts. By hand, with the collecto
 from __future__ import annotations
 
 import logging
-from collections.abc import Container, Iterable
+from collections.abc import Container
 from dataclasses import dataclass
-from typing import Protocol
 
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from failback.analytics.lake.catalogue import Entry
+from failback.analytics.lake.catalogue import Catalogue, Entry, StoredCatalogue
 from failback.analytics.lake.lake import segments_in, shadowed
 from failback.analytics.lake.layout import opened_day, run_files, settle, settled_name
 from failback.analytics.lake.segment_ids import UPLOAD_KEY, SegmentId, SegmentNote
@@ -23,16 +22,6 @@ from failback.analytics.lake.store import LakeStore
 from failback.client.consumelog.upload.layout import place_of
 
 logger = logging.getLogger(__name__)
-
-
-class Lines(Protocol):
-    """A catalogue, wherever it is kept."""
-
-    def entries(self, run: str) -> Iterable[Entry]:
-        """Every whole line."""
-
-    def replace(self, run: str, entries: list[Entry]) -> None:
-        """Write all lines again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +63,9 @@ def entry_of(
     )
 
 
-def check_run(store: LakeStore, catalogue: Lines, run: str, now_ms: int) -> CheckedRun:
+def check_run(
+    store: LakeStore, catalogue: Catalogue | StoredCatalogue, run: str, now_ms: int
+) -> CheckedRun:
     """Compare the lines of a run with its files, and write the catalogue again if they differ.
 
     A segment counts once. Where two files have it, a compaction was killed between its new files

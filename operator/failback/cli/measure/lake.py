@@ -25,7 +25,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from failback.analytics.errors import ReportInputError, StoreUnusable
-from failback.analytics.lake.compact import MIB, StoredCatalogue, compact_run
+from failback.analytics.lake.catalogue import StoredCatalogue
+from failback.analytics.lake.compact import MIB, compact_run
 from failback.analytics.lake.fsck import check_run
 from failback.analytics.lake.layout import check_lake, partitions, runs
 from failback.analytics.lake.store import LakeStore, open_store
