@@ -6,7 +6,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
@@ -59,10 +59,6 @@ class Exporter(Collector):
         if self._runs is not None:
             with self._reading:  # two scrapes at a time read folders one after the other
                 yield from list(self._runs.collect())
-
-    def describe(self) -> Iterable[Metric]:
-        """Return no family: which ones there are depends on the cluster."""
-        return ()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Survey once per period until ``stop`` is set."""

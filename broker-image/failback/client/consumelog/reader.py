@@ -50,7 +50,7 @@ def read_hot(path: Path) -> HotLog:
     Raises:
         BadHotLog: The head is missing or of another format, so nothing can be said.
     """
-    payloads, used, torn = _payloads(read_file(path))
+    payloads, used, torn = payloads_of(read_file(path))
     head = _head(payloads, path)
     decode = msgspec.msgpack.Decoder().decode
     return HotLog(head, [decode(payload) for payload in payloads[1:]], torn, used)
@@ -61,7 +61,7 @@ def read_head(path: Path) -> Head:
     with open_file(path) as file:
         data = file.read(_HEAD_BYTES)
     length = hot_format.FRAME.unpack_from(data)[0] if len(data) >= hot_format.FRAME.size else 0
-    return _head(_payloads(data[: hot_format.FRAME.size + length])[0], path)
+    return _head(payloads_of(data[: hot_format.FRAME.size + length])[0], path)
 
 
 def _head(payloads: Sequence[bytes], path: Path) -> Head:
@@ -75,7 +75,7 @@ def _head(payloads: Sequence[bytes], path: Path) -> Head:
     return head
 
 
-def _payloads(data: bytes) -> tuple[list[bytes], int, bool]:
+def payloads_of(data: bytes) -> tuple[list[bytes], int, bool]:
     """Payloads up to the first that is not whole, the bytes they use, and whether one was cut."""
     found: list[bytes] = []
     position = 0

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -21,7 +20,7 @@ import msgspec
 import numpy as np
 
 from failback.analytics.analysis.arrays.intervals import IntervalSet
-from failback.client.consumelog import hot_format
+from failback.client.consumelog.reader import payloads_of
 from failback.client.consumelog.schema import TABLES, order
 from failback.common.files import open_file, read_object
 
@@ -90,14 +89,9 @@ class HotTail:
                 data = file.read(MOST_BYTES)
         except OSError:  # sealed meanwhile
             return
-        position, frame = 0, hot_format.FRAME
-        while position + frame.size <= len(data):
-            length, crc = frame.unpack_from(data, position)
-            start = position + frame.size
-            payload = data[start : start + length]
-            if not length or len(payload) < length or zlib.crc32(payload) != crc:
-                break
-            position = start + length
+        payloads, used, _ = payloads_of(data)
+        self._at += used
+        for payload in payloads:
             try:
                 record = self._decode(payload)
             except (msgspec.DecodeError, RecursionError):
@@ -105,7 +99,6 @@ class HotTail:
             # The first one is the head; whoever else wrote here counts for nothing.
             if isinstance(record, list) and len(record) > _HEAD and isinstance(record[0], int):
                 yield record
-        self._at += position
 
 
 @dataclass(slots=True)

@@ -73,15 +73,11 @@ def rows_about(rows: list[Json], group: str, topic: str) -> list[Json]:
 
 def _rows_of(pair: PairSeen, facts: PairFacts, key: GroupTopic) -> list[Json]:
     queues = {queue for each in facts.members for queue in (each.offsets or {}).get(key, {})}
-    return [queue_row(pair, facts, key, queue) for queue in sorted(queues)]
-
-
-def queue_row(pair: PairSeen, facts: PairFacts, key: GroupTopic, qid: int) -> Json:
-    """One queue. ``ahead``: what the best slave has beyond the master's memory, in messages."""
-    return _row(pair, facts, key, qid, lineage(facts, key, qid))
+    return [_row(pair, facts, key, qid, lineage(facts, key, qid)) for qid in sorted(queues)]
 
 
 def _row(pair: PairSeen, facts: PairFacts, key: GroupTopic, qid: int, found: QueueLineage) -> Json:
+    """One queue. ``ahead``: what the best slave has beyond the master's memory, in messages."""
     held = {place: offset_at(found, place) for place in (MASTER_TABLE, MASTER_FILE, SLAVE_TABLE)}
     memory, file, there = held.values()
     span, safe = found.span, found.safe_offset
