@@ -130,44 +130,28 @@ class _Log:
         )
 
     def deliveries(self, group: str, topic: str) -> Iterator[Delivery]:
-        wanted = (pc.field("grp") == group) & (pc.field("ptopic") == topic)
-        for row in self._rows("deliver", ("proc_no", "bt", *_COPY), wanted):
+        for row in self._rows("deliver", ("proc_no", "bt", *_COPY), grp=group, ptopic=topic):
             copy = tuple(row[name] for name in _COPY)
             yield Delivery(self._seconds(row["proc_no"], row["bt"]), row["qid"], copy)
 
     def sends(self, topic: str) -> Iterator[float]:
         """Yield when sends were acknowledged."""
-        for row in self._rows("produce", ("proc_no", "t1", "res"), pc.field("topic") == topic):
+        for row in self._rows("produce", ("proc_no", "t1", "res"), topic=topic):
             if row["res"].startswith("OK"):
                 yield self._seconds(row["proc_no"], row["t1"])
 
     def pulls(self, group: str, topic: str) -> Iterator[float]:
         """Yield when pulls were answered."""
-        wanted = (pc.field("grp") == group) & (pc.field("ptopic") == topic)
-        for row in self._rows("pull", ("proc_no", "t1", "res"), wanted):
+        for row in self._rows("pull", ("proc_no", "t1", "res"), grp=group, ptopic=topic):
             if row["res"] in _ANSWERED:
                 yield self._seconds(row["proc_no"], row["t1"])
 
-    def _rows(self, table: str, columns: Sequence[str], wanted: pc.Expression) -> Iterator[Row]:
-        read = dict.fromkeys((*columns, "grp", "topic", "ptopic"))
-        known = [name for name in read if name in _columns(table)]
-        for chunk in self._lake.chunks(table, known):
-            yield from _plain(chunk).filter(wanted).select(list(columns)).to_pylist()
+    def _rows(self, table: str, columns: Sequence[str], **wanted: str) -> Iterator[Row]:
+        """Yield the rows whose columns have the texts that are wanted."""
+        for chunk in self._lake.chunks(table, list(dict.fromkeys((*columns, *wanted)))):
+            for name, text in wanted.items():
+                chunk = chunk.filter(pc.equal(chunk.column(name).cast(pa.utf8()), text))
+            yield from chunk.select(columns).to_pylist()
 
     def _seconds(self, proc: int, mono_ns: int) -> float:
         return (mono_ns + self._offsets.get(proc, 0)) / 1e9
-
-
-def _columns(table: str) -> list[str]:
-    from failback.client.consumelog.schema import TABLES
-
-    return [column.name for column in TABLES[table].columns]
-
-
-def _plain(table: pa.Table) -> pa.Table:
-    """Return a table with names as text, for comparisons."""
-    fields = [
-        field.with_type(pa.string()) if pa.types.is_dictionary(field.type) else field
-        for field in table.schema
-    ]
-    return table.cast(pa.schema(fields))
