@@ -35,7 +35,9 @@ def decode(named: SegmentId, body: bytes, sha256: str, limits: Limits) -> Decode
             not the segment that its name says.
     """
     try:
-        raw = _from_stream(body, limits)
+        _check_sizes(stream_sizes(body), limits)
+        with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
+            raw = reader.read_all()
         raw.validate(full=True)  # indices and offsets from outside: Arrow would follow them
         metadata = raw.schema.metadata or {}
         note = read_note(_needed(metadata, SEGMENT_KEY), named)
@@ -66,12 +68,6 @@ def _check_sizes(sizes: StreamSizes, limits: Limits) -> None:
     ):
         if found > limit:
             raise Problem("too-large", f"{found} {what}, at most {limit} are taken")
-
-
-def _from_stream(body: bytes, limits: Limits) -> pa.Table:
-    _check_sizes(stream_sizes(body), limits)
-    with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
-        return reader.read_all()
 
 
 def _needed(metadata: dict[bytes, bytes], key: str) -> bytes:

@@ -292,13 +292,11 @@ class Store:
                     return str(metadata[UPLOAD_KEY.encode()].decode())
             if not self._state(named.run).closed:
                 return None
-            # Only a closed run may have been compacted into other files.
-            listed = (each for each in self.catalogue.entries(named.run) if each.id == str(named))
-            return next((each.sha256 or "unknown" for each in listed), None)
+            unlisted = None  # only a closed run may have been compacted into other files
         except (KeyError, OSError, pa.ArrowException):
-            # Damaged, or put there by another writer: the catalogue says what it was.
-            listed = (each for each in self.catalogue.entries(named.run) if each.id == str(named))
-            return next((each.sha256 or "unknown" for each in listed), "unknown")
+            unlisted = "unknown"  # damaged, or another writer's: the catalogue says what it was
+        listed = (each for each in self.catalogue.entries(named.run) if each.id == str(named))
+        return next((each.sha256 or "unknown" for each in listed), unlisted)
 
     def _places_of(self, named: SegmentId, number: int) -> Iterator[str]:
         """Where the segment may lie. One that waits is asked for before the run's day is read: the

@@ -147,7 +147,9 @@ def run_files(store: LakeStore, run: str) -> dict[str, list[Found]]:
     if not any(found.values()):  # somebody copied it here without its mark
         for each in _on_every_day(store, run):
             found.setdefault(each.table, []).extend(store.files(each.folder))
-    return {table: sorted(files, key=_by_name) for table, files in found.items() if files}
+    return {
+        table: sorted(files, key=lambda file: file.name) for table, files in found.items() if files
+    }
 
 
 def _on_every_day(store: LakeStore, run: str) -> Iterator[Partition]:
@@ -159,10 +161,6 @@ def _on_every_day(store: LakeStore, run: str) -> Iterator[Partition]:
                 yield Partition(table, run, day, folder_of(table, run, day))
             elif _value(below, "run") == run:
                 _refuse_undated(store, f"{name}/{below}")
-
-
-def _by_name(file: Found) -> str:
-    return file.name
 
 
 def settle(store: LakeStore, run: str, day: str) -> list[str]:

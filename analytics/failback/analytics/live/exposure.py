@@ -75,7 +75,7 @@ def exposure(facts: PairFacts, rates: Rates) -> dict[str, GroupExposure]:
     master = facts.master
     if master is None or master.offsets is None:
         return {}
-    base = base_settings(facts)
+    base = _base_settings(facts)
     topics: dict[str, list[GroupTopic]] = {}
     for key in rates:
         if (
@@ -172,7 +172,7 @@ def _of_group(
     )
 
 
-def base_settings(facts: PairFacts) -> Settings:
+def _base_settings(facts: PairFacts) -> Settings:
     """Return the settings of a pair by its master's configuration; defaults if it is invalid."""
     base = Settings(slaves=max(0, facts.slave_count))
     master = facts.last_master
@@ -187,13 +187,7 @@ def _persist_age(settings: Settings, master: MemberFacts, now: float) -> float:
     """Return the age of a master's file, or the highest that it has while the broker is well."""
     if master.persist_age is not None:
         return master.persist_age
-    return longest_persist_age(settings, now - master.boot_ms / 1000)
-
-
-def longest_persist_age(settings: Settings, uptime_seconds: float) -> float:
-    """Return the highest age of a healthy broker's file, in seconds."""
-    scaled = settings.scaled()
-    first = _FIRST_PERSIST_SECONDS * scaled.constants
-    if uptime_seconds < first:
+    scaled, uptime_seconds = settings.scaled(), now - master.boot_ms / 1000
+    if uptime_seconds < _FIRST_PERSIST_SECONDS * scaled.constants:
         return max(0.0, uptime_seconds)
     return scaled.flush_consumer_offset_interval / 1000

@@ -20,8 +20,8 @@ from failback.analytics.dashboard.poller import Poller, State
 from failback.analytics.dashboard.problems import DashboardProblem
 from failback.analytics.dashboard.settings import DashboardSettings
 from failback.analytics.dashboard.sources.runs import Cache, RunEntry
-from failback.analytics.dashboard.views.fleet import PairSeen
-from failback.analytics.dashboard.views.offset_health import find_pair, lineage_document
+from failback.analytics.dashboard.views.fleet import PairSeen, pairs_of
+from failback.analytics.dashboard.views.offset_health import lineage_document
 from failback.analytics.dashboard.views.run_blocks import Draw, figure_json, figure_makers
 from failback.analytics.errors import ReportInputError
 from failback.analytics.live.facts import GroupTopic
@@ -93,10 +93,11 @@ class Shared:
 
     def pair(self, cluster: str, broker: str) -> PairSeen:
         """A pair by its broker name. Raises ``DashboardProblem``."""
-        found = find_pair(self.state.clusters, self.state.seen, cluster, broker)
-        if found is None:
-            raise DashboardProblem("not-found", f"there is no {broker} in a cluster {cluster}")
-        return found
+        for each in self.state.clusters:
+            for pair in pairs_of(each, self.state.seen):
+                if (each.key, pair.broker_name) == (cluster, broker):
+                    return pair
+        raise DashboardProblem("not-found", f"there is no {broker} in a cluster {cluster}")
 
     async def lineage(self, cluster: str, broker: str, key: GroupTopic, qid: int) -> Json:
         """The copies of one offset; members are asked now. Raises ``DashboardProblem``."""

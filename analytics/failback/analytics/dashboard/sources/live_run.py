@@ -70,9 +70,6 @@ class Tail:
         self._at += len(whole)
         return whole.split(b"\n")[:-1]
 
-    def lines(self) -> list[str]:
-        return [line.decode(errors="replace") for line in self.read()]
-
 
 class HotTail:
     """The new whole records of a hot log file since the last look."""
@@ -132,6 +129,8 @@ class LiveRun:
     run: str
     path: Path
     document: Mapping[str, Any]
+    _evidence: Tail
+    _log: Tail
     faults: dict[str, LiveFault] = field(default_factory=dict)
     lines: list[tuple[str, str]] = field(default_factory=list)
     counters: Counters = field(default_factory=Counters)
@@ -141,16 +140,13 @@ class LiveRun:
     _files: dict[Path, HotTail] = field(default_factory=dict)
     _zero_ns: int = 0
     _stamp: int = 0
-    _evidence: Tail | None = None
-    _log: Tail | None = None
 
     @classmethod
     def open(cls, run: str, path: Path) -> LiveRun:
         """Begin to read a run. Raises ``OSError`` or ``ValueError`` when there is no run.json."""
         document = read_object(path / "run.json")
-        live = cls(run, path, document)
-        live._evidence = Tail(path / "evidence.jsonl")
-        live._log = Tail(path / "logs" / "harness.log")
+        log = Tail(path / "logs" / "harness.log")
+        live = cls(run, path, document, Tail(path / "evidence.jsonl"), log)
         for each in document.get("faults") or []:
             at = (document.get("drawn") or {}).get("at_seconds", {}).get(each["id"])
             planned = not (each.get("with") or {}).get("after")
@@ -184,13 +180,13 @@ class LiveRun:
         """Read on; return the kinds of what is new. Blocks."""
         self._read_again()
         changed = {"counters"}
-        for line in self._log.lines() if self._log else ():
-            found = _LINE.match(line)
+        for line in self._log.read():
+            found = _LINE.match(line.decode(errors="replace"))
             if found:
                 self.lines.append((found[1], found[2]))
                 changed.add("phase")
         del self.lines[:-MOST_LINES]
-        for line in self._evidence.lines() if self._evidence else ():
+        for line in self._evidence.read():
             with contextlib.suppress(AttributeError, TypeError, IndexError, KeyError):
                 if self._take_evidence(line):  # a line that is none of ours says nothing
                     changed.add("fault")
@@ -210,9 +206,9 @@ class LiveRun:
         except (OSError, ValueError):
             return
 
-    def _take_evidence(self, line: str) -> bool:
+    def _take_evidence(self, line: bytes) -> bool:
         try:
-            row = json.loads(line)
+            row = json.loads(line.decode(errors="replace"))
             fid = str(row["fid"])
         except (ValueError, KeyError, TypeError):
             return False

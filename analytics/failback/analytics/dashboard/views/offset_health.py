@@ -299,15 +299,3 @@ def _step(step: Step, client: str, now: float) -> Json:
         "what": what,
         "age_seconds": age,
     }
-
-
-def find_pair(
-    clusters: Sequence[ClusterRef], seen: Seen, cluster: str, broker: str
-) -> PairSeen | None:
-    """The pair of a broker name."""
-    for each in clusters:
-        if each.key == cluster:
-            for pair in pairs_of(each, seen):
-                if pair.broker_name == broker:
-                    return pair
-    return None
