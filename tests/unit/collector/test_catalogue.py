@@ -175,7 +175,7 @@ def listed(store: Store) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     cursor: str | None = ""
     while cursor is not None:
-        page = store.page_of_runs(cursor, 3)
+        page = store.listing.page(cursor, 3)
         found |= {each.run: each.model_dump() for each in page.runs}
         cursor = page.next
     return found

@@ -200,7 +200,7 @@ def _run_routes(app: FastAPI, collector: Collector) -> None:
     async def list_runs(token: Token, cursor: Cursor = "", limit: PageSize = 100) -> RunPage:
         """The runs of the lake, by name."""
         _may_look(token)
-        return await collector.blocking(store.page_of_runs, cursor, limit)
+        return await collector.blocking(store.listing.page, cursor, limit)
 
     @app.get("/v1/runs/{run}", responses=problems(*_NO_TOKEN, "not-found"))
     async def show_run(token: Token, run: RunName) -> RunDocument:

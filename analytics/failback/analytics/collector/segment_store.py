@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
+import os
 import shutil
 import threading
 import uuid
@@ -28,7 +29,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from failback.analytics.collector.decode import Decoded, decode, unpacked_bytes
-from failback.analytics.collector.listing import Listing
 from failback.analytics.collector.opening import Opener, disk_problems
 from failback.analytics.collector.pressure import MemoryGate
 from failback.analytics.collector.run_documents import ProcessPage, RunDocument, RunPage
@@ -68,6 +68,7 @@ KNOWN: Final = "known"
 _LOCKS: Final = 64
 _RUNS_IN_MEMORY: Final = 1024
 _LISTED_SEGMENTS: Final = 5_000
+_Stamp = tuple[tuple[int, int] | None, ...]
 
 
 class Store:
@@ -84,7 +85,7 @@ class Store:
         self.lake = open_store(settings.lake or here, scratch=self.incoming)
         self.catalogue = Catalogue(here)
         self._runs: OrderedDict[str, RunState] = OrderedDict()
-        self._listing = Listing(self.catalogue, self._runs.get)
+        self.listing = Listing(self.catalogue, self._runs.get)
         self._runs_lock = threading.Lock()
         self._segment_locks = [threading.Lock() for _ in range(_LOCKS)]
         self._run_locks = [threading.RLock() for _ in range(_LOCKS)]
@@ -195,10 +196,6 @@ class Store:
             "free_bytes": self.free_bytes(),
             "refuses": refused,
         }
-
-    def page_of_runs(self, cursor: str, limit: int) -> RunPage:
-        """At most ``limit`` runs behind ``cursor``, by name."""
-        return self._listing.page(cursor, limit)
 
     def note_backlog(self, named: SegmentId, count: int) -> None:
         """Keep what a shipper says that it still has to send."""
@@ -415,6 +412,52 @@ class Store:
             path = self.catalogue.folder / found.name.rpartition("/")[2]
             if not path.exists():
                 place(self.lake.read(found.name), self.incoming / uuid.uuid4().hex, path)
+
+
+class Listing:
+    """The list of runs. A program that polls it costs a busy collector nothing.
+
+    A run that is not in memory is read without taking the place of another there, and only when its
+    files have changed. Thread-safe.
+    """
+
+    def __init__(self, catalogue: Catalogue, in_memory: Callable[[str], RunState | None]) -> None:
+        self._catalogue = catalogue
+        self._in_memory = in_memory
+        self._read: dict[str, tuple[_Stamp, RunDocument | None]] = {}
+
+    def page(self, cursor: str, limit: int) -> RunPage:
+        """At most ``limit`` runs behind ``cursor``, by name."""
+        everything = self._catalogue.runs()
+        if not cursor:
+            for run in self._read.keys() - set(everything):
+                self._read.pop(run, None)
+        names = [run for run in everything if run > cursor]
+        found = [each for run in names[:limit] if (each := self._document(run)) is not None]
+        return RunPage(runs=found, next=names[limit - 1] if len(names) > limit else None)
+
+    def _document(self, run: str) -> RunDocument | None:
+        state = self._in_memory(run)
+        if state is not None:
+            return RunDocument.of(state)
+        stamp = self._stamp(run)  # before it is read: what changes meanwhile is read once more
+        known = self._read.get(run)
+        if known is None or known[0] != stamp:
+            state = self._catalogue.load(run)
+            known = self._read[run] = (stamp, RunDocument.of(state))
+        return known[1]
+
+    def _stamp(self, run: str) -> _Stamp:
+        marks = (self._catalogue.mark(run, kind) for kind in (CLOSED, CHANGED, EXPIRED))
+        return tuple(map(_changed, (self._catalogue.file(run), *marks)))
+
+
+def _changed(path: os.PathLike[str]) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
 
 
 def sha256_of(body: bytes) -> str:
