@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
@@ -57,8 +56,6 @@ from failback.analytics.web.problems import Problem, problems
 from failback.analytics.web.tokens import TokenEntry, TokenFile
 from failback.client.consumelog.upload.lake_files import ARROW_STREAM
 from failback.common.numbers import whole
-
-logger = logging.getLogger(__name__)
 
 _Result = TypeVar("_Result")
 _Body = TypeVar("_Body", bound=msgspec.Struct)

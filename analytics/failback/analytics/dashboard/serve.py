@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import socket
 from collections.abc import Sequence
 from typing import Final
@@ -27,8 +26,6 @@ from failback.analytics.web.applications import during
 from failback.analytics.web.tokens import TokenFile
 from failback.analytics.web.web_server import WebServer, listen, serve_metrics
 from failback.protocol.errors import ConfigError
-
-logger = logging.getLogger(__name__)
 
 _DRAIN_SECONDS: Final = 5
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,8 +20,6 @@ from failback.analytics.live.facts import OffsetFile
 from failback.analytics.live.offset_file import of_broker, read
 from failback.analytics.web.web_server import serve_metrics
 from failback.client.remoting.connection import RemotingClient, RemotingSettings
-
-logger = logging.getLogger(__name__)
 
 
 class Exporter(Collector):

@@ -35,13 +35,8 @@ class Partition:
     table: str
     run: str
     day: str | None
-    """Its date; none where rows wait."""
+    """Its date; none where rows wait because the run is not open."""
     folder: str
-
-    @property
-    def waits(self) -> bool:
-        """Whether the run is not open."""
-        return self.folder.startswith(f"{WAITING}/")
 
 
 def partitions(store: LakeStore) -> Iterator[Partition]:

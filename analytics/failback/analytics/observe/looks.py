@@ -18,10 +18,6 @@ Offsets = Mapping[str, Mapping[int, int]]
 """``topic@group`` to queue id to the next offset."""
 Spans = Mapping[str, Mapping[int, tuple[int, int]]]
 """Topic to queue id to its first offset and its end."""
-Members = Mapping[str, Mapping[str, str]]
-"""Group to client id to the address of its connection."""
-Listing = Mapping[str, Mapping[int, str]]
-"""``cluster/broker`` to broker id to address, as one name server lists them."""
 
 ANSWERED: Final = "answered"
 REFUSED: Final = "refused"
@@ -65,6 +61,7 @@ class BrokerLook(msgspec.Struct, frozen=True, omit_defaults=True):
     offsets: dict[str, dict[_Number, _Offset]] | None = None
     spans: dict[str, dict[_Number, tuple[_Offset, _Offset]]] | None = None
     members: dict[str, dict[str, str]] | None = None
+    """Group to client id to the address of its connection."""
     problem: str | None = None
     is_unreachable: bool = False
     """Whether it is silent because no connection could be made: no client reached it either."""
@@ -111,7 +108,7 @@ class Look(msgspec.Struct, frozen=True, omit_defaults=True):
     every: Annotated[float, msgspec.Meta(gt=0, le=1e7)]
     """The period that rounds are meant to have."""
     listings: dict[str, dict[str, dict[_Number, str]] | None]
-    """By name server; ``None`` where it did not answer."""
+    """By name server the address by ``cluster/broker`` and broker id; ``None``: no answer."""
     brokers: tuple[BrokerLook, ...] = ()
     clients: tuple[ClientLook, ...] = ()
     """Answers of members of groups."""

@@ -37,7 +37,6 @@ _WALL: Final = 2
 """Where a record has its Unix time in ns."""
 _RUN_ZERO: Final = "RUN_ZERO"
 _LINE: Final = re.compile(r"^(\S+ \S+) INFO \S+ failback\.chaos\.\S+ (.*)$")
-_END_PHASES: Final = ("closing the run",)
 
 
 def _columns(table: str, *names: str) -> list[int]:
@@ -269,8 +268,3 @@ def _victim(target: Mapping[str, Any]) -> str:
     if target.get("group"):
         return f"members of {target['group']}"
     return f"{target.get('role') or 'master'} of {target.get('pair') or 'a pair'}"
-
-
-def is_over(live: LiveRun) -> bool:
-    """Return whether the harness has begun to close the run."""
-    return any(text in _END_PHASES for _, text in live.lines)
