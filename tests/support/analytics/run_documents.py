@@ -19,12 +19,6 @@ def put_documents(lake: LakeStore | Path, run: Path) -> None:
         if (run / name).exists():
             store.write(document_name(run_id, name), (run / name).read_bytes())
     zero = documented_zero(store, run_id)
-    if zero is not None:
-        say_opened(store, run_id, zero)
-
-
-def say_opened(store: LakeStore, run: str, zero_wall_ns: int) -> None:
-    """Write the guard, and the mark ``opened`` of a run that has none."""
-    put_guard(store)
-    if opened_day(store, run) is None:
-        store.write(mark_name(run, OPENED), opened_note(zero_wall_ns))
+    if zero is not None and opened_day(store, run_id) is None:
+        put_guard(store)
+        store.write(mark_name(run_id, OPENED), opened_note(zero))

@@ -17,7 +17,8 @@ from failback.analytics.lake.lake import open_lake
 from failback.analytics.lake.segment_ids import SegmentId
 from failback.analytics.lake.store import LakeStore
 from failback.analytics.web.problems import Problem
-from failback.client.consumelog.upload.layout import OPENED
+from failback.client.consumelog.upload.layout import OPENED, mark_name
+from failback.client.consumelog.upload.run_days import opened_note
 from tests.support.analytics.collector_lab import (
     RUN,
     Upload,
@@ -26,7 +27,6 @@ from tests.support.analytics.collector_lab import (
     uploads_of,
     write_log,
 )
-from tests.support.analytics.run_documents import say_opened
 
 ZERO = 1_790_000_000 * 10**9
 DAY = "2026-09-21"
@@ -168,7 +168,7 @@ def test_a_mark_without_its_moves_is_followed(tmp_path: Path, uploads: list[Uplo
     store = store_at(tmp_path)
     for each in uploads[:6]:
         send(store, each)
-    say_opened(store.lake, RUN, ZERO)  # and killed
+    store.lake.write(mark_name(RUN, OPENED), opened_note(ZERO))  # and killed
     again = store_at(tmp_path)
     assert not waits(tmp_path)
     assert again.catalogue.day(RUN) == DAY

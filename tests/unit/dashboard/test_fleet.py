@@ -33,16 +33,11 @@ def pair_of(*held: int, source: str = LOCAL) -> tuple[ClusterRef, dict[str, Brok
     cluster = ClusterRef("c", "c", source, "here", "failback", (), (PairRef("m", members),))
     seen = {
         member.address: BrokerSeen(
-            member.address,
-            member.broker_id,
-            member=member,
-            at=9.0,
-            boot_ms=1,
-            offsets={KEY: {0: offset}},
-            stored_since_ms=1,
+            member.address, member.broker_id, boot_ms=1, offsets={KEY: {0: offset}},
+            stored_since_ms=1, member=member, at=9.0,
         )
         for member, offset in zip(members, (1000, *held), strict=True)
-    }
+    }  # fmt: skip
     return cluster, seen
 
 

@@ -121,12 +121,9 @@ def seen(world: World, deleted: frozenset[str] = frozenset()) -> dict[str, Broke
     ends = {topic: ends for topic, ends in (world.ends or ENDS).items() if "%" not in topic}
     master = BrokerSeen(
         "h:0", 0, True, 1_000_000, member=CLUSTER.members[0], at=NOW,
-        offsets=table_of(world.offsets),
+        offsets=table_of(world.offsets), ends=ends, begins=world.begins or {},
         file=None if world.file is None else OffsetFile("f", table_of(world.file), 2.0),
-        ends=ends, begins=world.begins or {},
-        consumers=Consumers(
-            {GROUP: 1} if world.model else {}, world.broadcasting, deleted=deleted
-        ),
+        consumers=Consumers({GROUP: 1} if world.model else {}, world.broadcasting, deleted=deleted),
     )  # fmt: skip
     slave = BrokerSeen(
         "h:1", 1, True, 1_000_000, member=CLUSTER.members[1], at=NOW,
