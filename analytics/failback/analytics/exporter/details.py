@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from failback.analytics.live.queues import lag
@@ -35,9 +35,8 @@ Ends = Mapping[str, Mapping[int, int]]
 class Details:
     """Asks one broker; at most :data:`MAX_SERIES` of each kind."""
 
-    def __init__(self, asked: BrokerSurvey, *, wall: Callable[[], float] = time.time) -> None:
+    def __init__(self, asked: BrokerSurvey) -> None:
         self._ask, self._admin, self._address = asked.ask, asked.admin, asked.address
-        self._wall = wall
 
     async def latencies_ms(self, offsets: Table, ends: Ends, begins: Ends) -> dict[Place, float]:
         """Return how long the oldest message waits, of the groups that are furthest behind."""
@@ -68,7 +67,7 @@ class Details:
             stored = await self._stored_ms(topic, queue_id, max(offset, begins.get(queue_id, 0)))
             if stored is not None:
                 oldest = stored if oldest is None else min(oldest, stored)
-        return None if oldest is None else max(0.0, self._wall() * 1000 - oldest)
+        return None if oldest is None else max(0.0, time.time() * 1000 - oldest)
 
     async def _stored_ms(self, topic: str, queue_id: int, offset: int) -> int | None:
         """Return when the broker stored a message; ``None`` without an answer."""
@@ -86,7 +85,7 @@ class Details:
         By name and key of its counters: a rate per second over the last minute, and of
         ``GROUP_GET_LATENCY`` the mean in ms.
         """
-        wanted = wanted_counters(topics, connected, after_ms=self._wall() * 1000 - LATELY_MS)
+        wanted = wanted_counters(topics, connected, after_ms=time.time() * 1000 - LATELY_MS)
         found = await asyncio.gather(*(self._rate(*each) for each in wanted))
         return {each: rate for each, rate in zip(wanted, found, strict=True) if rate is not None}
 

@@ -22,11 +22,20 @@ Place = tuple[str, str]
 """Topic and group; the group is "" for the topic itself."""
 
 
-class Life(NamedTuple):
+@dataclass(slots=True)
+class Life:
     """The names that a master had since it began: its disk may have been empty then."""
 
-    boot_ms: int
-    names: frozenset[str]
+    boot_ms: int = 0
+    names: Set[str] = frozenset()
+
+    def gone(self, boot_ms: int, has: Set[str] | None) -> Set[str]:
+        """Take what a master has; return the names that it had in this life, and has no more."""
+        if has is None:
+            return frozenset()
+        self.names = has | self.names if boot_ms == self.boot_ms else has
+        self.boot_ms = boot_ms
+        return self.names - has
 
 
 class Budget:
@@ -72,6 +81,11 @@ class PairHistory:
     consumed: dict[Place, int] = field(default_factory=dict)
     """Messages committed since the exporter began, repeats counted again."""
     watch: PairWatch = field(default_factory=PairWatch)
+    groups: Life = field(default_factory=Life)
+    """Groups that its master has or had settings of."""
+    topics: Life = field(default_factory=Life)
+    deleted: set[str] = field(default_factory=set)
+    """Groups without a member, and without settings since its master began."""
     _read: Mapping[Place, int] = field(default_factory=dict)
     _member: int | None = None
     """The broker id of whose table the last sums are."""
@@ -118,9 +132,6 @@ class History:
         self._syncs: dict[tuple[str, str, int], SyncWatch] = {}
         self._seen: dict[tuple[str, str, int], tuple[float, BrokerAnswers]] = {}
         self._broadcasting: dict[str, set[str]] = {}
-        self._settings: dict[Pair, Life] = {}
-        self._topics: dict[Pair, Life] = {}
-        self._deleted: dict[Pair, set[str]] = {}
 
     def look(self, survey: Survey) -> None:
         """Take one survey; surveys come in the order of their times."""
@@ -146,7 +157,8 @@ class History:
                     read=consumed_of(broker),
                 )
                 self._note_models(broker)
-                self._note_deleted(broker)
+                if broker.is_master:  # a new slave has no table yet
+                    self._note_deleted(broker, pair)
         self._forget(survey.at)
 
     def _note_models(self, broker: BrokerAnswers) -> None:
@@ -155,22 +167,17 @@ class History:
         known.difference_update(broker.groups)
         known.update(broker.broadcasting)
 
-    def _note_deleted(self, broker: BrokerAnswers) -> None:
-        """Note deleted groups: without a member, and without settings since the master began.
-
-        Only the master's answer counts, because a new slave has no table yet.
-        """
-        if not broker.is_master:
-            return
-        pair = broker.cluster, broker.broker
-        gone = self._deleted.setdefault(pair, set())
-        if broker.settings is not None:
-            gone |= _gone(self._settings, broker, broker.settings)
-            gone -= broker.settings | broker.groups.keys()
-        topics_gone = _gone(self._topics, broker, broker.topics)
-        for labels in [each for each in self.regressions if each[:2] == pair]:
-            _, _, _, group, topic, _ = labels
-            if group in gone or topic in topics_gone:
+    def _note_deleted(self, master: BrokerAnswers, pair: PairHistory) -> None:
+        """Note deleted groups, and forget the regressions of deleted groups and topics."""
+        if master.settings is not None:
+            pair.deleted |= pair.groups.gone(master.boot_ms, master.settings)
+            pair.deleted -= master.settings | master.groups.keys()
+        topics_gone = pair.topics.gone(master.boot_ms, master.topics)
+        for labels in list(self.regressions):
+            cluster, broker, _, group, topic, _ = labels
+            if (cluster, broker) == (master.cluster, master.broker) and (
+                group in pair.deleted or topic in topics_gone
+            ):
                 del self.regressions[labels]
 
     def broadcasting(self, cluster: str) -> frozenset[str]:
@@ -179,7 +186,7 @@ class History:
 
     def deleted(self, pair: Pair) -> frozenset[str]:
         """Return the deleted groups of a pair. Its tables may still have their offsets."""
-        return frozenset(self._deleted.get(pair, ()))
+        return frozenset(self.pairs[pair].deleted if pair in self.pairs else ())
 
     def uncounted(self, pair: Pair) -> frozenset[str]:
         """Return the groups whose offsets on a pair are not what they have consumed.
@@ -210,9 +217,8 @@ class History:
             if labels[:3] not in known:
                 del self.regressions[labels]
         listed = {member[:2] for member in known}
-        for table in (self.pairs, self._settings, self._deleted, self._topics):
-            for pair in table.keys() - listed:
-                del table[pair]
+        for pair in self.pairs.keys() - listed:
+            del self.pairs[pair]
 
     def unlisted(self, survey: Survey) -> Sequence[BrokerAnswers]:
         """Return brokers of earlier surveys that no name server lists now."""
@@ -231,17 +237,6 @@ class History:
     @staticmethod
     def _key(broker: BrokerAnswers) -> tuple[str, str, int]:
         return broker.cluster, broker.broker, broker.broker_id
-
-
-def _gone(lives: dict[Pair, Life], master: BrokerAnswers, has: Set[str] | None) -> Set[str]:
-    """Return the names that a master had in this life, and has no more."""
-    if has is None:
-        return frozenset()
-    pair = master.cluster, master.broker
-    life = lives.get(pair)
-    had = has | life.names if life and life.boot_ms == master.boot_ms else has
-    lives[pair] = Life(master.boot_ms, frozenset(had))
-    return had - has
 
 
 def sums_of(ends: Mapping[str, Mapping[int, int]]) -> dict[str, int]:

@@ -148,13 +148,15 @@ def pair_document(pair: PairSeen, rates: Rates, now: float, stake: Stake | None 
     facts = replace(pair.facts, at=now)
     exposed = exposures(facts, rates.get((pair.cluster.key, pair.broker_name), {}))
     config = pair.last_master.config if pair.last_master is not None else {}
-    reads = flag(config.get("slaveReadEnable"))
+    reads = config.get("slaveReadEnable")
     return {
         "pair": pair.ref.name,
         "broker": pair.broker_name,
         "state": pair_state(pair, facts, stake),
         "members": members,
-        "slave_read_enable": pair.ref.slave_read_enable if reads is None else reads,
+        "slave_read_enable": pair.ref.slave_read_enable
+        if reads is None
+        else reads.strip().lower() == "true",
         "groups": exposed,
         "exposure": max((row["most"] for row in exposed if row["most"] is not None), default=None),
         "overwrite_in_seconds": overwrite_countdown(facts),
@@ -171,10 +173,6 @@ def pair_state(pair: PairSeen, facts: PairFacts, stake: Stake | None) -> str:
     if len(pair.slaves) != len(pair.ref.members) - 1:
         return "degraded"
     return "ok" if restarted_seconds(facts) is None else "restarted"
-
-
-def flag(text: str | None) -> bool | None:
-    return None if text is None else text.strip().lower() == "true"
 
 
 def member_document(pair: PairSeen, broker: BrokerSeen, now: float) -> Json:
