@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import generate_latest
 from prometheus_client.core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -119,9 +119,7 @@ class _EachReport(Collector):
 
 def write_textfile(path: Path, reports: Sequence[Report]) -> None:
     """Write the figures of reports for node_exporter's textfile collector: whole or not at all."""
-    registry = CollectorRegistry()
-    registry.register(_EachReport(reports))
-    replace_file(path, generate_latest(registry))
+    replace_file(path, generate_latest(_EachReport(reports)))
 
 
 def _cluster_of(report: Report) -> str:

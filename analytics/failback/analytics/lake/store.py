@@ -196,17 +196,14 @@ class LakeStore:
         ]
         return sorted(found, key=lambda file: file.name)
 
-    def irregular_files(self, prefix: str, suffix: str = ".parquet") -> list[str]:
-        """What has a file's suffix anywhere below a folder, and is a pipe, a folder or a dangling
-        link; never anything in an object store."""
+    def irregular_files(self, prefix: str) -> list[str]:
+        """What has the suffix of rows anywhere below a folder, and is a pipe, a folder or a
+        dangling link; never anything in an object store."""
         found: list[str] = []
         for at, folders, files in os.walk(self.folder / prefix) if self.folder is not None else ():
             names = [*folders, *(each for each in files if not os.path.isfile(f"{at}/{each}"))]
-            found += [
-                f"{at}/{name}"
-                for name in names
-                if name.endswith(suffix) and (suffix != ".parquet" or has_rows(name))
-            ]
+            rows = (name for name in names if name.endswith(".parquet") and has_rows(name))
+            found += [f"{at}/{name}" for name in rows]
         return sorted(os.path.relpath(each, self.folder) for each in found)
 
     def drop_unfinished(self, prefix: str, start: str) -> None:

@@ -171,7 +171,7 @@ class LiveRun:
         return {
             "phase": self.phase,
             "counters": asdict(self.counters),
-            "faults": list(map(asdict, self.faults.values())),
+            "faults": [asdict(fault) for fault in self.faults.values()],
             "lines": [{"at": at, "text": text} for at, text in self.lines[-50:]],
         }
 
