@@ -32,21 +32,10 @@ class PairSeen:
     brokers: tuple[BrokerSeen, ...]
 
     @property
-    def master(self) -> BrokerSeen | None:
-        return next((each for each in self.brokers if each.is_master and each.answered), None)
-
-    @property
     def last_master(self) -> BrokerSeen | None:
-        """The master, answering or not; the one that never did if all others are slaves."""
-        known = self.master or next((each for each in self.brokers if each.is_master), None)
-        if known is not None or not self.slaves:
-            return known
-        silent = [each for each in self.brokers if each.broker_id is None]
-        return silent[0] if len(silent) == 1 else None
-
-    @property
-    def slaves(self) -> tuple[BrokerSeen, ...]:
-        return tuple(each for each in self.brokers if not each.is_master and each.answered)
+        """As :attr:`PairFacts.last_master`: of those that answer it is the master."""
+        found = PairFacts(self.broker_name, self.brokers, 0.0).last_master
+        return next((each for each in self.brokers if each is found), None)
 
     @property
     def facts(self) -> PairFacts:
@@ -143,11 +132,10 @@ def worst_state(states: Iterable[str]) -> str:
 
 def pair_document(pair: PairSeen, rates: Rates, now: float, stake: Stake | None = None) -> Json:
     """One pair: its members, how it is, and what a kill of its master would repeat now."""
-    master = pair.master
     members = [member_document(pair, each, now) for each in pair.brokers]
     facts = replace(pair.facts, at=now)
     exposed = exposures(facts, rates.get((pair.cluster.key, pair.broker_name), {}))
-    config = pair.last_master.config if pair.last_master is not None else {}
+    config = facts.last_master.config if facts.last_master is not None else {}
     reads = config.get("slaveReadEnable")
     return {
         "pair": pair.ref.name,
@@ -160,17 +148,17 @@ def pair_document(pair: PairSeen, rates: Rates, now: float, stake: Stake | None 
         "groups": exposed,
         "exposure": max((row["most"] for row in exposed if row["most"] is not None), default=None),
         "overwrite_in_seconds": overwrite_countdown(facts),
-        "slave_ahead": slave_ahead(facts) if master is not None else None,
+        "slave_ahead": slave_ahead(facts) if facts.master is not None else None,
     }
 
 
 def pair_state(pair: PairSeen, facts: PairFacts, stake: Stake | None) -> str:
     """Return ``restarted`` while the master's start may hide what groups had handled."""
-    if pair.master is None:
+    if facts.master is None:
         return "down"
     if slave_ahead(facts) or (stake is not None and not stake.is_dismissed):
         return "at stake"
-    if len(pair.slaves) != len(pair.ref.members) - 1:
+    if len(facts.slaves) != len(pair.ref.members) - 1:
         return "degraded"
     return "ok" if restarted_seconds(facts) is None else "restarted"
 

@@ -135,8 +135,10 @@ def _command(
 
     Never one beyond the end that the master's own log has.
     """
-    master = pair.master
-    end = master.ends.get(key.topic, {}).get(qid) if master is not None else None
+    master = pair.last_master
+    end = None
+    if master is not None and master.answered:
+        end = master.ends.get(key.topic, {}).get(qid)
     if safe is not None and end is not None:
         safe = min(safe, end)
         memory = memory if memory is None or memory <= end else None
@@ -175,7 +177,7 @@ def warnings(
                 if stake is not None and not stake.is_dismissed:
                     found.append(_overwritten(pair, facts, stake))
                 continue
-            rows = [row for key in user_keys([each.offsets for each in pair.slaves])
+            rows = [row for key in user_keys([each.offsets or {} for each in facts.slaves])
                     if facts.offsets_count(key.group)
                     for row in _rows_of(pair, facts, key) if row["ahead"]]  # fmt: skip
             found.append(_warning(pair, facts, rows))
@@ -187,8 +189,8 @@ def _warning(pair: PairSeen, facts: PairFacts, rows: Sequence[Json]) -> Json:
     ahead: dict[str, int] = {}
     for row in rows:
         ahead[row["group"]] = ahead.get(row["group"], 0) + row["ahead"]
-    command = carry_now(facts, () if pair.master is None else _named(pair))
-    if pair.master is None:
+    command = carry_now(facts, () if facts.master is None else _named(pair))
+    if facts.master is None:
         text = "The master is down. What its file knows is older than what the slave knows."
         advice = (
             "When it returns, members that are restarted repeat this much. Keep the members"
@@ -208,7 +210,7 @@ def _overwritten(pair: PairSeen, facts: PairFacts, stake: Stake) -> Json:
     for key, messages in stake.messages.items():
         groups[key.group] = groups.get(key.group, 0) + messages
     command = None
-    if pair.master is not None and stake.file is not None:
+    if facts.master is not None and stake.file is not None:
         command = restore_command(stake.file, broker=pair.broker_name, options=_named(pair))
     clock = time.strftime("%H:%M:%S %Z", time.localtime(stake.at))
     return _document(pair, facts, groups, command, None) | {
