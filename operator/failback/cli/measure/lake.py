@@ -43,11 +43,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Returns 0, 1 if something is gone or damaged, 2 for bad input."""
     options = parser().parse_args(argv)
     try:
-        code: int = options.call(options)
+        return int(options.call(options))
     except ReportInputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    return code
 
 
 def parser() -> CommandParser:
