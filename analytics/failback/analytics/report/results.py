@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from failback.analytics.analysis.counting import families, tables
 from failback.analytics.analysis.results import Analysis
+from failback.analytics.lake.schemas import schema_of
 from failback.analytics.lake.store import StoreAddress, open_store
 from failback.analytics.report.measures.numbers import Row
 from failback.analytics.report.schema import report_bytes
@@ -54,23 +55,18 @@ class RowsInFiles:
         self.store.open().write(name, sink.getvalue())
 
 
-def _schema(texts: str, numbers: str, fractions: str = "") -> pa.Schema:
-    kinds = ((texts, pa.utf8()), (numbers, pa.int64()), (fractions, pa.float64()))
-    return pa.schema([(name, kind) for names, kind in kinds for name in names.split()])
-
-
-_WINDOWS: Final = _schema(
-    "grp broker ptopic cause fid", "qid assignment lo hi size from_proc to_proc t"
+_WINDOWS: Final = schema_of(
+    """grp s, broker s, ptopic s, cause s, fid s, qid l, assignment l, lo l, hi l, size l,
+    from_proc l, to_proc l, t l"""
 )
-_ROLLBACK: Final = _schema(
-    "grp broker topic src explained_by explained_rows fid",
-    "qid t_ns start src_bid src_binc committed confirmed processed d_commit d_proc redelivered",
-    "age_seconds",
+_ROLLBACK: Final = schema_of(
+    """grp s, broker s, topic s, src s, explained_by s, explained_rows s, fid s, qid l, t_ns l,
+    start l, src_bid l, src_binc l, committed l, confirmed l, processed l, d_commit l, d_proc l,
+    redelivered l, age_seconds d"""
 )
-_RTO: Final = _schema(
-    "fid broker consume_ms phases phase_rows",
-    "queues_never",
-    "produce_ms second_stall_ms ttfr_kill_ms ttfr_accept_ms",
+_RTO: Final = schema_of(
+    """fid s, broker s, consume_ms s, phases s, phase_rows s, queues_never l, produce_ms d,
+    second_stall_ms d, ttfr_kill_ms d, ttfr_accept_ms d"""
 )
 """What is nested is JSON text: a table has columns, not trees."""
 
@@ -167,5 +163,4 @@ def _losses(document: Mapping[str, Any]) -> pa.Table:
         for group, fates in sorted(by_group.items())
         for fate, count in sorted(fates.items())
     ]
-    schema = pa.schema([("grp", pa.utf8()), ("fate", pa.utf8()), ("messages", pa.int64())])
-    return pa.Table.from_pylist(rows, schema)
+    return pa.Table.from_pylist(rows, schema_of("grp s, fate s, messages l"))

@@ -22,6 +22,7 @@ import pyarrow.dataset as ds
 from failback.analytics.errors import ReportInputError
 from failback.analytics.lake.lake import open_lake
 from failback.analytics.lake.layout import Partition, check_lake, partitions
+from failback.analytics.lake.schemas import schema_of
 from failback.analytics.lake.store import LakeStore, open_store, readable
 from failback.analytics.run.documents import (
     NOT_CLOSED,
@@ -56,19 +57,10 @@ VIEWS: Final = (
 """In an order in which they can be made."""
 RUNS: Final = "runs"
 PATH_COLUMNS: Final = pa.schema([("date", pa.date32()), ("run", pa.utf8())])
-RUNS_SCHEMA: Final = pa.schema(
-    [
-        ("run", pa.utf8()),
-        ("date", pa.date32()),
-        ("zero_wall_ns", pa.int64()),
-        ("zero_mono_ns", pa.int64()),
-        ("figures_from", pa.int64()),
-    ]
-)
+_RUN_TIMES: Final = schema_of("zero_wall_ns l, zero_mono_ns l, figures_from l")
+RUNS_SCHEMA: Final = pa.schema([("run", pa.utf8()), ("date", pa.date32()), *_RUN_TIMES])
 GROUPS: Final = "groups"
-GROUPS_SCHEMA: Final = pa.schema(
-    [("run", pa.utf8()), ("grp", pa.utf8()), ("topic", pa.utf8()), ("broadcasting", pa.bool_())]
-)
+GROUPS_SCHEMA: Final = schema_of("run s, grp s, topic s, broadcasting b")
 
 
 def view_sql(name: str) -> str:

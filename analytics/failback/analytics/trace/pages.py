@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 
 from failback.analytics.errors import ReportInputError
 from failback.analytics.lake.parquet_guard import read_table
+from failback.analytics.lake.schemas import schema_of
 from failback.common.files import open_file, read_object
 from failback.common.replacing import replace_file
 from failback.common.text import why
@@ -30,59 +31,19 @@ from failback.common.text import why
 SOURCE_SCHEMA: Final = "failback.trace/1"
 DAMAGED: Final = "Damaged"
 
-RECORDS: Final = pa.schema(
-    [
-        ("broker", pa.utf8()),
-        ("topic", pa.utf8()),
-        ("qid", pa.int32()),
-        ("qoff", pa.int64()),
-        ("host", pa.utf8()),
-        ("born_ms", pa.int64()),
-        ("store_ms", pa.int64()),
-        ("kind", pa.utf8()),
-        ("number", pa.int32()),
-        ("copy", pa.int32()),
-        ("message_id", pa.utf8()),
-        ("time_ms", pa.int64()),
-        ("group", pa.utf8()),
-        ("traced_topic", pa.utf8()),
-        ("request_id", pa.utf8()),
-        ("retry_times", pa.int64()),
-        ("keys", pa.utf8()),
-        ("cost_ms", pa.int64()),
-        ("success", pa.bool_()),
-        ("code", pa.int64()),
-        ("store_host", pa.utf8()),
-        ("offset_message_id", pa.utf8()),
-        ("unread_fields", pa.int32()),
-        ("problem", pa.utf8()),
-    ]
+RECORDS: Final = schema_of(
+    """broker s, topic s, qid i, qoff l, host s, born_ms l, store_ms l, kind s, number i, copy i,
+    message_id s, time_ms l, group s, traced_topic s, request_id s, retry_times l, keys s,
+    cost_ms l, success b, code l, store_host s, offset_message_id s, unread_fields i, problem s"""
 )
 """A record of a trace body and the trace message that carried it (``broker`` to ``store_ms``).
 
 ``host`` is the client's address; ``kind`` is ``Damaged`` where ``problem`` says why.
 """
 
-COPIES: Final = pa.schema(
-    [
-        ("broker", pa.utf8()),
-        ("bid", pa.int32()),
-        ("ptopic", pa.utf8()),
-        ("ltopic", pa.utf8()),
-        ("qid", pa.int32()),
-        ("qoff", pa.int64()),
-        ("phy", pa.int64()),
-        ("omid", pa.binary()),
-        ("message_id", pa.utf8()),
-        ("ukey", pa.utf8()),
-        ("keys", pa.utf8()),
-        ("lane", pa.int64()),
-        ("lseq", pa.int64()),
-        ("rt", pa.int32()),
-        ("born_ms", pa.int64()),
-        ("store_ms", pa.int64()),
-        ("crc", pa.int64()),
-    ]
+COPIES: Final = schema_of(
+    """broker s, bid i, ptopic s, ltopic s, qid i, qoff l, phy l, omid x, message_id s, ukey s,
+    keys s, lane l, lseq l, rt i, born_ms l, store_ms l, crc l"""
 )
 """A message as it lies in a queue.
 

@@ -15,22 +15,12 @@ from failback.analytics.analysis.arrays.columns import Columns, Flags, match
 from failback.analytics.analysis.arrays.intervals import Ints
 from failback.analytics.analysis.causes.classify import HOLDER, PER_GROUP
 from failback.analytics.analysis.causes.coverage import assigned_table
+from failback.analytics.lake.schemas import schema_of
 from failback.analytics.run.history import History, Row
 from failback.protocol.message import RETRY_PREFIX
 
-PROVED: Final = pa.schema(
-    [
-        ("layer", pa.int64()),
-        ("grp", pa.utf8()),
-        ("broker", pa.utf8()),
-        ("ptopic", pa.utf8()),
-        ("qid", pa.int64()),
-        ("since", pa.int64()),
-        ("until", pa.int64()),
-        ("lo", pa.int64()),
-        ("hi", pa.int64()),
-        ("cause", pa.utf8()),
-    ]
+PROVED: Final = schema_of(
+    "layer l, grp s, broker s, ptopic s, qid l, since l, until l, lo l, hi l, cause s"
 )
 """A cause of what was re-consumed of ``[lo, hi)`` of a queue and began in ``[since, until)``, ns.
 

@@ -12,26 +12,15 @@ from failback.analytics.analysis.arrays.xxh64 import surrogates_of
 from failback.analytics.analysis.counting import tables
 from failback.analytics.analysis.counting.partials.context import Context
 from failback.analytics.analysis.counting.partials.rows import Rows
+from failback.analytics.lake.schemas import schema_of
 from failback.analytics.run.definitions import MESSAGE_ID
 
 SEND_BACK_COLUMNS: Final = (
     "host", "proc_no", "seq", "grp", "client_id", "lane", "lseq", "ukey", "omid", "rt_next",
     "reason", "path", "ok", "t0",
 )  # fmt: skip
-SEND_BACKS: Final = pa.schema(
-    [
-        ("grp", pa.utf8()),
-        ("lane", pa.int64()),
-        ("lseq", pa.int64()),
-        ("rt_next", pa.int64()),
-        ("proc_no", pa.int64()),
-        ("seq", pa.int64()),
-        ("omid", pa.binary()),
-        ("reason", pa.utf8()),
-        ("path", pa.utf8()),
-        ("ok", pa.bool_()),
-        ("t0", pa.int64()),
-    ]
+SEND_BACKS: Final = schema_of(
+    "grp s, lane l, lseq l, rt_next l, proc_no l, seq l, omid x, reason s, path s, ok b, t0 l"
 )
 """Send-backs by the message that each is of; times are ns after run zero."""
 

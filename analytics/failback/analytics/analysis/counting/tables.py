@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from failback.analytics.analysis.counting.families import NAMES, NUMBERS
+from failback.analytics.lake.schemas import schema_of
+from failback.client.consumelog.schema import arrow_type
 
 KEY: Final = ("fam", *NAMES, *NUMBERS)
 
@@ -19,40 +21,16 @@ _KEY_FIELDS: Final = [
     *((name, pa.int64()) for name in NUMBERS),
 ]
 
-DEPTHS: Final = pa.schema(
-    [*_KEY_FIELDS, *((name, pa.int64()) for name in ("lo", "hi", "depth", "figure"))]
-)
+DEPTHS: Final = pa.schema([*_KEY_FIELDS, *schema_of("lo l, hi l, depth l, figure l")])
 """Disjoint ranges of one history: ``depth`` in all rows, ``figure`` without the warm-up."""
 
 VALUES: Final = pa.schema([*_KEY_FIELDS, ("value", pa.int64())])
 """One sum, maximum or minimum per key."""
 
-DELIVERY: Final = pa.schema(
-    [
-        ("did", pa.int64()),
-        ("proc_no", pa.int64()),
-        ("host", pa.utf8()),
-        ("grp", pa.utf8()),
-        ("client_id", pa.utf8()),
-        ("broker", pa.utf8()),
-        ("ptopic", pa.utf8()),
-        ("qid", pa.int64()),
-        ("epoch", pa.int64()),
-        ("epoch_end", pa.int64()),
-        ("qoff", pa.int64()),
-        ("omid", pa.binary()),
-        ("lane", pa.int64()),
-        ("lseq", pa.int64()),
-        ("fkey", pa.utf8()),
-        ("okey", pa.utf8()),
-        ("rt", pa.int64()),
-        ("inc", pa.int64()),
-        ("pqe", pa.int64()),
-        ("bt", pa.int64()),
-        ("et", pa.int64()),
-        ("status", pa.utf8()),
-        ("store_ms", pa.int64()),
-    ]
+DELIVERY: Final = schema_of(
+    """did l, proc_no l, host s, grp s, client_id s, broker s, ptopic s, qid l, epoch l,
+    epoch_end l, qoff l, omid x, lane l, lseq l, fkey s, okey s, rt l, inc l, pqe l, bt l, et l,
+    status s, store_ms l"""
 )
 """A normalised delivery: aligned times, its epoch, a message identity for foreign traffic too.
 
@@ -61,127 +39,45 @@ hash and ``fkey`` what was hashed (``""`` for messages with a LAB_ID).
 """
 
 CODED: Final = pa.schema(
-    [
-        (
-            field.name,
-            pa.dictionary(pa.int32(), pa.utf8()) if field.type == pa.utf8() else field.type,
-        )
-        for field in DELIVERY
-    ]
+    [(f.name, arrow_type("N") if f.type == pa.utf8() else f.type) for f in DELIVERY]
 )
 """The same with names as numbers into a dictionary."""
 
-CLASSIFIED: Final = pa.schema(
-    [
-        *DELIVERY,
-        ("nth", pa.int64()),
-        ("nth_of_copy", pa.int64()),
-        ("prev_inc", pa.int64()),
-        ("prev_pqe", pa.int64()),
-        ("cls", pa.utf8()),
-        ("cause", pa.utf8()),
-        ("after_success", pa.bool_()),
-        ("ambiguous", pa.bool_()),
-        ("ok_end", pa.int64()),
-    ]
+_CLASS: Final = schema_of(
+    """nth l, nth_of_copy l, prev_inc l, prev_pqe l, cls s, cause s, after_success b, ambiguous b,
+    ok_end l"""
 )
+CLASSIFIED: Final = pa.schema([*DELIVERY, *_CLASS])
 """A candidate: a delivery of a message or of an offset that occurs more than once."""
 
 ATTRIBUTED: Final = pa.schema(
-    [
-        *CLASSIFIED,
-        ("inherited", pa.bool_()),
-        ("partial_view", pa.bool_()),
-        ("fid", pa.utf8()),
-        ("a_no", pa.int64()),
-    ]
+    [*CLASSIFIED, *schema_of("inherited b, partial_view b, fid s, a_no l")]
 )
 """The same with its last cause, the fault behind it, and the number of its assignment."""
 
-ORDER: Final = pa.schema(
-    [
-        ("grp", pa.utf8()),
-        ("topic", pa.utf8()),
-        ("ooo_first", pa.int64()),
-        ("ooo_replay", pa.int64()),
-        ("first_key", pa.utf8()),
-    ]
-)
+ORDER: Final = schema_of("grp s, topic s, ooo_first l, ooo_replay l, first_key s")
 
-ASSIGNED: Final = pa.schema(
-    [
-        ("grp", pa.utf8()),
-        ("broker", pa.utf8()),
-        ("ptopic", pa.utf8()),
-        ("qid", pa.int64()),
-        ("inc", pa.int64()),
-        ("pqe", pa.int64()),
-        ("a_no", pa.int64()),
-        ("t", pa.int64()),
-        ("src", pa.utf8()),
-        ("src_bid", pa.int64()),
-        ("src_binc", pa.int64()),
-        ("end_t", pa.int64()),
-        ("end_reason", pa.utf8()),
-    ]
+ASSIGNED: Final = schema_of(
+    """grp s, broker s, ptopic s, qid l, inc l, pqe l, a_no l, t l, src s, src_bid l, src_binc l,
+    end_t l, end_reason s"""
 )
 """Assignments, numbered; what a delivery's group, queue, inc and pqe point to."""
 
-COVER: Final = pa.schema(
-    [
-        ("a_no", pa.int64()),
-        ("bid", pa.int64()),
-        ("binc", pa.int64()),
-        ("epoch", pa.int64()),
-        ("off", pa.int64()),
-    ]
-)
+COVER: Final = schema_of("a_no l, bid l, binc l, epoch l, off l")
 """Highest offset that each incarnation had received before an assignment, per epoch."""
 
-RESET: Final = pa.schema(
-    [
-        ("a_no", pa.int64()),
-        ("by_inc", pa.int64()),
-        ("by_pqe", pa.int64()),
-        ("r_t", pa.int64()),
-        ("r_off", pa.int64()),
-        ("taken", pa.int64()),
-    ]
-)
+RESET: Final = schema_of("a_no l, by_inc l, by_pqe l, r_t l, r_off l, taken l")
 """Resets before an assignment: by a holder's end (``by_inc``, ``by_pqe``) or by a tool (``r_off``),
 and the highest offset committed with success between the reset and the assignment (or -1)."""
 
-SENT_BACK: Final = pa.schema(
-    [
-        ("grp", pa.utf8()),
-        ("lane", pa.int64()),
-        ("lseq", pa.int64()),
-        ("rt", pa.int64()),
-        ("stored", pa.int64()),
-        ("expired", pa.bool_()),
-    ]
-)
+SENT_BACK: Final = schema_of("grp s, lane l, lseq l, rt l, stored l, expired b")
 """Send-backs per message and next attempt."""
 
-PRODUCED: Final = pa.schema(
-    [
-        ("grp", pa.utf8()),
-        ("lane", pa.int64()),
-        ("lseq", pa.int64()),
-        ("ukeys", pa.int64()),
-        ("doubtful", pa.bool_()),
-        ("degraded_then_more", pa.bool_()),
-    ]
-)
+PRODUCED: Final = schema_of("grp s, lane l, lseq l, ukeys l, doubtful b, degraded_then_more b")
 """Send attempts of a candidate message, summed up; ``grp`` is null where that is for any group."""
 
 
-LINKS: Final = pa.schema(
-    [
-        ("grp", pa.utf8()),
-        *((name, pa.int64()) for name in ("lane", "lseq", "sent_lane", "sent_lseq")),
-    ]
-)
+LINKS: Final = schema_of("grp s, lane l, lseq l, sent_lane l, sent_lseq l")
 """What was sent (by LAB_ID, else UNIQ_KEY) of the messages by business key that a group got."""
 
 

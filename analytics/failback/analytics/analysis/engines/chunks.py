@@ -14,6 +14,7 @@ from failback.analytics.analysis.arrays.xxh64 import surrogates
 from failback.analytics.analysis.counting.partials.deliveries import known_partials
 from failback.analytics.analysis.counting.partials.rows import Rows
 from failback.analytics.analysis.counting.partials.sends import GOOD_RESULTS
+from failback.analytics.lake.schemas import schema_of
 from failback.analytics.run.definitions import MESSAGE_ID
 from failback.client.consumelog.schema import SEND_RESULTS
 
@@ -23,15 +24,7 @@ KNOWN_COLUMNS: Final = {
 }
 RESUMED_COLUMNS: Final = ("host", "broker", "res", "t0", "t1")
 ATTEMPT_COLUMNS: Final = ("lane", "lseq", "att", "ukey", "res")
-ATTEMPTS: Final = pa.schema(
-    [
-        ("lane", pa.int64()),
-        ("lseq", pa.int64()),
-        ("att", pa.int64()),
-        ("ukey", pa.utf8()),
-        ("res", pa.utf8()),
-    ]
-)
+ATTEMPTS: Final = schema_of("lane l, lseq l, att l, ukey s, res s")
 """Send attempts of candidate messages."""
 
 

@@ -23,22 +23,13 @@ from failback.analytics.analysis.counting.partials.context import Context
 from failback.analytics.analysis.counting.partials.rows import Rows
 from failback.analytics.analysis.engines import row_blocks
 from failback.analytics.analysis.engines.candidates import Candidates
+from failback.analytics.lake.schemas import schema_of
 from failback.protocol.message import RETRY_PREFIX
 
 COLUMNS: Final = (
     "host", "did", "grp", "client_id", "ptopic", "ltopic", "okey", "kseq", "bt", "et", "qoff",
 )  # fmt: skip
-INVERSION_ROWS: Final = pa.schema(
-    [
-        ("grp", pa.utf8()),
-        ("topic", pa.utf8()),
-        ("okey", pa.utf8()),
-        ("kseq", pa.int64()),
-        ("bt", pa.int64()),
-        ("did", pa.int64()),
-        ("later", pa.bool_()),
-    ]
-)
+INVERSION_ROWS: Final = schema_of("grp s, topic s, okey s, kseq l, bt l, did l, later b")
 """Deliveries of ordered topics; ``later``: not the first of its message."""
 _MESSAGE: Final = ("grp", "lane", "lseq", "fkey")
 

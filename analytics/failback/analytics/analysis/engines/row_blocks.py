@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from failback.analytics.analysis.arrays.intervals import Ints
+from failback.analytics.lake.schemas import schema_of
 
-BLOCKS: Final = pa.schema([("part", pa.int64()), ("kind", pa.int64()), ("block", pa.binary())])
+BLOCKS: Final = schema_of("part l, kind l, block x")
 """``kind`` tells blocks of several schemas in one part apart."""
 _NEAR_BITS: Final = 10
 _MIXER: Final = np.uint64(0x9E3779B97F4A7C15)

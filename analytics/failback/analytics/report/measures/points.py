@@ -18,25 +18,15 @@ from failback.analytics.analysis.causes.labels import report_group
 from failback.analytics.analysis.causes.windows import cause_of
 from failback.analytics.analysis.counting import families
 from failback.analytics.analysis.counting.partials.sends import LATENCY_POINT_NS
+from failback.analytics.lake.schemas import schema_of
 from failback.analytics.report.measures.curves import extremes, summed
 from failback.analytics.report.measures.lookups import Figures
 from failback.analytics.report.measures.numbers import NS
 from failback.analytics.report.measures.point_rows import Point
 from failback.analytics.run.history import GroupQueue
 
-SCHEMA: Final = pa.schema(
-    [
-        ("kind", pa.utf8()),
-        ("group", pa.utf8()),
-        ("broker", pa.utf8()),
-        ("topic", pa.utf8()),
-        ("qid", pa.int32()),
-        ("t_ns", pa.int64()),
-        ("value", pa.float64()),
-        ("label", pa.utf8()),
-        ("exact", pa.int64()),
-        ("width_s", pa.int32()),
-    ]
+SCHEMA: Final = schema_of(
+    "kind s, group s, broker s, topic s, qid i, t_ns l, value d, label s, exact l, width_s i"
 )
 MAX_QUEUES: Final = 64
 MAX_POINTS: Final = 20_000

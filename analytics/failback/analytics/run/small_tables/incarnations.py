@@ -10,22 +10,12 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from failback.analytics.lake.schemas import schema_of
 from failback.analytics.run.align import Clocks
 from failback.analytics.run.small_tables.columns import Columns, changes
 
 LIFE_COLUMNS: Final = ("host", "addr", "broker", "bid", "binc", "t")
-LIVES: Final = pa.schema(
-    [
-        ("addr", pa.utf8()),
-        ("source", pa.utf8()),
-        ("binc", pa.int64()),
-        ("broker", pa.utf8()),
-        ("bid", pa.int64()),
-        ("first", pa.int64()),
-        ("last", pa.int64()),
-        ("pause", pa.int64()),
-    ]
-)
+LIVES: Final = schema_of("addr s, source s, binc l, broker s, bid l, first l, last l, pause l")
 _LIFE: Final = ("addr", "source", "binc")
 
 

@@ -12,17 +12,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from failback.analytics.lake.row_groups import RowGroup
+from failback.analytics.lake.schemas import schema_of
 from failback.analytics.run.align import Clocks
 from failback.analytics.run.history import RouteChange
 from failback.analytics.run.small_tables.columns import Columns, slots, telling
 from failback.analytics.run.small_tables.sample_instants import SampleInstants
 
 MEMBER_COLUMNS: Final = ("host", "grp", "inc", "t", "members")
-MEMBERS: Final = pa.schema(
-    [("grp", pa.utf8()), ("inc", pa.int64()), ("t", pa.int64()), ("seen", pa.int64())]
-)
+MEMBERS: Final = schema_of("grp s, inc l, t l, seen l")
 ROUTE_COLUMNS: Final = ("host", "proc_no", "mono_ns", "before", "after", "trigger")
-ROUTES: Final = pa.schema([("second", pa.int64()), ("entry", pa.utf8()), ("proc_no", pa.int64())])
+ROUTES: Final = schema_of("second l, entry s, proc_no l")
 MAX_ROUTE_SECONDS: Final = 200
 """Seconds in which a route changed; figures show no more."""
 WITNESS: Final = "WITNESS:"

@@ -13,14 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from failback.analytics.lake.schemas import schema_of
 from failback.analytics.run.align import Clocks
 from failback.analytics.run.history import GroupQueue, Held, Series
 from failback.analytics.run.small_tables.columns import Columns, Flags, Ints
 from failback.analytics.run.small_tables.reductions import Read, reduced
 
-COPIES: Final = pa.schema(
-    [("series", pa.int64()), ("t", pa.int64()), ("off", pa.int64()), ("width", pa.int64())]
-)
+COPIES: Final = schema_of("series l, t l, off l, width l")
 """Rows by the number of their series; ``width``: of a curve, in how wide spans it is thinned."""
 MAX_SPANS: Final = 4096
 """Spans of a curve that keep more than one look of each; a curve with no more looks is whole."""

@@ -10,40 +10,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from failback.analytics.lake.schemas import schema_of
 from failback.analytics.run.align import Clocks
 from failback.analytics.run.history import GroupQueue, OffsetSample, Polls, Samples, row_id
 from failback.analytics.run.small_tables.columns import Columns, changes, slots, telling
 from failback.analytics.run.small_tables.sample_instants import SampleInstants
 
-OFFSETS: Final = pa.schema(
-    [
-        ("addr", pa.utf8()),
-        ("broker", pa.utf8()),
-        ("bid", pa.int64()),
-        ("binc", pa.int64()),
-        ("source", pa.utf8()),
-        ("grp", pa.utf8()),
-        ("ptopic", pa.utf8()),
-        ("qid", pa.int64()),
-        ("off", pa.int64()),
-        ("t", pa.int64()),
-        ("proc_no", pa.int64()),
-        ("seq", pa.int64()),
-    ]
+OFFSETS: Final = schema_of(
+    """addr s, broker s, bid l, binc l, source s, grp s, ptopic s, qid l, off l, t l, proc_no l,
+    seq l"""
 )
 OFFSET_COLUMNS: Final = ("host", *OFFSETS.names)
-QUEUES: Final = pa.schema(
-    [
-        ("addr", pa.utf8()),
-        ("broker", pa.utf8()),
-        ("bid", pa.int64()),
-        ("binc", pa.int64()),
-        ("ptopic", pa.utf8()),
-        ("qid", pa.int64()),
-        ("max", pa.int64()),
-        ("t", pa.int64()),
-    ]
-)
+QUEUES: Final = schema_of("addr s, broker s, bid l, binc l, ptopic s, qid l, max l, t l")
 QUEUE_COLUMNS: Final = ("host", *QUEUES.names)
 LOOK: Final = -2
 """``qid`` of a row that says that a table was looked into, and nothing else."""
