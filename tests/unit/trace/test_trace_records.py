@@ -43,7 +43,7 @@ def test_a_send_of_4_9() -> None:
         MESSAGE,
         time_ms=START_MS + 7,
         group="pg",
-        topic="orders",
+        traced_topic="orders",
         keys="key",
         cost_ms=3,
         success=True,
@@ -169,5 +169,6 @@ def test_what_a_real_client_traced() -> None:
         assert begin.time_ms is not None
         assert each.time_ms is not None
         assert each.time_ms >= begin.time_ms
-    sent = {each.message_id for each in found if each.kind == "Pub" and each.topic == "JavaTopic"}
+    sends = [each for each in found if each.kind == "Pub"]
+    sent = {each.message_id for each in sends if each.traced_topic == "JavaTopic"}
     assert {each.message_id for each in begins.values()} & sent

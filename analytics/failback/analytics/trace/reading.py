@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from msgspec import structs
+
 from failback.analytics.trace import records
 from failback.analytics.trace.pages import DAMAGED, Pages, Place
 from failback.analytics.trace.records import TRACE_TOPIC
@@ -273,7 +275,7 @@ def record_rows(place: Place, bid: int, message: MessageExt) -> list[dict[str, A
         problem = f"is in a body that can't be read: {error}"
         return [{**carrier, "kind": DAMAGED, "number": 0, "problem": problem}]
     decoded = records.decode_body(body)
-    rows = [carrier | _fields(record) for record in decoded.records]
+    rows = [carrier | structs.asdict(record) for record in decoded.records]
     rows += [
         {**carrier, "kind": DAMAGED, "number": each.number, "problem": each.problem}
         for each in decoded.damaged
@@ -281,27 +283,6 @@ def record_rows(place: Place, bid: int, message: MessageExt) -> list[dict[str, A
     if not rows:
         rows = [{**carrier, "kind": DAMAGED, "number": 0, "problem": "is in an empty body"}]
     return rows
-
-
-def _fields(record: records.TraceRecord) -> dict[str, Any]:
-    return {
-        "kind": record.kind,
-        "number": record.number,
-        "copy": record.copy,
-        "message_id": record.message_id,
-        "time_ms": record.time_ms,
-        "group": record.group,
-        "traced_topic": record.topic,
-        "request_id": record.request_id,
-        "retry_times": record.retry_times,
-        "keys": record.keys,
-        "cost_ms": record.cost_ms,
-        "success": record.success,
-        "code": record.code,
-        "store_host": record.store_host,
-        "offset_message_id": record.offset_message_id,
-        "unread_fields": record.unread_fields,
-    }
 
 
 def copy_rows(place: Place, bid: int, message: MessageExt) -> list[dict[str, Any]]:

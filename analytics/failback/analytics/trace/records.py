@@ -54,7 +54,7 @@ _MAX_NUMBER: Final = 1 << 62
 
 
 class TraceRecord(msgspec.Struct, frozen=True, gc=False):
-    """One record. What its type doesn't have is ``None``."""
+    """One record, in the names of ``pages.RECORDS``. What its type doesn't have is ``None``."""
 
     kind: str
     number: int
@@ -64,7 +64,7 @@ class TraceRecord(msgspec.Struct, frozen=True, gc=False):
     message_id: str
     time_ms: int | None = None
     group: str | None = None
-    topic: str | None = None
+    traced_topic: str | None = None
     request_id: str | None = None
     retry_times: int | None = None
     keys: str | None = None
@@ -213,7 +213,7 @@ def _decode_pub(fields: _Fields, number: int) -> TraceRecord:
         fields.needed(5, "message id"),
         time_ms=fields.integer(1, "time"),
         group=fields.text(3),
-        topic=fields.needed(4, "topic"),
+        traced_topic=fields.needed(4, "topic"),
         keys=fields.text(7),
         store_host=fields.text(8),
         cost_ms=fields.integer(10, "cost"),
@@ -266,7 +266,7 @@ def _decode_end_transaction(fields: _Fields, number: int) -> TraceRecord:
         fields.needed(5, "message id"),
         time_ms=fields.integer(1, "time"),
         group=fields.text(3),
-        topic=fields.text(4),
+        traced_topic=fields.text(4),
         keys=fields.text(7),
         store_host=fields.text(8),
         unread_fields=max(0, fields.count - 13),
