@@ -25,3 +25,23 @@ class Block(Struct, kw_only=True):
 def text(meaning: str) -> Meta:
     """What a field means, for the schema and the documents."""
     return Meta(description=meaning)
+
+
+class OfQueue(Block, kw_only=True):
+    """What is of one queue, as a group sees it."""
+
+    group: Annotated[str, text("The consumer group; of a broadcasting one a member of it.")]
+    broker: Annotated[str, text("Broker name of the pair.")]
+    topic: Annotated[str, text("The topic; several are joined by commas.")]
+    qid: Annotated[int, text("Number of the queue.")]
+
+
+DUPLICATES: Final = text(
+    "Duplicates: deliveries of a message that the group had been given before, without wanted "
+    "retries."
+)
+AFTER_SUCCESS: Final = text("Duplicates after the group had handled the message to its end.")
+WASTED: Final = text("Handler time of deliveries after a success.")
+LOST: Final = text(
+    "Acknowledged messages that the group never handled; null without drain and scan."
+)

@@ -4,7 +4,18 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, UnsetType
 
-from failback.analytics.report.blocks import Amount, Block, Count, Large, text
+from failback.analytics.report.blocks import (
+    AFTER_SUCCESS,
+    DUPLICATES,
+    LOST,
+    WASTED,
+    Amount,
+    Block,
+    Count,
+    Large,
+    OfQueue,
+    text,
+)
 
 
 class Counts(Block, kw_only=True):
@@ -19,16 +30,8 @@ class Counts(Block, kw_only=True):
     distinct: Annotated[Count, text("Messages that were delivered at least once.")]
     primary: Annotated[Count, text("First deliveries.")]
     retry: Annotated[Count, text("Wanted retries: deliveries after a failed handling.")]
-    dup: Annotated[
-        Count,
-        text(
-            "Duplicates: deliveries of a message that the group had been given before, "
-            "without wanted retries."
-        ),
-    ]
-    dup_after_success: Annotated[
-        Count, text("Duplicates after the group had handled the message to its end.")
-    ]
+    dup: Annotated[Count, DUPLICATES]
+    dup_after_success: Annotated[Count, AFTER_SUCCESS]
     dup_before_success: Annotated[Count, text("Duplicates before any handling had ended well.")]
     dup_unknown_order: Annotated[
         Count, text("Duplicates of which clocks do not tell whether a success came before.")
@@ -40,16 +43,13 @@ class Counts(Block, kw_only=True):
     ooo_replay: Annotated[Count, text("Repeats out of order.")]
     max_redelivery: Annotated[Count, text("Deliveries of the message that came most often.")]
     abandoned: Annotated[Count, text("Deliveries without an end.")]
-    lost: Annotated[
-        Count | None,
-        text("Acknowledged messages that the group never handled; null without drain and scan."),
-    ]
+    lost: Annotated[Count | None, LOST]
     skipped: Annotated[Count | None, text("Of those lost: stored, and never delivered.")]
     store_lost: Annotated[Count | None, text("Of those lost: no longer in any log.")]
     dup_ratio: Annotated[Amount | None, text("dup / distinct.")]
     dup_msg_ratio: Annotated[Amount | None, text("dup_messages / distinct.")]
     amplification: Annotated[Amount | None, text("delivered / distinct.")]
-    wasted_seconds: Annotated[float, text("Handler time of deliveries after a success.")]
+    wasted_seconds: Annotated[float, WASTED]
     handler_seconds: Annotated[float, text("All handler time.")]
 
 
@@ -169,23 +169,13 @@ class Interval(Block, kw_only=True):
     fid: Annotated[str | None, text("The fault that it belongs to.")]
 
 
-class Queue(Block, kw_only=True):
+class Queue(OfQueue, kw_only=True):
     """``queues``."""
 
-    group: Annotated[str, text("The consumer group; of a broadcasting one a member of it.")]
-    broker: Annotated[str, text("Broker name of the pair.")]
-    topic: Annotated[str, text("The topic; several are joined by commas.")]
-    qid: Annotated[int, text("Number of the queue.")]
     epochs: Annotated[Count, text("Log epochs that were seen.")]
     delivered: Annotated[Count, text("Deliveries to handlers, repeats too.")]
     distinct: Annotated[Count, text("Messages that were delivered at least once.")]
-    dup: Annotated[
-        Count,
-        text(
-            "Duplicates: deliveries of a message that the group had been given before, "
-            "without wanted retries."
-        ),
-    ]
+    dup: Annotated[Count, DUPLICATES]
     depth_ranges: Annotated[
         list[DepthRange], text("How often offsets were delivered, where that is more than once.")
     ]

@@ -4,16 +4,12 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, UnsetType, field
 
-from failback.analytics.report.blocks import Block, Count, Large, LargeCount, text
+from failback.analytics.report.blocks import Block, Count, Large, LargeCount, OfQueue, text
 
 
-class Rollback(Block, kw_only=True):
+class Rollback(OfQueue, kw_only=True):
     """``rollbacks``."""
 
-    group: Annotated[str, text("The consumer group; of a broadcasting one a member of it.")]
-    broker: Annotated[str, text("Broker name of the pair.")]
-    topic: Annotated[str, text("The topic; several are joined by commas.")]
-    qid: Annotated[int, text("Number of the queue.")]
     t_ns: Annotated[int, text("When, in ns after run zero.")]
     start: Annotated[Large, text("Offset that the new owner was told.")]
     src: Annotated[str, text("What told the start offset.")]
@@ -31,24 +27,16 @@ class Rollback(Block, kw_only=True):
     explained_rows: Annotated[list[str] | UnsetType, text("Rows that show it.")] = UNSET
 
 
-class Truncated(Block, kw_only=True):
+class Truncated(OfQueue, kw_only=True):
     """``truncated``."""
 
-    group: Annotated[str, text("The consumer group; of a broadcasting one a member of it.")]
-    broker: Annotated[str, text("Broker name of the pair.")]
-    topic: Annotated[str, text("The topic; several are joined by commas.")]
-    qid: Annotated[int, text("Number of the queue.")]
     t_ns: Annotated[int, text("When, in ns after run zero.")]
     messages: Annotated[LargeCount, text("Messages.")]
 
 
-class Unexplained(Block, kw_only=True):
+class Unexplained(OfQueue, kw_only=True):
     """``resume_points.unexplained``."""
 
-    group: Annotated[str, text("The consumer group; of a broadcasting one a member of it.")]
-    broker: Annotated[str, text("Broker name of the pair.")]
-    topic: Annotated[str, text("The topic; several are joined by commas.")]
-    qid: Annotated[int, text("Number of the queue.")]
     t_ns: Annotated[int, text("When, in ns after run zero.")]
     start: Annotated[Large, text("Offset that the new owner was told.")]
     legal: Annotated[list[Large] | UnsetType, text("Offsets that would have a source.")] = UNSET
@@ -110,13 +98,9 @@ class Divergence(Block, kw_only=True):
     ]
 
 
-class Handover(Block, kw_only=True):
+class Handover(OfQueue, kw_only=True):
     """``handover``."""
 
-    group: Annotated[str, text("The consumer group; of a broadcasting one a member of it.")]
-    broker: Annotated[str, text("Broker name of the pair.")]
-    topic: Annotated[str, text("The topic; several are joined by commas.")]
-    qid: Annotated[int, text("Number of the queue.")]
     fid: Annotated[str, text("The fault that it belongs to.")]
     consumed: Annotated[Large, text("Offset that the old owner had reached.")]
     loaded: Annotated[Large, text("Offset in the file that the master loaded.")]

@@ -4,7 +4,17 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, UnsetType, field
 
-from failback.analytics.report.blocks import Amount, Block, Count, Large, text
+from failback.analytics.report.blocks import (
+    AFTER_SUCCESS,
+    DUPLICATES,
+    LOST,
+    WASTED,
+    Amount,
+    Block,
+    Count,
+    Large,
+    text,
+)
 from failback.analytics.report.blocks.run import VerdictWord
 
 
@@ -114,33 +124,22 @@ class Spread(Block, kw_only=True):
     max: Annotated[float | None, text("The greatest.")]
 
 
+_Figure = float | UnsetType | None
+
+
 class ArmRun(Block, kw_only=True):
     """``compare.arms.runs``."""
 
     run: Annotated[str, text("Id of the run.")]
     repetition: Annotated[int | UnsetType | None, text("Number of the repetition, from 0.")] = UNSET
     verdict: Annotated[VerdictWord, text("Verdict of the run.")]
-    dup: Annotated[
-        float | UnsetType | None,
-        text(
-            "Duplicates: deliveries of a message that the group had been given before, "
-            "without wanted retries."
-        ),
-    ] = UNSET
-    dup_ratio: Annotated[float | UnsetType | None, text("dup / distinct.")] = UNSET
-    dup_after_success: Annotated[
-        float | UnsetType | None,
-        text("Duplicates after the group had handled the message to its end."),
-    ] = UNSET
-    wasted_seconds: Annotated[
-        float | UnsetType | None, text("Handler time of deliveries after a success.")
-    ] = UNSET
-    lost: Annotated[
-        float | UnsetType | None,
-        text("Acknowledged messages that the group never handled; null without drain and scan."),
-    ] = UNSET
-    produce_rto_ms: Annotated[float | UnsetType | None, text("Worst outage of sends.")] = UNSET
-    consume_rto_ms: Annotated[float | UnsetType | None, text("Worst outage of pulls.")] = UNSET
+    dup: Annotated[_Figure, DUPLICATES] = UNSET
+    dup_ratio: Annotated[_Figure, text("dup / distinct.")] = UNSET
+    dup_after_success: Annotated[_Figure, AFTER_SUCCESS] = UNSET
+    wasted_seconds: Annotated[_Figure, WASTED] = UNSET
+    lost: Annotated[_Figure, LOST] = UNSET
+    produce_rto_ms: Annotated[_Figure, text("Worst outage of sends.")] = UNSET
+    consume_rto_ms: Annotated[_Figure, text("Worst outage of pulls.")] = UNSET
 
 
 class Arm(Block, kw_only=True):
@@ -148,24 +147,11 @@ class Arm(Block, kw_only=True):
 
     name: Annotated[str, text("Its name.")]
     n: Annotated[int, text("Its runs.")]
-    dup: Annotated[
-        Spread,
-        text(
-            "Duplicates: deliveries of a message that the group had been given before, "
-            "without wanted retries."
-        ),
-    ]
+    dup: Annotated[Spread, DUPLICATES]
     dup_ratio: Annotated[Spread, text("dup / distinct.")]
-    dup_after_success: Annotated[
-        Spread | UnsetType, text("Duplicates after the group had handled the message to its end.")
-    ] = UNSET
-    wasted_seconds: Annotated[
-        Spread | UnsetType, text("Handler time of deliveries after a success.")
-    ] = UNSET
-    lost: Annotated[
-        Spread | UnsetType,
-        text("Acknowledged messages that the group never handled; null without drain and scan."),
-    ] = UNSET
+    dup_after_success: Annotated[Spread | UnsetType, AFTER_SUCCESS] = UNSET
+    wasted_seconds: Annotated[Spread | UnsetType, WASTED] = UNSET
+    lost: Annotated[Spread | UnsetType, LOST] = UNSET
     produce_rto_ms: Annotated[Spread, text("Worst outage of sends.")]
     consume_rto_ms: Annotated[Spread, text("Worst outage of pulls.")]
     verdicts: Annotated[dict[str, int], text("Verdicts and how often.")]
