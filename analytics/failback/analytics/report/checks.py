@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from failback.analytics.report.measures.bounds import handover_sums
 from failback.analytics.report.measures.lookups import Figures
+from failback.analytics.report.measures.loss import LOST_FATES
 from failback.analytics.report.measures.numbers import NS, Row
 from failback.analytics.run.documents import Run
 from failback.common.numbers import whole
@@ -89,6 +90,24 @@ class Check:
         }
 
 
+def _unless(
+    why: str,
+    id_: str,
+    title: str,
+    expected: Any,
+    observed: Any,
+    unit: str = "",
+    code: str | None = None,
+    evidence: Sequence[str] = (),
+    *,
+    otherwise: str = INCONCLUSIVE,
+) -> Check:
+    """Pass, or ``otherwise`` where there is a ``why``."""
+    if not why:
+        return Check(id_, title, PASS, expected, observed, unit)
+    return Check(id_, title, otherwise, expected, observed, unit, code, why, tuple(evidence))
+
+
 def merge(checks: Iterable[Check]) -> str:
     """The verdict of all checks; no check at all is Inconclusive."""
     values = [check.value for check in checks]
@@ -135,18 +154,15 @@ def _fault_proved(figures: Figures, report: Row) -> Check:
     declared = figures.analysis.folder.run.faults
     expected = len(declared) if declared is not None else len(faults)
     doubtful = [fault["fid"] for fault in faults if not fault["proved"]]
-    unplanned = [fault["fid"] for fault in report["faults"] if fault["fid"] == "unplanned"]
     problems = [f"{fid} was not proved" for fid in doubtful]
     if len(faults) < expected:
         problems.append(f"{expected - len(faults)} of {expected} faults were not injected")
-    if unplanned:
+    if len(faults) < len(report["faults"]):
         problems.append("a process died unplanned")
-    observed = len(faults) - len(doubtful)
-    if problems:
-        detail = "; ".join(problems)
-        return Check("fault_proved", title, INCONCLUSIVE, expected, observed, "faults",
-                     "FAULT_NOT_PROVED", detail, tuple(doubtful))  # fmt: skip
-    return Check("fault_proved", title, PASS, expected, observed, "faults")
+    observed, why = len(faults) - len(doubtful), "; ".join(problems)
+    return _unless(
+        why, "fault_proved", title, expected, observed, "faults", "FAULT_NOT_PROVED", doubtful
+    )
 
 
 def missing_evidence(report: Row) -> list[str]:
@@ -173,10 +189,7 @@ def unreadable_deliveries(report: Row) -> int:
 def _loss_open(report: Row) -> tuple[str, str] | None:
     """Why no loss was observed although messages are nowhere: reason code and words."""
     if missing_evidence(report):
-        return (
-            "RECORDER_GAP",
-            "rows are missing, so what is nowhere may have been handled",
-        )
+        return "RECORDER_GAP", "rows are missing, so what is nowhere may have been handled"
     bad, lost = unreadable_deliveries(report), report["totals"]["lost"] or 0
     if bad and lost <= bad:
         return "BAD_ROWS", f"{bad} rows are unreadable, so what is nowhere may have been handled"
@@ -193,55 +206,44 @@ def _rows_open(report: Row) -> tuple[str, str] | None:
 
 
 def _recorder_complete(report: Row) -> Check:
-    title = "nothing recorded is missing"
-    problems = missing_evidence(report)
-    missing = len(problems)
-    if problems:
-        return Check("recorder_complete", title, INCONCLUSIVE, 0, missing, "gaps", "RECORDER_GAP",
-                     f"missing: {'; '.join(problems[:5])}", tuple(problems[:20]))  # fmt: skip
-    return Check("recorder_complete", title, PASS, 0, 0, "gaps")
-
-
-def _evidence(figures: Figures) -> Check:
-    title = "the files are those of the run"
-    changed = figures.analysis.folder.evidence.changed
-    if changed:
-        why = f"changed since the run was closed: {', '.join(changed[:5])}"
-        return Check("evidence", title, INCONCLUSIVE, 0, len(changed), "changed files",
-                     "EVIDENCE_CHANGED", why, tuple(changed[:20]))  # fmt: skip
-    return Check("evidence", title, PASS, 0, 0, "changed files")
-
-
-def _drained(figures: Figures) -> Check:
-    closed = figures.analysis.folder.closed
-    drained, scanned = bool(closed.drained), bool(closed.scan)
-    observed = f"drained {drained}, scanned {scanned}".lower()
-    title = "everything was consumed and read back"
-    if drained and scanned:
-        return Check("drained", title, PASS, "drained and scanned", observed)
-    why = f"the {'scan' if drained else 'drain'} did not finish, so losses cannot be told"
-    return Check(
-        "drained", title, INCONCLUSIVE, "drained and scanned", observed, "", "NO_DRAIN", why
+    title, problems = "nothing recorded is missing", missing_evidence(report)
+    why = f"missing: {'; '.join(problems[:5])}" if problems else ""
+    return _unless(
+        why, "recorder_complete", title, 0, len(problems), "gaps", "RECORDER_GAP", problems[:20]
     )
 
 
-def _steady(figures: Figures) -> Check:
+def _evidence(figures: Figures) -> Check:
+    title, changed = "the files are those of the run", figures.analysis.folder.evidence.changed
+    why = f"changed since the run was closed: {', '.join(changed[:5])}" if changed else ""
+    return _unless(
+        why, "evidence", title, 0, len(changed), "changed files", "EVIDENCE_CHANGED", changed[:20]
+    )
+
+
+def _drained(figures: Figures) -> Check:
+    title, wanted = "everything was consumed and read back", "drained and scanned"
     closed = figures.analysis.folder.closed
-    title = "traffic was steady before the first fault"
-    steady = closed.steady
-    if steady:
-        return Check("steady_before", title, PASS, True, True)
+    drained, scanned = bool(closed.drained), bool(closed.scan)
+    observed = f"drained {drained}, scanned {scanned}".lower()
+    why = f"the {'scan' if drained else 'drain'} did not finish, so losses cannot be told"
+    if drained and scanned:
+        why = ""
+    return _unless(why, "drained", title, wanted, observed, code="NO_DRAIN")
+
+
+def _steady(figures: Figures) -> Check:
+    title, closed = "traffic was steady before the first fault", figures.analysis.folder.closed
+    steady = bool(closed.steady)
     why = closed.steady_why or "traffic was not steady before the first fault"
-    return Check("steady_before", title, INCONCLUSIVE, True, bool(steady), "", "STEADY_STATE", why)
+    return _unless("" if steady else why, "steady_before", title, True, steady, code="STEADY_STATE")
 
 
 def _recovered(figures: Figures, report: Row) -> Check:
     """A fault that should have healed and did not is a finding, not a lack of data."""
-    closed = figures.analysis.folder.closed
-    title = "every fault was seen to heal"
+    title, closed = "every fault was seen to heal", figures.analysis.folder.closed
     returning = [outage["fid"] for outage in report["rto"] if outage["phases"]["accept"] is None]
-    recovered = closed.recovered
-    if recovered is False or (recovered is None and closed and returning):
+    if closed.recovered is False or (closed.recovered is None and closed and returning):
         why = closed.recovered_why or f"{', '.join(returning)} did not come back"
         return Check("recovered", title, FAIL, True, False, "", None, why, tuple(returning))
     if not closed:
@@ -251,47 +253,38 @@ def _recovered(figures: Figures, report: Row) -> Check:
 
 
 def _no_loss(report: Row) -> Check:
-    title = "no acknowledged message was lost"
-    lost = report["totals"]["lost"]
+    title, lost = "no acknowledged message was lost", report["totals"]["lost"]
     if lost is None:
         return Check("no_loss", title, INCONCLUSIVE, 0, None, "messages", "NO_DRAIN",
                      "loss cannot be told without drain and scan")  # fmt: skip
     open_ = _loss_open(report)
     if lost and open_:
         return Check("no_loss", title, INCONCLUSIVE, 0, lost, "messages", *open_)
-    if lost:
-        examples = report["loss"]["examples"]
-        found = [lid for fate in ("STORE_LOST", "SKIPPED", "FAILED_NOT_DLQ")
-                 for lid in examples.get(fate, [])]  # fmt: skip
-        return Check("no_loss", title, FAIL, 0, lost, "messages", None,
-                     f"{lost} acknowledged messages were lost", tuple(found))  # fmt: skip
-    return Check("no_loss", title, PASS, 0, 0, "messages")
+    examples = report["loss"]["examples"]
+    found = [lid for fate in LOST_FATES for lid in examples.get(fate, [])]
+    why = f"{lost} acknowledged messages were lost" if lost else ""
+    return _unless(why, "no_loss", title, 0, lost, "messages", evidence=found, otherwise=FAIL)
 
 
 def _no_client_bug(report: Row) -> Check:
     title = "no client handled one stored copy twice while it held the queue"
     bugs = sum(group["causes"].get("CLIENT_BUG", 0) for group in report["groups"])
-    if bugs:
-        why = f"{bugs} deliveries repeat a copy that the same client held (CLIENT_BUG)"
-        return Check("no_client_bug", title, FAIL, 0, bugs, "deliveries", None, why)
-    return Check("no_client_bug", title, PASS, 0, 0, "deliveries")
+    why = f"{bugs} deliveries repeat a copy that the same client held (CLIENT_BUG)" if bugs else ""
+    return _unless(why, "no_client_bug", title, 0, bugs, "deliveries", otherwise=FAIL)
 
 
 def _resume_points(report: Row) -> Check:
-    title = "every start offset has a source"
-    points = report["resume_points"]
-    unexplained = points["unexplained_count"]
-    if unexplained:
+    title, points = "every start offset has a source", report["resume_points"]
+    why, code, open_ = "", "RESUME_UNEXPLAINED", _rows_open(report)
+    if points["unexplained_count"]:
         first = points["unexplained"][0]
-        detail = f"{first['topic']}/{first['qid']} of {first['group']} started at {first['start']}"
-        open_ = _rows_open(report)
+        why = f"{first['topic']}/{first['qid']} of {first['group']} started at {first['start']}"
         if open_:
-            code, why = open_
-            return Check("resume_points", title, INCONCLUSIVE, 0, unexplained, "assignments",
-                         code, f"{detail}, but {why}")  # fmt: skip
-        return Check("resume_points", title, FAIL, 0, unexplained, "assignments",
-                     "RESUME_UNEXPLAINED", detail)  # fmt: skip
-    return Check("resume_points", title, PASS, 0, 0, "assignments")
+            code, why = open_[0], f"{why}, but {open_[1]}"
+    return _unless(
+        why, "resume_points", title, 0, points["unexplained_count"], "assignments", code,
+        otherwise=INCONCLUSIVE if open_ else FAIL,
+    )  # fmt: skip
 
 
 def _within_bounds(figures: Figures, report: Row) -> list[Check]:
@@ -306,14 +299,14 @@ def _within_bounds(figures: Figures, report: Row) -> list[Check]:
         why = f"no bounds are known for rule set {rule_set!r}"
         return [Check("within_bounds", title, INCONCLUSIVE, bound, observed, "messages",
                       "UNKNOWN_RULE_SET", why)]  # fmt: skip
+    detail = ""
     if exceeded:
         worst = max(exceeded, key=lambda row: row["observed"] - row["bound"])
         detail = (
             f"{worst['fid']}, group {worst['group']}: {worst['observed']} > {worst['bound']} "
             f"({worst['formula']}): a bug or an unknown mechanism"
         )
-        return [Check("within_bounds", title, FAIL, bound, observed, "messages", None, detail)]
-    return [Check("within_bounds", title, PASS, bound, observed, "messages")]
+    return [_unless(detail, "within_bounds", title, bound, observed, "messages", otherwise=FAIL)]
 
 
 def _handover(report: Row) -> list[Check]:
@@ -349,11 +342,7 @@ def _clock(figures: Figures, report: Row) -> Check:
     ]
     if clock["ambiguous_share"] is not None and clock["ambiguous_share"] > MAX_AMBIGUOUS_SHARE:
         problems.append(f"the order of {clock['ambiguous_dup']} duplicates is open")
-    if problems:
-        return Check(
-            "clock", title, INCONCLUSIVE, 0, len(problems), "", "CLOCK", "; ".join(problems)
-        )
-    return Check("clock", title, PASS, 0, 0)
+    return _unless("; ".join(problems), "clock", title, 0, len(problems), code="CLOCK")
 
 
 def _traffic(figures: Figures, report: Row) -> Check:
@@ -370,11 +359,7 @@ def _traffic(figures: Figures, report: Row) -> Check:
     if not report["groups"]:
         problems.append("no group is known")
     problems += _quiet_windows(figures, report)
-    if problems:
-        return Check(
-            "traffic", title, INCONCLUSIVE, None, None, "", "NO_TRAFFIC", "; ".join(problems)
-        )
-    return Check("traffic", title, PASS)
+    return _unless("; ".join(problems), "traffic", title, None, None, code="NO_TRAFFIC")
 
 
 def _quiet_windows(figures: Figures, report: Row) -> list[str]:
@@ -406,34 +391,19 @@ def _quiet_windows(figures: Figures, report: Row) -> list[str]:
 
 
 def _rows(report: Row) -> Check:
-    title = "rows are readable"
-    quality = report["quality"]
+    title, quality = "rows are readable", report["quality"]
     bad = sum(quality["dropped_rows"].values()) + quality["unknown_values"]
     rows = sum(report["evidence"]["rows"].values())
-    if bad > MAX_BAD_SHARE * rows:
-        return Check(
-            "rows",
-            title,
-            INCONCLUSIVE,
-            0,
-            bad,
-            "rows",
-            "BAD_ROWS",
-            f"{bad} of {rows} rows are unreadable",
-        )
-    return Check("rows", title, PASS, 0, bad, "rows")
+    why = f"{bad} of {rows} rows are unreadable" if bad > MAX_BAD_SHARE * rows else ""
+    return _unless(why, "rows", title, 0, bad, "rows", "BAD_ROWS")
 
 
 def _finished(figures: Figures) -> list[Check]:
     closed = figures.analysis.folder.closed
+    why = str(closed.aborted or "") if closed else "the run was never closed"
     title = "the run came to its end"
-    if not closed:
-        return [Check("finished", title, INCONCLUSIVE, True, False, "", "ABORTED",
-                      "the run was never closed")]  # fmt: skip
-    if closed.aborted:
-        return [Check("finished", title, INCONCLUSIVE, True, False, "", "ABORTED",
-                      str(closed.aborted))]  # fmt: skip
-    return []
+    found = _unless(why, "finished", title, True, False, code="ABORTED")
+    return [found] if why else []
 
 
 def _wishes(figures: Figures) -> Sequence[Row]:
@@ -477,7 +447,7 @@ def _expectation(number: int, wish: Row, report: Row) -> Check:
     if not met and open_:
         code, why = open_
         return Check(name, title, INCONCLUSIVE, value, seen, "", code, f"{said}, but {why}")
-    return Check(name, title, PASS if met else FAIL, value, seen, "", None, said)
+    return _unless(said, name, title, value, seen, otherwise=FAIL)
 
 
 def _of_loss(metric: str) -> bool:
@@ -495,9 +465,9 @@ def _within_bound_wish(name: str, title: str, group: str | None, report: Row) ->
         return Check(name, title, INCONCLUSIVE, None, None, "messages", "FAULT_NOT_PROVED",
                      "no outage was observed, so no bound applies")  # fmt: skip
     bound, observed = sum(row["bound"] for row in rows), sum(row["observed"] for row in rows)
-    met = not any(row["exceeded"] for row in rows)
-    return Check(name, title, PASS if met else FAIL, bound, observed, "messages", None,
-                 "" if met else f"{observed} were re-consumed, the bound is {bound}")  # fmt: skip
+    over = any(row["exceeded"] for row in rows)
+    why = f"{observed} were re-consumed, the bound is {bound}" if over else ""
+    return _unless(why, name, title, bound, observed, "messages", otherwise=FAIL)
 
 
 def value_at(root: Any, path: str) -> Any:

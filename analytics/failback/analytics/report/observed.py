@@ -38,7 +38,7 @@ from failback.analytics.predict.faults import FAULTS
 from failback.analytics.predict.knobs import rank_knobs
 from failback.analytics.predict.settings import Settings
 from failback.analytics.predict.sources import with_broker_config
-from failback.analytics.report.checks import FAIL, INCONCLUSIVE, PASS
+from failback.analytics.report.checks import FAIL, INCONCLUSIVE, PASS, Check
 from failback.analytics.report.checks import OBSERVED as OBSERVED_VERDICT
 from failback.analytics.report.measures.forecast import knob_rows
 from failback.analytics.report.measures.numbers import Row
@@ -241,27 +241,15 @@ def _standstill(back: Row) -> tuple[float, float] | None:
 def _limit_row(title: str, limit: float, spans: Sequence[tuple[float, float]], unit: str) -> Row:
     worst = max(spans, key=lambda span: span[1], default=(0.0, 0.0))
     shown = " to ".join(dict.fromkeys(f"{value:,.6g}" for value in worst))
-    return {
-        "id": f"expect.{unit}",
-        "title": title,
-        "value": _judged(spans, limit),
-        "expected": limit,
-        "observed": shown,
-        "unit": unit,
-        "evidence": [],
-    }
+    return Check(f"expect.{unit}", title, _judged(spans, limit), limit, shown, unit).row
 
 
 def _check(problems: Sequence[str], returns: int) -> Row:
-    return {
-        "id": "returns_seen",
-        "title": "what each master came back with was seen",
-        "value": INCONCLUSIVE if problems else PASS,
-        "expected": returns,
-        "observed": returns - len(problems),
-        "unit": "returns",
-        "evidence": list(problems),
-    }
+    title = "what each master came back with was seen"
+    value, seen = INCONCLUSIVE if problems else PASS, returns - len(problems)
+    return Check(
+        "returns_seen", title, value, returns, seen, "returns", evidence=tuple(problems)
+    ).row
 
 
 _OURS = "failback"
