@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,9 +39,24 @@ class GroupQueue(NamedTuple):
     ptopic: str
     qid: int
 
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Self:
+        """The queue of a row of a result table."""
+        return cls(row["grp"], row["broker"], row["topic"], row["qid"])
+
     @property
     def queue(self) -> Queue:
         return Queue(self.broker, self.ptopic, self.qid)
+
+    @property
+    def place(self) -> Row:
+        """The queue as rows of a report have it."""
+        return {"group": self.grp, "broker": self.broker, "topic": self.ptopic, "qid": self.qid}
+
+    @property
+    def text(self) -> str:
+        """``orders demo-0/3``."""
+        return f"{self.ptopic} {self.broker}/{self.qid}"
 
 
 @dataclass(frozen=True, slots=True)

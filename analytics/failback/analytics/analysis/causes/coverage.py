@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from failback.analytics.analysis.arrays.columns import NULL_NUMBER
 from failback.analytics.analysis.counting import families, tables
-from failback.analytics.run.history import UNKNOWN, Assignment, GroupQueue, History, Row
+from failback.analytics.run.history import UNKNOWN, Assignment, GroupQueue, History
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,22 +56,18 @@ def progress_of(history: History, values: Mapping[str, pa.Table]) -> Progress:
     """Read what commits and deliveries made known, per queue."""
     committed: dict[GroupQueue, list[Committed]] = defaultdict(list)
     for row in families.COVERED.rows(values):
-        committed[_queue(row)].append(
+        committed[GroupQueue.of(row)].append(
             Committed(
                 row["bucket"], row["epoch"], _null(row["bid"]), _null(row["binc"]), row["value"]
             )
         )
     taken: dict[GroupQueue, list[tuple[int, int]]] = defaultdict(list)
     for row in families.TAKEN.rows(values):
-        taken[_queue(row)].append((row["bucket"], row["value"]))
+        taken[GroupQueue.of(row)].append((row["bucket"], row["value"]))
     finished: dict[GroupQueue, list[tuple[int, int, int]]] = defaultdict(list)
     for row in families.PROGRESS.rows(values):
-        finished[_queue(row)].append((row["bucket"], row["epoch"], row["value"]))
+        finished[GroupQueue.of(row)].append((row["bucket"], row["epoch"], row["value"]))
     return Progress(committed, taken, finished, history.boundaries())
-
-
-def _queue(row: Row) -> GroupQueue:
-    return GroupQueue(row["grp"], row["broker"], row["topic"], row["qid"])
 
 
 def _null(value: int) -> int | None:

@@ -260,10 +260,7 @@ def handover_figures(figures: Figures) -> list[Row]:
             found.append(
                 {
                     "fid": outage.fid,
-                    "group": a.key.grp,
-                    "broker": a.key.broker,
-                    "topic": a.key.ptopic,
-                    "qid": a.key.qid,
+                    **a.key.place,
                     "consumed": consumed,
                     "loaded": loaded,
                     "loaded_source": source,

@@ -83,12 +83,7 @@ class Figures:
     def dups(self) -> list[DupCount]:
         """Duplicates by queue, cause and order to the first success."""
         return [
-            DupCount(
-                GroupQueue(row["grp"], row["broker"], row["topic"], row["qid"]),
-                cause_of(row["cause"]),
-                row["success_order"],
-                row["value"],
-            )
+            DupCount(GroupQueue.of(row), cause_of(row["cause"]), row["success_order"], row["value"])
             for row in self.values(families.DUPS)
         ]
 

@@ -28,13 +28,7 @@ def rollback_figures(figures: Figures) -> tuple[list[Row], list[Row]]:
     ):
         if not figures.warmup_end_ns <= a.t < figures.until_ns or a.start_off < 0:
             continue
-        place = {
-            "group": a.key.grp,
-            "broker": a.key.broker,
-            "topic": a.key.ptopic,
-            "qid": a.key.qid,
-            "t_ns": a.t,
-        }
+        place = {**a.key.place, "t_ns": a.t}
         if distance.truncated:
             truncated.append({**place, "messages": distance.truncated})
         if distance.d_commit or distance.d_proc:
@@ -104,10 +98,7 @@ def drop_figures(figures: Figures) -> list[Row]:
                             "addr": addr,
                             "bid": bid,
                             "source": source,
-                            "group": key.grp,
-                            "broker": key.broker,
-                            "topic": key.ptopic,
-                            "qid": key.qid,
+                            **key.place,
                             "t_ns": sample.t,
                             "from": highest,
                             "to": sample.off,

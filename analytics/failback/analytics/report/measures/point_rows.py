@@ -1,4 +1,4 @@
-"""A point of a plot, the queue that it may belong to, and the report beside it. Pure.
+"""A point of a plot, and the report beside it. Pure.
 
 Points are a table in long form, one row per point, that the engines write as
 ``figures-data.parquet``::
@@ -54,16 +54,3 @@ def points_of(table: pa.Table) -> list[Point]:
         for value, integer in zip(columns["value"], columns["exact"], strict=True)
     ]
     return [Point(*row) for row in zip(*(columns[name] for name in Point._fields), strict=True)]
-
-
-class QueueKey(NamedTuple):
-    """One queue as one group sees it."""
-
-    group: str
-    broker: str
-    topic: str
-    qid: int
-
-    @property
-    def text(self) -> str:
-        return f"{self.topic} {self.broker}/{self.qid}"

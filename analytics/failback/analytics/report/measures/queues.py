@@ -28,12 +28,13 @@ def queue_figures(figures: Figures) -> tuple[list[Row], bool]:
         if depth > 1 and figure:
             row["depth_ranges"].append({"lo": lo, "hi": hi, "depth": depth, "epoch": epoch})
     for each in figures.values(families.COPY_TIMES):
-        row = found.setdefault(_place(each), _empty_queue(_place(each)))
+        key = GroupQueue.of(each)
+        row = found.setdefault(key, _empty_queue(key))
         row["epochs"].add(each["epoch"])
         row["delivered"] += each["figure"] * each["value"]
         row["distinct"] += each["value"] if each["figure"] else 0
     for each in figures.values(families.COPY_RANGES_LEFT_OUT):
-        found[_place(each)]["depth_ranges_left_out"] = each["value"]
+        found[GroupQueue.of(each)]["depth_ranges_left_out"] = each["value"]
     for key, count in figures.dups_of_queues.items():
         found[key]["dup"] = count
     windows = figures.analysis.windows
@@ -59,16 +60,9 @@ def queue_figures(figures: Figures) -> tuple[list[Row], bool]:
     return [found[key] for key in sorted(kept)], len(kept) < len(found)
 
 
-def _place(row: Row) -> GroupQueue:
-    return GroupQueue(row["grp"], row["broker"], row["topic"], row["qid"])
-
-
 def _empty_queue(key: GroupQueue) -> Row:
     return {
-        "group": key.grp,
-        "broker": key.broker,
-        "topic": key.ptopic,
-        "qid": key.qid,
+        **key.place,
         "epochs": set(),
         "delivered": 0,
         "distinct": 0,

@@ -32,10 +32,7 @@ def resume_figures(figures: Figures) -> Row:
         if kind == "unexplained":
             unexplained.append(
                 {
-                    "group": a.key.grp,
-                    "broker": a.key.broker,
-                    "topic": a.key.ptopic,
-                    "qid": a.key.qid,
+                    **a.key.place,
                     "t_ns": a.t,
                     "start": a.start_off,
                     "src_bid": a.src_bid,

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from failback.analytics.analysis.causes import labels
 from failback.analytics.live.facts import is_canary
-from failback.analytics.report.measures.point_rows import MAX_LINES, Point, QueueKey, Report
+from failback.analytics.report.measures.point_rows import MAX_LINES, Point, Report
 from failback.analytics.report.page.series import (
     NS_PER_SECOND,
     OFFSET_SERIES,
@@ -20,6 +20,7 @@ from failback.analytics.report.page.series import (
     StaircaseData,
     TimelineData,
 )
+from failback.analytics.run.history import GroupQueue
 from failback.protocol.message import RETRY_PREFIX
 
 MAX_STAIRCASES: Final = 16
@@ -114,38 +115,35 @@ def staircases(report: Report, points: Sequence[Point]) -> list[StaircaseData]:
     Those with most duplicates come first, of equal ones that whose offset fell furthest. Of an
     observed run those of the group with most possible repeats come first; a canary's last.
     """
-    curves: dict[QueueKey, dict[str, list[Point]]] = defaultdict(lambda: defaultdict(list))
+    curves: dict[GroupQueue, dict[str, list[Point]]] = defaultdict(lambda: defaultdict(list))
     for point in points:
         if point.kind in OFFSET_SERIES and point.qid is not None:
-            key = QueueKey(point.group or "", point.broker or "", point.topic or "", point.qid)
-            curves[key][point.kind].append(point)
+            curves[_key(point)][point.kind].append(point)
     duplicates = {
-        QueueKey(row["group"], row["broker"], row["topic"], row["qid"]): row["dup"]
+        GroupQueue(row["group"], row["broker"], row["topic"], row["qid"]): row["dup"]
         for row in report.get("queues", [])
     }
-    drops: dict[QueueKey, list[tuple[int, float, str]]] = defaultdict(list)
+    drops: dict[GroupQueue, list[tuple[int, float, str]]] = defaultdict(list)
+    fell: Counter[GroupQueue] = Counter()
     for drop in report.get("offset_drops", []):
-        key = QueueKey(drop["group"], drop.get("broker", ""), drop["topic"], drop["qid"])
+        key = GroupQueue(drop["group"], drop.get("broker", ""), drop["topic"], drop["qid"])
+        fell[key] = max(fell[key], drop["from"] - drop["to"])
         text = f"{drop['label'].lower()}: {drop['from']} → {drop['to']}"
         for known in curves:
-            same = (known.group, *known[2:]) == (key.group, *key[2:])
-            if same and key.broker in ("", known.broker) and text not in _texts(drops[known]):
+            same = known._replace(broker=key.broker) == key and key.broker in ("", known.broker)
+            if same and text not in (said for _, _, said in drops[known]):
                 drops[known].append((drop["t_ns"], float(drop["to"]), text))
-    fell: dict[QueueKey, int] = defaultdict(int)
-    for drop in report.get("offset_drops", []):
-        key = QueueKey(drop["group"], drop.get("broker", ""), drop["topic"], drop["qid"])
-        fell[key] = max(fell[key], drop["from"] - drop["to"])
     most = _most_of_groups(report)
 
-    def rank(key: QueueKey) -> tuple[Any, ...]:
-        of_group = most.get((key.group, key.topic), 0)
-        counted = -duplicates.get(key, 0), -fell.get(key, 0)
-        return is_canary(key.group), -of_group, *counted, key
+    def rank(key: GroupQueue) -> tuple[Any, ...]:
+        of_group = most.get((key.grp, key.ptopic), 0)
+        counted = -duplicates.get(key, 0), -fell[key]
+        return is_canary(key.grp), -of_group, *counted, key
 
     ordered = sorted(curves, key=rank)
     return [
         StaircaseData(
-            group=key.group,
+            group=key.grp,
             queue=key.text,
             series={kind: _series(found) for kind, found in curves[key].items()},
             faults=fault_bands(report),
@@ -154,7 +152,7 @@ def staircases(report: Report, points: Sequence[Point]) -> list[StaircaseData]:
             again=duplicates.get(key),
         )
         for key in ordered
-        if not key.topic.startswith(RETRY_PREFIX) or duplicates.get(key)
+        if not key.ptopic.startswith(RETRY_PREFIX) or duplicates.get(key)
     ][:MAX_STAIRCASES]
 
 
@@ -165,10 +163,6 @@ def _most_of_groups(report: Report) -> Counter[tuple[str, str]]:
         for group in back["groups"]:
             found[group["group"], group["topic"]] += group["hi"]
     return found
-
-
-def _texts(drops: Iterable[tuple[int, float, str]]) -> set[str]:
-    return {text for _, _, text in drops}
 
 
 def cause_time_data(report: Report, points: Sequence[Point]) -> CauseTimeData:
@@ -194,12 +188,12 @@ def heat_data(report: Report, points: Sequence[Point]) -> HeatData:
     if not mine:
         return HeatData([], [], [])
     bins, width = _bins(mine, MAX_HEAT_BINS)
-    totals: Counter[QueueKey] = Counter()
+    totals: Counter[GroupQueue] = Counter()
     for point in mine:
         totals[_key(point)] += int(point.value)
     shown = sorted(totals, key=lambda key: (-totals[key], key))[:MAX_HEAT_QUEUES]
     rates = {key: [0.0] * len(bins) for key in shown}
-    times: dict[QueueKey, list[float]] = defaultdict(list)
+    times: dict[GroupQueue, list[float]] = defaultdict(list)
     for point in mine:
         key = _key(point)
         if key in rates:
@@ -207,8 +201,8 @@ def heat_data(report: Report, points: Sequence[Point]) -> HeatData:
                 rates[key][at] += share * point.value / width
             begin = point.t_ns / NS_PER_SECOND
             times[key] += [begin, begin + point.width_s - 1]
-    several = len({key.group for key in shown}) > 1
-    names = {key: f"{key.group}: {key.text}" if several else key.text for key in shown}
+    several = len({key.grp for key in shown}) > 1
+    names = {key: f"{key.grp}: {key.text}" if several else key.text for key in shown}
     return HeatData(
         [names[key] for key in shown],
         bins,
@@ -219,13 +213,13 @@ def heat_data(report: Report, points: Sequence[Point]) -> HeatData:
 
 def _outlines(
     report: Report,
-    times: Mapping[QueueKey, Sequence[float]],
-    names: Mapping[QueueKey, str],
+    times: Mapping[GroupQueue, Sequence[float]],
+    names: Mapping[GroupQueue, str],
     width: float,
 ) -> list[tuple[str, float, float]]:
     found = []
     for row in report.get("queues", []):
-        key = QueueKey(row["group"], row["broker"], row["topic"], row["qid"])
+        key = GroupQueue(row["group"], row["broker"], row["topic"], row["qid"])
         if key not in names:
             continue
         starts = sorted(
@@ -239,8 +233,8 @@ def _outlines(
     return found[:MAX_HEAT_WINDOWS]
 
 
-def _key(point: Point) -> QueueKey:
-    return QueueKey(point.group or "", point.broker or "", point.topic or "", point.qid or 0)
+def _key(point: Point) -> GroupQueue:
+    return GroupQueue(point.group or "", point.broker or "", point.topic or "", point.qid or 0)
 
 
 def _bins(points: Sequence[Point], most: int = MAX_BINS) -> tuple[list[float], float]:
