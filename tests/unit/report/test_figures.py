@@ -19,13 +19,11 @@ from failback.analytics.report.page.figures.theme import (
     GROUP_HATCHES,
     LIGHT,
     Theme,
-    swaps,
 )
 from failback.analytics.report.page.html import report_figures
 from failback.analytics.report.page.series import (
     MAX_POINTS_PER_TRACE,
     CauseTimeData,
-    ExposureData,
     FaultBand,
     HeatData,
     Series,
@@ -82,7 +80,9 @@ def drawn_from(count: int) -> dict[str, tuple[Any, Any]]:
             over_time.offset_staircase,
             StaircaseData("billing", "orders demo-0/0", {"master_table": points}, [BAND]),
         ),
-        "exposure": (over_time.exposure, ExposureData({"g on b": points} if count else {}, [BAND])),
+        "exposure": (
+            partial(over_time.exposure, faults=[BAND]), {"g on b": points} if count else {},
+        ),
         "causes_over_time": (
             over_time.causes_over_time,
             CauseTimeData(seconds, {"rollback": seconds, "retry": seconds} if some else {}),
@@ -105,11 +105,11 @@ def drawn_from(count: int) -> dict[str, tuple[Any, Any]]:
             {f"p{n}": n * 10 if n % 2 else None for n in rows},
         ),
         "dedupe_seconds": (
-            curves.dedupe_seconds,
+            partial(curves.dedupe, "by_seconds"),
             memory("by_seconds", [{"window": n + 1.0, "share": n / max(some, 1)} for n in rows]),
         ),
         "dedupe_keys": (
-            curves.dedupe_keys,
+            partial(curves.dedupe, "by_keys"),
             memory("by_keys",
                    [{"keys": n + 1, "share": n / max(some, 1), "error": 0.0} for n in rows]),
         ),
@@ -282,7 +282,7 @@ def test_text_contrast_is_at_least_four_and_a_half(chosen: Theme) -> None:
 
 def test_a_drawn_page_can_be_turned_dark() -> None:
     """Swapping the colours of a light figure gives the dark one: that is what the page does."""
-    swapped = swaps()
+    swapped = DARK.colours
     assert len(set(swapped.values())) == len(swapped)
     for name, (draw, data) in drawn_from(3).items():
         light = draw(data, theme=LIGHT).to_json()

@@ -33,7 +33,7 @@ from failback.analytics.report.page.answers import (
     worst_figure,
 )
 from failback.analytics.report.page.figures import bars, curves, over_time
-from failback.analytics.report.page.figures.theme import LIGHT, Theme, swaps
+from failback.analytics.report.page.figures.theme import DARK, LIGHT, Theme
 from failback.analytics.report.page.series import MAX_POINTS_PER_TRACE
 from failback.analytics.report.page.tables import (
     advice,
@@ -136,7 +136,7 @@ def render_html(report: Report, points: Sequence[Point], theme: Theme = LIGHT) -
         figures_json=lambda: Markup(
             figures_json({name: drawn[name] for name in placed}, observed.zero_of(report))
         ),
-        swaps_json=Markup(json.dumps(dict(swaps()))),
+        swaps_json=Markup(json.dumps(dict(DARK.colours))),
         plotly_js=Markup(plotly_bundle.script()),
         most_rows=MAX_TABLE_ROWS,
         tables=page_tables(report, points),
@@ -269,12 +269,12 @@ def report_figures(report: Report, points: Sequence[Point]) -> dict[str, Draw]:
     add("intervals", bars.interval_map, windows, redeliveries.left_out(report), has=windows)
     predicted = [row for row in advice.prediction(report).rows if "p5" in row]
     add("prediction", bars.prediction_band, predicted, has=predicted)
-    exposure = time_series.exposure_data(report, points)
-    add("exposure", over_time.exposure, exposure, has=exposure.series)
+    exposure, faults = time_series.exposures(points), time_series.fault_bands(report)
+    add("exposure", over_time.exposure, exposure, faults, has=exposure)
     groups = curves.groups_with_memory(report)
     by_keys = any(curves.shares(group, "by_keys") for group in groups)
-    add("dedupe-seconds", curves.dedupe_seconds, groups, has=groups)
-    add("dedupe-keys", curves.dedupe_keys, groups, has=by_keys)
+    add("dedupe-seconds", curves.dedupe, "by_seconds", groups, has=groups)
+    add("dedupe-keys", curves.dedupe, "by_keys", groups, has=by_keys)
     ages = costs.repeat_age(report).rows
     add("repeat-age", curves.repeat_age, ages, curves.median_age(report), has=ages)
     add("compare", curves.compare_arms, report.get("compare"), has=report.get("compare"))

@@ -122,11 +122,3 @@ class HeatData:
     rates: Sequence[Sequence[float]]
     windows: Sequence[tuple[str, float, float]] = ()
     """(queue, from, to) in seconds: what one assignment repeated."""
-
-
-@dataclass(frozen=True, slots=True)
-class ExposureData:
-    """Messages that a kill would have repeated, over time, by ``group on broker``."""
-
-    series: Mapping[str, Series]
-    faults: Sequence[FaultBand] = ()

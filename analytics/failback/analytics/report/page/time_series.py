@@ -13,7 +13,6 @@ from failback.analytics.report.page.series import (
     NS_PER_SECOND,
     OFFSET_SERIES,
     CauseTimeData,
-    ExposureData,
     FaultBand,
     HeatData,
     Series,
@@ -254,15 +253,14 @@ def _shares(point: Point, bins: Sequence[float], width: float) -> Iterator[tuple
         yield min(at, len(bins) - 1), seconds / point.width_s
 
 
-def exposure_data(report: Report, points: Sequence[Point]) -> ExposureData:
+def exposures(points: Sequence[Point]) -> dict[str, Series]:
+    """Messages that a kill would have repeated, over time, by ``group on broker``."""
     curves: dict[str, list[Point]] = defaultdict(list)
     for point in points:
         if point.kind == "exposure":
             curves[f"{point.group} on {point.broker}"].append(point)
     ordered = sorted(curves, key=lambda name: (-max(p.value for p in curves[name]), name))
-    return ExposureData(
-        {name: _series(curves[name]) for name in ordered[:MAX_LINES]}, fault_bands(report)
-    )
+    return {name: _series(curves[name]) for name in ordered[:MAX_LINES]}
 
 
 def _rate(points: Iterable[Point]) -> Series:

@@ -15,7 +15,6 @@ from failback.analytics.report.page.figures.theme import (
     PALE,
     SLATE,
     Theme,
-    count,
     finish,
     group_marker,
     short,
@@ -23,7 +22,7 @@ from failback.analytics.report.page.figures.theme import (
 from failback.analytics.report.page.series import NS_PER_SECOND
 from failback.analytics.report.page.tables.redeliveries import UNATTRIBUTED, queue_text
 from failback.analytics.report.page.tables.registry import Row
-from failback.analytics.report.wording import percent, seconds
+from failback.analytics.report.wording import many, percent, seconds
 
 MOST_QUEUES: Final = 50
 _REVERSED = {"autorange": "reversed"}
@@ -70,7 +69,7 @@ def dup_by_cause(rows: Sequence[Row], theme: Theme = LIGHT) -> go.Figure:
     title = "No duplicate was delivered"
     if total:
         first = rows[sums.index(longest)]["cause"]
-        title = f"{count(total, 'duplicate')} by cause: {percent(longest / total)} {first}"
+        title = f"{many(total, 'duplicate')} by cause: {percent(longest / total)} {first}"
     return finish(figure, title, "deliveries", None, theme, height=190 + 50 * len(rows))
 
 
@@ -112,7 +111,7 @@ def interval_map(rows: Sequence[Row], left_out: int = 0, theme: Theme = LIGHT) -
         barmode="overlay",
         yaxis={**_REVERSED, "categoryorder": "array", "categoryarray": shown},
     )
-    title = f"{count(len(rows), 're-consumed interval')} in {count(len(sizes), 'queue')}"
+    title = f"{many(len(rows), 're-consumed interval')} in {many(len(sizes), 'queue')}"
     if left_out:
         title = f"The largest {title}, of {len(rows) + left_out}"
     if len(sizes) > len(drawn):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import median
 from typing import Any, Final
 
 import plotly.graph_objects as go
@@ -41,45 +42,34 @@ def shares(group: Row, kind: str) -> list[Row]:
     return [row for row in (group.get("dedupe") or {}).get(kind, []) if row["share"] is not None]
 
 
-def dedupe_seconds(groups: Sequence[Row], theme: Theme = LIGHT) -> go.Figure:
-    """What share of repeats after a success a memory of so many seconds stops."""
+def dedupe(kind: str, groups: Sequence[Row], theme: Theme = LIGHT) -> go.Figure:
+    """What share of repeats after a success a memory stops: of so many seconds, or messages.
+
+    ``kind`` is ``by_seconds`` or ``by_keys``, as in ``report.json``.
+    """
     figure = go.Figure()
+    by_keys = kind == "by_keys"
     for number, group in enumerate(groups):
-        _curve(figure, group, "by_seconds", "window", number, theme)
-    return _finished(figure, _dedupe_title(groups), "seconds remembered (log)", theme)
-
-
-def dedupe_keys(groups: Sequence[Row], theme: Theme = LIGHT) -> go.Figure:
-    """What share of repeats after a success a memory of so many messages stops."""
-    figure = go.Figure()
-    for number, group in enumerate(groups):
-        _curve(figure, group, "by_keys", "keys", number, theme)
-    title = "Remembering the last messages instead, by their number"
-    return _finished(figure, title, "messages remembered (log)", theme)
-
-
-def _finished(figure: go.Figure, title: str, axis: str, theme: Theme) -> go.Figure:
+        rows = shares(group, kind)
+        error = {"array": [100 * row["error"] for row in rows], "width": 2} if by_keys else None
+        figure.add_scatter(
+            x=[row["keys" if by_keys else "window"] for row in rows],
+            y=[100 * row["share"] for row in rows],
+            name=short(group["group"]),
+            showlegend=True,
+            mode="lines+markers",
+            error_y=error,
+            line={"color": theme.text, "width": 2, "dash": DASHES[number % len(DASHES)]},
+            marker={"symbol": MARKS[number % len(MARKS)], "size": 5},
+        )
     figure.update_layout(
         xaxis={"type": "log", "dtick": 1, "tickformat": ","},
         yaxis={"range": [0, 104], "ticksuffix": " %", "title": {"text": "repeats stopped"}},
     )
-    return finish(figure, title, axis, None, theme, height=320)
-
-
-def _curve(figure: go.Figure, group: Row, kind: str, field: str, number: int, theme: Theme) -> None:
-    rows = shares(group, kind)
-    figure.add_scatter(
-        x=[row[field] for row in rows],
-        y=[100 * row["share"] for row in rows],
-        name=short(group["group"]),
-        showlegend=True,
-        mode="lines+markers",
-        error_y={"array": [100 * row["error"] for row in rows], "width": 2}
-        if kind == "by_keys"
-        else None,
-        line={"color": theme.text, "width": 2, "dash": DASHES[number % len(DASHES)]},
-        marker={"symbol": MARKS[number % len(MARKS)], "size": 5},
-    )
+    title, what = _dedupe_title(groups), "seconds"
+    if by_keys:
+        title, what = "Remembering the last messages instead, by their number", "messages"
+    return finish(figure, title, f"{what} remembered (log)", None, theme, height=320)
 
 
 def _dedupe_title(groups: Sequence[Row]) -> str:
@@ -115,9 +105,9 @@ def repeat_age(rows: Sequence[Row], exact: float | None = None, theme: Theme = L
         marker={"color": theme.of(SLATE)},
     )
     title = "No handled message was re-consumed"
-    median = _median_edge(rows) if exact is None else exact
-    if rows and median is not None:
-        after = seconds(median)
+    middle = _median_edge(rows) if exact is None else exact
+    if rows and middle is not None:
+        after = seconds(middle)
         title = f"Half of the repeats of handled messages began {after} after the success"
     figure.update_xaxes(type="category")
     axis = "at most so many seconds after the first success"
@@ -127,8 +117,8 @@ def repeat_age(rows: Sequence[Row], exact: float | None = None, theme: Theme = L
 def median_age(report: Report) -> float | None:
     """The exact median age of repeats, which is known where one group alone has any."""
     known = [g["repeat_age_seconds"]["p50"] for g in report["groups"] if g["dup_after_success"]]
-    median: float | None = known[0] if len(known) == 1 else None
-    return median
+    found: float | None = known[0] if len(known) == 1 else None
+    return found
 
 
 def _median_edge(rows: Sequence[Row]) -> float | None:
@@ -210,11 +200,9 @@ def _arm(
     known = sorted(float(value) for value in values)
     if not known:
         return
-    middle = len(known) // 2
-    median = known[middle] if len(known) % 2 else (known[middle - 1] + known[middle]) / 2
     for y, name, marker in (
         (known, "a repetition", {"symbol": MARKS[place % len(MARKS)], "size": 9}),
-        ([median], "median", {"symbol": "line-ew-open", "size": 42, "line": {"width": 3}}),
+        ([median(known)], "median", {"symbol": "line-ew-open", "size": 42, "line": {"width": 3}}),
     ):
         figure.add_scatter(
             x=[arm] * len(y),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from operator import itemgetter
-from typing import Final
+from typing import Any, Final
 
 import plotly.graph_objects as go
 
-from failback.analytics.report.page.figures.theme import PALE, SLATE, Theme, short
+from failback.analytics.report.page.figures.theme import FAULT, LABEL, PALE, SLATE, Theme, short
 from failback.analytics.report.page.series import NS_PER_SECOND, FaultBand, Series
 
 # For keeping labels apart on a phone too: a plot is at least this wide, a letter about that wide.
@@ -68,6 +68,10 @@ def is_late(time_ns: int, text: str, window: Window) -> bool:
     return at + LETTER_PIXELS * len(text) > PLOT_PIXELS and 2 * at > PLOT_PIXELS
 
 
+def _add_line(figure: go.Figure, at: float, top: float, look: dict[str, Any]) -> None:
+    figure.add_shape(type="line", x0=at, x1=at, y0=0, y1=top, yref="paper", line=look)
+
+
 def mark_events(
     figure: go.Figure,
     events: Sequence[tuple[int, str]],
@@ -85,15 +89,7 @@ def mark_events(
         at = time_ns / NS_PER_SECOND
         if row < 0:
             continue
-        figure.add_shape(
-            type="line",
-            x0=at,
-            x1=at,
-            y0=0,
-            y1=top,
-            yref="paper",
-            line={"width": 1, "dash": "dot", "color": theme.text},
-        )
+        _add_line(figure, at, top, {"width": 1, "dash": "dot", "color": theme.text})
         figure.add_annotation(
             x=at,
             y=top,
@@ -121,16 +117,8 @@ def mark_faults(
     shown = list(faults)
     for fault in shown:
         if fault.intended_ns is not None:
-            at = fault.intended_ns / NS_PER_SECOND
-            figure.add_shape(
-                type="line",
-                x0=at,
-                x1=at,
-                y0=0,
-                y1=top,
-                yref="paper",
-                line={"width": 2, "dash": "dot", "color": theme.of(PALE)},
-            )
+            look = {"width": 2, "dash": "dot", "color": theme.of(PALE)}
+            _add_line(figure, fault.intended_ns / NS_PER_SECOND, top, look)
     bands = [(each.effect_ns, each) for each in shown if each.effect_ns is not None]
     bands.sort(key=itemgetter(0))
     places = rows([(start, short(fault.name, 20)) for start, fault in bands], window)
@@ -143,7 +131,7 @@ def mark_faults(
             y0=0,
             y1=top,
             yref="paper",
-            fillcolor=theme.fault,
+            fillcolor=theme.of(FAULT),
             line={"width": 1, "color": theme.of(SLATE)},
             layer="below",
         )
@@ -159,6 +147,6 @@ def mark_faults(
             showarrow=False,
             xanchor="right" if is_late(start, text, window) else "left",
             yanchor="top",
-            bgcolor=theme.label,
+            bgcolor=theme.of(LABEL),
             font={"size": 11},
         )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import plotly.graph_objects as go
 
@@ -18,16 +19,17 @@ from failback.analytics.report.page.figures.marks import (
 from failback.analytics.report.page.figures.theme import (
     BAD,
     DASHES,
+    FAULT,
     GROUP_COLOURS,
     GROUP_HATCHES,
     HEAT,
     INK,
+    LABEL,
     LIGHT,
     PALE,
     PAPER,
     SLATE,
     Theme,
-    count,
     decades,
     finish,
     short,
@@ -36,13 +38,13 @@ from failback.analytics.report.page.series import (
     NS_PER_SECOND,
     OFFSET_SERIES,
     CauseTimeData,
-    ExposureData,
     FaultBand,
     HeatData,
     Series,
     StaircaseData,
     TimelineData,
 )
+from failback.analytics.report.wording import many
 
 MAX_LANES: Final = 12
 MAX_DROP_LABELS: Final = 3
@@ -96,35 +98,29 @@ def _parts(lanes: int, events: bool) -> dict[str, list[float]]:
     return {"latency": latency, "rates": rates, "lanes": above, "pixels": [float(total)]}
 
 
+def _add_curve(figure: go.Figure, name: str, series: Series, **look: Any) -> Series:
+    """Draw a curve with as many points as a trace may have; return those."""
+    thin = series.thinned()
+    figure.add_scatter(x=thin.seconds, y=list(thin.values), name=name, **look)
+    return thin
+
+
 def _add_rates(figure: go.Figure, data: TimelineData, theme: Theme) -> None:
     looks = ((INK, "solid"), (SLATE, "dash"), (HEAT, "dot"), (PALE, "dashdot"))
     for number, (name, series) in enumerate(data.rates.items()):
-        thin = series.thinned()
         colour, dash = looks[number % len(looks)]
-        figure.add_scatter(
-            x=thin.seconds,
-            y=list(thin.values),
-            name=short(name),
-            mode="lines",
-            line={"color": theme.of(colour), "width": 2, "dash": dash},
-        )
+        line = {"color": theme.of(colour), "width": 2, "dash": dash}
+        _add_curve(figure, short(name), series, mode="lines", line=line)
 
 
 def _add_latency(figure: go.Figure, data: TimelineData, theme: Theme) -> tuple[Series, Series]:
-    latency, failed = data.send_latency.thinned(), data.failed_sends.thinned()
-    for name, thin, marker in (
-        ("send latency", latency, {"size": 3, "color": theme.of(SLATE)}),
-        ("failed send", failed, {"size": 6, "symbol": "x-thin-open", "color": theme.of(BAD)}),
-    ):
-        figure.add_scatter(
-            x=thin.seconds,
-            y=list(thin.values),
-            name=name,
-            mode="markers",
-            yaxis="y2",
-            marker=marker,
-        )
-    return latency, failed
+    good = {"size": 3, "color": theme.of(SLATE)}
+    bad = {"size": 6, "symbol": "x-thin-open", "color": theme.of(BAD)}
+    look = {"mode": "markers", "yaxis": "y2"}
+    return (
+        _add_curve(figure, "send latency", data.send_latency, **look, marker=good),
+        _add_curve(figure, "failed send", data.failed_sends, **look, marker=bad),
+    )
 
 
 def _add_lane(figure: go.Figure, fault: FaultBand, theme: Theme, window: tuple[int, int]) -> None:
@@ -137,7 +133,7 @@ def _add_lane(figure: go.Figure, fault: FaultBand, theme: Theme, window: tuple[i
             fault.intended_end_ns,
             0.9,
             {
-                "color": theme.fault,
+                "color": theme.of(FAULT),
                 "line": {"width": 1, "color": theme.of(PALE)},
                 "pattern": {"shape": "/", "fgcolor": theme.of(PALE)},
             },
@@ -183,14 +179,8 @@ def offset_staircase(data: StaircaseData, theme: Theme = LIGHT) -> go.Figure:
         series = data.series.get(key)
         if series is None or not series.times_ns:
             continue
-        thin = series.thinned()
-        figure.add_scatter(
-            x=thin.seconds,
-            y=list(thin.values),
-            name=name,
-            mode="lines",
-            line={"color": theme.of(colour), "width": 2, "dash": dash, "shape": "hv"},
-        )
+        line = {"color": theme.of(colour), "width": 2, "dash": dash, "shape": "hv"}
+        _add_curve(figure, name, series, mode="lines", line=line)
     window = data.window_ns or span(data.series.values(), data.faults)
     mark_faults(figure, data.faults, theme, window)
     drops = sorted(sorted(data.drops, key=lambda drop: -_size_of_drop(drop[2]))[:MAX_DROP_LABELS])
@@ -216,7 +206,7 @@ def offset_staircase(data: StaircaseData, theme: Theme = LIGHT) -> go.Figure:
             ax=-12 if late else 12,
             ay=30 + ROW_PIXELS * row,
             xanchor="right" if late else "left",
-            bgcolor=theme.label,
+            bgcolor=theme.of(LABEL),
             font={"size": 12},
         )
     place = f"{short(data.queue, 44)}, group {short(data.group, 24)}"
@@ -311,30 +301,26 @@ def interval_heatmap(data: HeatData, theme: Theme = LIGHT) -> go.Figure:
     title = "No queue delivered anything twice"
     if names:
         busiest = max(range(len(names)), key=lambda at: sum(data.rates[at]))
-        title = f"{count(len(names), 'queue')} with repeats, most of all {names[busiest]}"
+        title = f"{many(len(names), 'queue')} with repeats, most of all {names[busiest]}"
         title += "; the darker, the more a second"
     return finish(figure, title, SECONDS, None, theme, height=240 + 30 * len(names))
 
 
-def exposure(data: ExposureData, theme: Theme = LIGHT) -> go.Figure:
+def exposure(
+    curves: Mapping[str, Series], faults: Sequence[FaultBand] = (), theme: Theme = LIGHT
+) -> go.Figure:
     """What a kill of the master would have repeated, at each second of the run."""
     figure = go.Figure()
-    for number, (name, series) in enumerate(data.series.items()):
-        thin = series.thinned()
-        figure.add_scatter(
-            x=thin.seconds,
-            y=list(thin.values),
-            name=short(name),
-            mode="lines",
-            line={"color": theme.text, "width": 2, "dash": DASHES[number % len(DASHES)]},
-        )
-    mark_faults(figure, data.faults, theme, span(data.series.values(), data.faults))
-    most = max(
-        (max(each.thinned().values, default=0) for each in data.series.values()), default=None
-    )
+    highest = []
+    for number, (name, series) in enumerate(curves.items()):
+        line = {"color": theme.text, "width": 2, "dash": DASHES[number % len(DASHES)]}
+        thin = _add_curve(figure, short(name), series, mode="lines", line=line)
+        highest.append(max(thin.values, default=0))
+    mark_faults(figure, faults, theme, span(curves.values(), faults))
     title = "No broker's offsets were sampled"
-    if most is not None:
-        title = f"A kill at the worst second would have repeated {count(most, 'message')}"
+    if highest:
+        most = many(round(max(highest)), "message")
+        title = f"A kill at the worst second would have repeated {most}"
     figure.update_yaxes(rangemode="tozero")
     figure.update_xaxes(ticklabelstandoff=8)  # both axes may begin with 0 in the same corner
     return finish(figure, title, SECONDS, "messages", theme, height=320)

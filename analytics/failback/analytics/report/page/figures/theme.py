@@ -3,7 +3,7 @@
 Okabe-Ito colours belong to report groups, one each, with a hatch of its own, so that grey print and
 colour-blind readers lose nothing. A cause outside the report groups has another colour: no colour
 means two things in one page. Colours are written as those of the light theme. :meth:`Theme.of`
-gives another theme's, and :func:`swaps` lets a page turn drawn figures around.
+gives another theme's.
 """
 
 from __future__ import annotations
@@ -49,22 +49,6 @@ HEAT: Final = "#7A4B00"
 DASHES: Final = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 MARKS: Final = ("circle", "square", "diamond", "triangle-up", "cross", "star")
 
-_DARK: Final[Mapping[str, str]] = {
-    INK: "#F2F2F2",
-    SLATE: "#A3B4C4",
-    BAD: "#FF7A7A",
-    PALE: "#66788A",
-    GRID: "#4A4A4A",
-    PAPER: "#16191D",
-    FAULT: "rgba(163, 180, 196, 0.20)",
-    LABEL: "rgba(22, 25, 29, 0.75)",
-    HEAT: "#FFD9A0",
-    "#332288": "#A99CFF",
-    "#882255": "#F3A6C8",
-    "#999933": "#CFCF66",
-    "#44AA99": "#66D6C3",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class Theme:
@@ -88,22 +72,26 @@ class Theme:
     def paper(self) -> str:
         return self.of(PAPER)
 
-    @property
-    def fault(self) -> str:
-        return self.of(FAULT)
-
-    @property
-    def label(self) -> str:
-        return self.of(LABEL)
-
 
 LIGHT: Final = Theme()
-DARK: Final = Theme(_DARK)
-
-
-def swaps() -> Mapping[str, str]:
-    """Light colours and their dark ones; no two share a dark one, so it works both ways."""
-    return dict(_DARK)
+DARK: Final = Theme(
+    {
+        INK: "#F2F2F2",
+        SLATE: "#A3B4C4",
+        BAD: "#FF7A7A",
+        PALE: "#66788A",
+        GRID: "#4A4A4A",
+        PAPER: "#16191D",
+        FAULT: "rgba(163, 180, 196, 0.20)",
+        LABEL: "rgba(22, 25, 29, 0.75)",
+        HEAT: "#FFD9A0",
+        "#332288": "#A99CFF",
+        "#882255": "#F3A6C8",
+        "#999933": "#CFCF66",
+        "#44AA99": "#66D6C3",
+    }
+)
+"""No two share a dark colour, so that a page can turn drawn figures around, both ways."""
 
 
 def group_marker(group: str, opacity: float = 1.0) -> dict[str, Any]:
@@ -113,11 +101,6 @@ def group_marker(group: str, opacity: float = 1.0) -> dict[str, Any]:
         "opacity": opacity,
         "pattern": {"shape": GROUP_HATCHES.get(group, "")},
     }
-
-
-def count(number: float, noun: str) -> str:
-    """``1 queue``, ``1,200 queues``."""
-    return f"{number:,.0f} {noun}" if number == 1 else f"{number:,.0f} {noun}s"
 
 
 def short(text: str, limit: int = 40) -> str:
