@@ -8,12 +8,13 @@ with replacement, seeded, so that equal reports give equal figures.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from failback.analytics.report.outcome import worst_outage
 from failback.analytics.report.status_summary import rule_set_of
 from failback.analytics.run.definitions import words_of
 
@@ -28,36 +29,18 @@ _DIGITS: Final = 6
 _TAILS: Final = (2.5, 97.5)
 
 
-def _worst(name: str) -> Callable[[Report], float | None]:
-    def found(report: Report) -> float | None:
-        values = [_plain(row[name]) for row in report["rto"]]
-        return max((value for value in values if value is not None), default=None)
-
-    return found
-
-
-def _plain(value: Any) -> float | None:
-    return value.get("max") if isinstance(value, Mapping) else value
-
-
-def _total(name: str) -> Callable[[Report], float | None]:
-    def found(report: Report) -> float | None:
-        value: float | None = report["totals"][name]
-        return value
-
-    return found
-
-
-METRICS: Final[Mapping[str, Callable[[Report], float | None]]] = {
-    "dup": _total("dup"),
-    "dup_ratio": _total("dup_ratio"),
-    "dup_after_success": _total("dup_after_success"),
-    "wasted_seconds": _total("wasted_seconds"),
-    "lost": _total("lost"),
-    "produce_rto_ms": _worst("produce_ms"),
-    "consume_rto_ms": _worst("consume_ms"),
-}
+_OUTAGES: Final = {"produce_rto_ms": "produce_ms", "consume_rto_ms": "consume_ms"}
+METRICS: Final = (
+    "dup", "dup_ratio", "dup_after_success", "wasted_seconds", "lost", *_OUTAGES,
+)  # fmt: skip
 """What is compared. RTO: the worst of the run's outages."""
+
+
+def _figure(metric: str, report: Report) -> float | None:
+    if metric in _OUTAGES:
+        return worst_outage(report, _OUTAGES[metric])
+    found: float | None = report["totals"][metric]
+    return found
 
 
 def compare_reports(reports: Sequence[Report], against: Sequence[Report] = ()) -> Row | None:
@@ -125,7 +108,7 @@ def _arm(name: str, reports: Sequence[Report]) -> Row:
                 "run": each["run"],
                 "repetition": each["repetition"],
                 "verdict": each["verdict"]["value"],
-                **{metric: of(each) for metric, of in METRICS.items()},
+                **{metric: _figure(metric, each) for metric in METRICS},
             }
             for each in reports
         ],
@@ -133,7 +116,7 @@ def _arm(name: str, reports: Sequence[Report]) -> Row:
 
 
 def _values(metric: str, reports: Sequence[Report]) -> NDArray[np.float64]:
-    found = [METRICS[metric](each) for each in reports]
+    found = [_figure(metric, each) for each in reports]
     return np.array([value for value in found if value is not None], np.float64)
 
 

@@ -125,6 +125,13 @@ def _observed_evidence(report: Report) -> Badge:
     )
 
 
+def worst_outage(report: Report, name: str) -> float | None:
+    """The longest outage of a run: of sends (``produce_ms``), or of pulls (``consume_ms``)."""
+    found = [row.get(name) for row in report.get("rto", [])]
+    values = [each.get("max") if isinstance(each, Mapping) else each for each in found]
+    return max((value for value in values if value is not None), default=None)
+
+
 def rows_missing(report: Report) -> bool:
     """Whether rows are known to be missing: counts are what is left, and shares say nothing."""
     return any(

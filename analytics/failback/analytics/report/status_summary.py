@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from failback.analytics.report.outcome import NO_LIMIT, outcome_state
+from failback.analytics.report.outcome import NO_LIMIT, outcome_state, worst_outage
 
 Report = Mapping[str, Any]
 
@@ -104,17 +104,12 @@ def _outcome(report: Report) -> str:
 
 
 def _outages(reports: Sequence[Report]) -> dict[str, float | None]:
-    rows = [row for report in reports for row in report["rto"]]
-    produce = [row["produce_ms"] for row in rows if row["produce_ms"] is not None]
-    consume = [
-        row["consume_ms"]["max"]
-        for row in rows
-        if row["consume_ms"] is not None and row["consume_ms"].get("max") is not None
-    ]
-    return {
-        name: round(max(values) / 1000, 3) if values else None
-        for name, values in (("produce", produce), ("consume", consume))
-    }
+    found = {}
+    for name in ("produce", "consume"):
+        worst = [worst_outage(report, f"{name}_ms") for report in reports]
+        known = [value for value in worst if value is not None]
+        found[name] = round(max(known) / 1000, 3) if known else None
+    return found
 
 
 def _by_report_group(reports: Sequence[Report]) -> dict[str, int]:

@@ -6,7 +6,13 @@ from typing import Final
 
 from failback.analytics.analysis.causes.labels import cause_words
 from failback.analytics.report.measures.numbers import Row
-from failback.analytics.report.outcome import Badge, evidence_badge, outcome_badge, rows_missing
+from failback.analytics.report.outcome import (
+    Badge,
+    evidence_badge,
+    outcome_badge,
+    rows_missing,
+    worst_outage,
+)
 from failback.analytics.report.page.tables.observed import (
     came_again,
     canaries,
@@ -43,12 +49,9 @@ def sentence(report: Row) -> str:
         mostly = "" if len(causes) == 1 else "mostly "
         text += f", {all_to} group `{short(first['group'])}`, cause: {mostly}{cause_words(main)}"
     text += f"; {_loss(report)}"
-    produce = [row["produce_ms"] for row in report["rto"] if row["produce_ms"] is not None]
-    consume = [r["consume_ms"]["max"] for r in report["rto"] if r["consume_ms"]["max"] is not None]
-    if produce:
-        text += f"; send outage {max(produce) / 1000:.1f} s"
-    if consume:
-        text += f"; receive outage {max(consume) / 1000:.1f} s"
+    for what, name in (("send", "produce_ms"), ("receive", "consume_ms")):
+        worst = worst_outage(report, name)
+        text += "" if worst is None else f"; {what} outage {worst / 1000:.1f} s"
     return text + "."
 
 

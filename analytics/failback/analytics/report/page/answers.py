@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from failback.analytics.report.measures.point_rows import Report
+from failback.analytics.report.outcome import worst_outage
 from failback.analytics.report.page.tables.redeliveries import reset_hint
 from failback.analytics.report.page.words import cause_meaning
-from failback.analytics.report.wording import UNKNOWN, many, number, percent, seconds
+from failback.analytics.report.wording import many, number, percent, seconds
 
 MAX_CAUSES: Final = 3
 _SLAVE_ONLY: Final = "ROLLBACK_SLAVE_ONLY_PROGRESS"
@@ -61,17 +62,14 @@ Tile = tuple[str, str, str]
 def answer_tiles(report: Report) -> list[Tile]:
     """The three figures of the answer; of an observed run those that it measured."""
     totals = report["totals"]
-    sends = [
-        row["produce_ms"] for row in report.get("rto", []) if row.get("produce_ms") is not None
-    ]
     if "observation" in report:
         canary = [back["recovery"] for back in report["observation"]["returns"] if back["recovery"]]
-        sends = [row["produce_s"] * 1000 for row in canary if row["produce_s"] is not None]
-        return [(seconds(max(sends) / 1000), "send outage (canary)", "rto")] if sends else []
+        sends = [row["produce_s"] for row in canary if row["produce_s"] is not None]
+        return [(seconds(max(sends)), "send outage (canary)", "rto")] if sends else []
     return [
         (f"{number(totals['dup'])} ({percent(totals['dup_ratio'])})", "re-consumed", "ratio"),
         (number(totals["lost"]), "lost", "lost"),
-        (seconds(max(sends) / 1000) if sends else UNKNOWN, "send outage", "rto"),
+        (_outage(report, "produce_ms"), "send outage", "rto"),
     ]
 
 
@@ -199,15 +197,15 @@ def _causes(report: Report) -> str:
 
 
 def _recovery(report: Report) -> str:
-    rows = report.get("rto", [])
-    produce = [row["produce_ms"] for row in rows if row.get("produce_ms") is not None]
-    consume = [(row.get("consume_ms") or {}).get("max") for row in rows]
-    known = [value for value in consume if value is not None]
-    if not rows:
+    if not report.get("rto"):
         return "no master was killed"
-    sends = seconds(max(produce) / 1000) if produce else UNKNOWN
-    pulls = seconds(max(known) / 1000) if known else UNKNOWN
+    sends, pulls = _outage(report, "produce_ms"), _outage(report, "consume_ms")
     return f"send outage {sends}, receive outage {pulls}"
+
+
+def _outage(report: Report, name: str) -> str:
+    worst = worst_outage(report, name)
+    return seconds(None if worst is None else worst / 1000)
 
 
 def _bounds(report: Report) -> str:
