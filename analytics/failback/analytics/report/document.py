@@ -56,7 +56,6 @@ def build_report(
     queues, truncated_queues = queue_figures(figures)
     rollbacks, truncated = offsets.rollback_figures(figures)
     _split_queues(figures, queues)
-    foreseen = forecast.forecast(figures)
     document: Row = {
         "schema": SCHEMA,
         "run": analysis.folder.run_id,
@@ -93,10 +92,7 @@ def build_report(
         "rto": recovery.rto_figures(figures),
         "bounds": bounds.bound_figures(figures),
         "handover": bounds.handover_figures(figures),
-        "prediction": foreseen.prediction,
-        "exposure": foreseen.exposure,
-        "knobs": foreseen.knobs,
-        "notes": foreseen.notes,
+        **forecast.forecast(figures),
         "producer": producer_figures(figures),
         "compare": None,
         "quality": _quality(figures),

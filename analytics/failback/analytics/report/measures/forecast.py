@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from typing import Any, Final
@@ -38,53 +38,43 @@ class Unpredictable(Exception):
     """Why a fault of a group is not predicted; one clause."""
 
 
-@dataclass(slots=True)
-class Forecast:
-    """Three blocks of the report, and per empty one why it is empty."""
+def forecast(figures: Figures) -> Row:
+    """All three blocks, and in ``notes`` why one is empty.
 
-    prediction: list[Row] = field(default_factory=list)
-    exposure: dict[str, Row] = field(default_factory=dict)
-    knobs: list[Row] = field(default_factory=list)
-    notes: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class _Case:
-    settings: Settings
-    plan: FaultPlan
-    predicted: Prediction
-
-
-def forecast(figures: Figures) -> Forecast:
-    """All three blocks. Equal runs give equal figures: draws are seeded."""
-    found = Forecast(exposure=exposure_figures(figures))
-    if not any(row["max"] is not None for row in found.exposure.values()):
-        found.notes["exposure"] = "no broker's offsets were sampled"
+    Equal runs give equal figures: draws are seeded.
+    """
+    exposure = exposure_figures(figures)
+    notes: dict[str, str] = {}
+    if not any(row["max"] is not None for row in exposure.values()):
+        notes["exposure"] = "no broker's offsets were sampled"
     outages = figures.analysis.context.outages
-    cases: list[_Case] = []
+    cases: list[tuple[Prediction, Settings]] = []
+    rows: list[Row] = []
     reasons: list[str] = []
     for number, outage in enumerate(outages):
         until = outages[number + 1].killed if number + 1 < len(outages) else None
         for group in group_names(figures):
             try:
-                case = _case(figures, number, until, group)
+                plan = observed_plan(figures, outage, until, group)
+                settings = measured_settings(figures, number, group)
+                predicted = predict(settings, plan)
             except (Unpredictable, ConfigError) as error:
                 reasons.append(f"{outage.fid}, group {group}: {error}")
                 continue
-            cases.append(case)
-            found.prediction.append(_row(figures, number, group, case.predicted))
+            cases.append((predicted, settings))
+            rows.append(_row(figures, number, group, predicted))
+    knobs: list[Row] = []
     if cases:
         # The fault that costs most is the one to turn knobs for.
-        pairs = zip(cases, found.prediction, strict=True)
-        worst, row = max(pairs, key=lambda pair: (pair[0].predicted.mean, pair[0].predicted.worst))
-        ranked = rank_knobs(worst.settings, worst.plan, before=worst.predicted)
-        found.knobs = knob_rows(ranked, row["observed"])
+        pairs = zip(cases, rows, strict=True)
+        (worst, settings), row = max(pairs, key=lambda pair: (pair[0][0].mean, pair[0][0].worst))
+        knobs = knob_rows(rank_knobs(settings, worst.fault, before=worst), row["observed"])
     if reasons or not outages:
-        found.notes["prediction"] = "; ".join(reasons[:5]) or NO_OUTAGE
-    if not found.knobs:
+        notes["prediction"] = "; ".join(reasons[:5]) or NO_OUTAGE
+    if not knobs:
         nothing = "no setting that the predictor knows would have saved anything"
-        found.notes["knobs"] = nothing if cases else found.notes["prediction"]
-    return found
+        notes["knobs"] = nothing if cases else notes["prediction"]
+    return {"prediction": rows, "exposure": exposure, "knobs": knobs, "notes": notes}
 
 
 def knob_rows(ranked: Sequence[Knob], counted: int) -> list[Row]:
@@ -102,12 +92,6 @@ def knob_rows(ranked: Sequence[Knob], counted: int) -> list[Row]:
                     row[name] = int(row[name])
             rows.append(row)
     return rows[:MAX_KNOBS]
-
-
-def _case(figures: Figures, number: int, until: int | None, group: str) -> _Case:
-    plan = observed_plan(figures, figures.analysis.context.outages[number], until, group)
-    settings = measured_settings(figures, number, group)
-    return _Case(settings, plan, predict(settings, plan))
 
 
 def _row(figures: Figures, number: int, group: str, predicted: Prediction) -> Row:
