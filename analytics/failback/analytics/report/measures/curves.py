@@ -35,10 +35,12 @@ class Curve(NamedTuple):
 
     def highest(self, seconds: Ints) -> Ints:
         """The highest number up to and with each of ``seconds``; 0 before the first."""
-        if not self.at.size:
-            return np.zeros(seconds.size, np.int64)
-        last = np.searchsorted(self.at, seconds, "right") - 1
-        return np.where(last >= 0, np.maximum.accumulate(self.value)[np.maximum(last, 0)], 0)
+        return last_at(self.at, np.maximum.accumulate(self.value), seconds)
+
+
+def last_at(at: Ints, values: Ints, wanted: Ints) -> Ints:
+    """The value of the last of ``at``, ascending, at or before each wanted one; else 0."""
+    return np.append(values, 0)[np.searchsorted(at, wanted, "right") - 1]
 
 
 def curves_of(table: pa.Table) -> dict[GroupQueue, Curve]:

@@ -13,9 +13,10 @@ import numpy as np
 
 from failback.analytics.analysis.arrays.intervals import Ints
 from failback.analytics.analysis.counting import families
+from failback.analytics.report.measures.curves import last_at
 from failback.analytics.report.measures.lookups import Figures, group_names
 from failback.analytics.report.measures.numbers import NS, Row
-from failback.analytics.run.history import GroupQueue, Held, History, Series
+from failback.analytics.run.history import GroupQueue, History, Series
 from failback.protocol.message import RETRY_PREFIX
 
 MAX_INSTANTS: Final = 2_000
@@ -76,7 +77,9 @@ def exposure_curves(figures: Figures, instants: Ints) -> dict[tuple[str, str], I
         delivered = ends.highest(instants // NS - 1)  # by the end of the second before
         gap: Ints | None = None
         for copy in _copies(history, key):
-            held, known = _at(looks[copy], instants)
+            times, values = looks[copy]
+            known = instants >= times[0] if times.size else np.zeros(instants.size, bool)
+            held = last_at(times, values, instants)
             lost = np.where(known, np.maximum(0, delivered - held), 0)
             gap = lost if gap is None else np.maximum(gap, lost)
         if gap is not None:
@@ -91,13 +94,6 @@ def _copies(history: History, key: GroupQueue) -> list[Series]:
     slaves = sorted(bid for source, bid in known if source == "code43" and bid)
     wanted = [("file", 0), *(("code43", bid) for bid in slaves[:1])]
     return [(key, source, bid) for source, bid in wanted if (source, bid) in known]
-
-
-def _at(looks: Held, instants: Ints) -> tuple[Ints, Any]:
-    """What a copy held at each instant, and whether anybody had looked by then."""
-    times, values = looks
-    at = np.searchsorted(times, instants, "right") - 1
-    return np.append(values, 0)[at], at >= 0
 
 
 def _alive(figures: Figures, instants: Ints, broker: str) -> Any:

@@ -27,6 +27,14 @@ from failback.protocol.message import RETRY_PREFIX
 
 BEFORE_SECONDS: Final = 30
 SAME_START_NS: Final = NS
+_SWITCHES: Final = SWITCHES | {
+    "consume_threads": "consumeThreadMax",
+    "pull_threshold_for_queue": "pullThresholdForQueue",
+}
+_OF_GROUP: Final = {
+    "threads": "consumeThreadMax",
+    "pullThresholdForQueue": "pullThresholdForQueue",
+}
 
 
 def measured_settings(figures: Figures, number: int, group: str) -> Settings:
@@ -77,26 +85,16 @@ def measured_settings(figures: Figures, number: int, group: str) -> Settings:
 
 def _with_clients(settings: Settings, run: Run, group: str) -> Settings:
     """Client switches, and what the workload says of the group."""
-    switches = dict(run.switches or {})
     workload = run.workload or {}
-    switches |= workload.get("switches") or {}
+    switches = (run.switches or {}) | (workload.get("switches") or {})
+    of_group = [each for each in workload.get("groups") or [] if each.get("name") == group]
+    said = [(_SWITCHES, switches), *((_OF_GROUP, each) for each in of_group)]
     values: dict[str, Any] = {
-        key: switches[name] for name, key in SWITCHES.items() if switches.get(name) is not None
+        key: found[name]
+        for keys, found in said
+        for name, key in keys.items()
+        if found.get(name) is not None
     }
-    for name, key in (
-        ("consume_threads", "consumeThreadMax"),
-        ("pull_threshold_for_queue", "pullThresholdForQueue"),
-    ):
-        if switches.get(name) is not None:
-            values[key] = switches[name]
-    for each in workload.get("groups") or []:
-        if each.get("name") == group:
-            for name, key in (
-                ("threads", "consumeThreadMax"),
-                ("pullThresholdForQueue", "pullThresholdForQueue"),
-            ):
-                if each.get(name) is not None:
-                    values[key] = each[name]
     return settings.with_values(values)
 
 

@@ -17,6 +17,7 @@ from failback.analytics.analysis.counting.partials.resolution import (
     AGE_ERROR,
     KEYS_ERROR,
 )
+from failback.analytics.report.measures.curves import last_at
 from failback.analytics.report.measures.lookups import Figures
 from failback.analytics.report.measures.numbers import Row, quantile_of_counts, ratio, seconds
 
@@ -25,7 +26,7 @@ MAX_KEYS_LOG2: Final = 24
 
 def ages_of(figures: Figures, name: str) -> Row:
     ages, below = _ages(figures, name)
-    at = _at(ages, below, np.array(AGE_EDGES_NS)).tolist()
+    at = last_at(ages, below, np.array(AGE_EDGES_NS)).tolist()
     points = {
         name: quantile_of_counts(ages, below, share)
         for name, share in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("max", 1.0))
@@ -58,7 +59,7 @@ def dedupe_of(figures: Figures, name: str) -> Row:
     if not ages.size:
         return {"by_seconds": [], "by_keys": []}
     every = int(below[-1])
-    caught_in = _at(ages, below, np.array(AGE_EDGES_NS)).tolist()
+    caught_in = last_at(ages, below, np.array(AGE_EDGES_NS)).tolist()
     by_seconds = [
         {"window": seconds(edge), "share": ratio(caught, every)}
         for edge, caught in zip(AGE_EDGES_NS, caught_in, strict=True)
@@ -66,8 +67,8 @@ def dedupe_of(figures: Figures, name: str) -> Row:
     bins, total, width = _first_successes(figures, name)
     pairs = Columns(_of_group(figures, families.DUP_BINS, name))
     begin, end, count = pairs.ints("begin_bin"), pairs.ints("end_bin"), pairs.ints("value")
-    needed = _at(bins, total, begin) - _at(bins, total, end)
-    error = _at(bins, width, begin) + _at(bins, width, end)
+    needed = last_at(bins, total, begin) - last_at(bins, total, end)
+    error = last_at(bins, width, begin) + last_at(bins, width, end)
     by_keys = []
     for power in range(MAX_KEYS_LOG2 + 1):
         keys = 1 << power
@@ -91,14 +92,6 @@ def _first_successes(figures: Figures, name: str) -> tuple[Any, Any, Any]:
     width = np.zeros(bins.size, np.int64)
     np.add.at(width, place, np.append(counts.ints("value"), -again.ints("value")))
     return bins, np.cumsum(width), width
-
-
-def _at(bins: Any, values: Any, wanted: Any) -> Any:
-    """The value of the last bin at or before each wanted one; 0 before the first."""
-    at = np.searchsorted(bins, wanted, "right") - 1
-    if not bins.size:
-        return np.zeros(len(wanted), np.int64)
-    return np.where(at >= 0, values[np.maximum(at, 0)], 0)
 
 
 def affected_of(figures: Figures, name: str) -> Row:
