@@ -19,10 +19,10 @@ import pyarrow.parquet as pq
 
 from failback.analytics.analysis.counting import families, tables
 from failback.analytics.analysis.results import Analysis
-from failback.analytics.lake.schemas import schema_of
 from failback.analytics.lake.store import StoreAddress, open_store
 from failback.analytics.report.measures.numbers import Row
 from failback.analytics.report.schema import report_bytes
+from failback.client.consumelog.schema import schema_of
 
 
 @dataclass(frozen=True, slots=True)

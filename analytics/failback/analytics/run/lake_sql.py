@@ -22,7 +22,6 @@ import pyarrow.dataset as ds
 from failback.analytics.errors import ReportInputError
 from failback.analytics.lake.lake import open_lake
 from failback.analytics.lake.layout import Partition, check_lake, partitions
-from failback.analytics.lake.schemas import schema_of
 from failback.analytics.lake.store import LakeStore, open_store, readable
 from failback.analytics.run.documents import (
     NOT_CLOSED,
@@ -34,7 +33,7 @@ from failback.analytics.run.documents import (
 )
 from failback.analytics.run.run_folder import Evidence, RunFolder
 from failback.analytics.run.run_source import stored_closed, stored_run
-from failback.client.consumelog.schema import TABLES, lake_schema
+from failback.client.consumelog.schema import TABLES, lake_schema, schema_of
 from failback.common.files import read_object
 from failback.common.text import why
 

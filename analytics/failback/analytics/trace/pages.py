@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from failback.analytics.errors import ReportInputError
 from failback.analytics.lake.parquet_guard import read_table
-from failback.analytics.lake.schemas import schema_of
+from failback.client.consumelog.schema import schema_of
 from failback.common.files import open_file, read_object
 from failback.common.replacing import replace_file
 from failback.common.text import why

@@ -295,6 +295,16 @@ def arrow_type(kind: str) -> pa.DataType:
     }[kind]
 
 
+def schema_of(text: str) -> pa.Schema:
+    """``lane l, ukey s, age d`` as an Arrow schema; ``d`` is a float, a kind of no table."""
+    import pyarrow as pa
+
+    pairs = (pair.split() for pair in text.split(","))
+    return pa.schema(
+        [(name, pa.float64() if kind == "d" else arrow_type(kind)) for name, kind in pairs]
+    )
+
+
 @cache
 def arrow_schema(table: str) -> pa.Schema:
     """The Arrow schema of a table as it is sent and read, with the schema id in its metadata."""

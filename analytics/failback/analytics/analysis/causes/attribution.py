@@ -15,8 +15,8 @@ from failback.analytics.analysis.arrays.columns import Columns, Flags, match
 from failback.analytics.analysis.arrays.intervals import Ints
 from failback.analytics.analysis.causes.classify import HOLDER, PER_GROUP
 from failback.analytics.analysis.causes.coverage import assigned_table
-from failback.analytics.lake.schemas import schema_of
 from failback.analytics.run.history import History, Row
+from failback.client.consumelog.schema import schema_of
 from failback.protocol.message import RETRY_PREFIX
 
 PROVED: Final = schema_of(

@@ -12,8 +12,8 @@ from failback.analytics.analysis.arrays.xxh64 import surrogates_of
 from failback.analytics.analysis.counting import tables
 from failback.analytics.analysis.counting.partials.context import Context
 from failback.analytics.analysis.counting.partials.rows import Rows
-from failback.analytics.lake.schemas import schema_of
 from failback.analytics.run.definitions import MESSAGE_ID
+from failback.client.consumelog.schema import schema_of
 
 SEND_BACK_COLUMNS: Final = (
     "host", "proc_no", "seq", "grp", "client_id", "lane", "lseq", "ukey", "omid", "rt_next",

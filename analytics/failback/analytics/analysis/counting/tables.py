@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from failback.analytics.analysis.counting.families import NAMES, NUMBERS
-from failback.analytics.lake.schemas import schema_of
-from failback.client.consumelog.schema import arrow_type
+from failback.client.consumelog.schema import arrow_type, schema_of
 
 KEY: Final = ("fam", *NAMES, *NUMBERS)
 

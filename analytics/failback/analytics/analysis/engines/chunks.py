@@ -14,9 +14,8 @@ from failback.analytics.analysis.arrays.xxh64 import surrogates
 from failback.analytics.analysis.counting.partials.deliveries import known_partials
 from failback.analytics.analysis.counting.partials.rows import Rows
 from failback.analytics.analysis.counting.partials.sends import GOOD_RESULTS
-from failback.analytics.lake.schemas import schema_of
 from failback.analytics.run.definitions import MESSAGE_ID
-from failback.client.consumelog.schema import SEND_RESULTS
+from failback.client.consumelog.schema import SEND_RESULTS, schema_of
 
 KNOWN_COLUMNS: Final = {
     "deliver": ("broker", "ptopic", "qid", "qoff", "store_ms"),

@@ -23,7 +23,7 @@ from failback.analytics.analysis.counting.partials.context import Context
 from failback.analytics.analysis.counting.partials.rows import Rows
 from failback.analytics.analysis.engines import row_blocks
 from failback.analytics.analysis.engines.candidates import Candidates
-from failback.analytics.lake.schemas import schema_of
+from failback.client.consumelog.schema import schema_of
 from failback.protocol.message import RETRY_PREFIX
 
 COLUMNS: Final = (

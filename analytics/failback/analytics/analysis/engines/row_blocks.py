@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from failback.analytics.analysis.arrays.intervals import Ints
-from failback.analytics.lake.schemas import schema_of
+from failback.client.consumelog.schema import schema_of
 
 BLOCKS: Final = schema_of("part l, kind l, block x")
 """``kind`` tells blocks of several schemas in one part apart."""

@@ -18,12 +18,12 @@ from failback.analytics.analysis.causes.labels import report_group
 from failback.analytics.analysis.causes.windows import cause_of
 from failback.analytics.analysis.counting import families
 from failback.analytics.analysis.counting.partials.sends import LATENCY_POINT_NS
-from failback.analytics.lake.schemas import schema_of
 from failback.analytics.report.measures.curves import extremes, summed
 from failback.analytics.report.measures.lookups import Figures
 from failback.analytics.report.measures.numbers import NS
 from failback.analytics.report.measures.point_rows import Point
 from failback.analytics.run.history import GroupQueue
+from failback.client.consumelog.schema import schema_of
 
 SCHEMA: Final = schema_of(
     "kind s, group s, broker s, topic s, qid i, t_ns l, value d, label s, exact l, width_s i"

@@ -10,9 +10,9 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from failback.analytics.lake.schemas import schema_of
 from failback.analytics.run.align import Clocks
 from failback.analytics.run.small_tables.columns import Columns, changes
+from failback.client.consumelog.schema import schema_of
 
 LIFE_COLUMNS: Final = ("host", "addr", "broker", "bid", "binc", "t")
 LIVES: Final = schema_of("addr s, source s, binc l, broker s, bid l, first l, last l, pause l")

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from failback.analytics.lake.row_groups import RowGroup
-from failback.analytics.lake.schemas import schema_of
 from failback.analytics.run.align import Clocks
 from failback.analytics.run.history import RouteChange
 from failback.analytics.run.small_tables.columns import Columns, slots, telling
 from failback.analytics.run.small_tables.sample_instants import SampleInstants
+from failback.client.consumelog.schema import schema_of
 
 MEMBER_COLUMNS: Final = ("host", "grp", "inc", "t", "members")
 MEMBERS: Final = schema_of("grp s, inc l, t l, seen l")

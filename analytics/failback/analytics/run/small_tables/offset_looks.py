@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from failback.analytics.lake.schemas import schema_of
 from failback.analytics.run.align import Clocks
 from failback.analytics.run.history import GroupQueue, Held, Series
 from failback.analytics.run.small_tables.columns import Columns, Flags, Ints
 from failback.analytics.run.small_tables.reductions import Read, reduced
+from failback.client.consumelog.schema import schema_of
 
 COPIES: Final = schema_of("series l, t l, off l, width l")
 """Rows by the number of their series; ``width``: of a curve, in how wide spans it is thinned."""

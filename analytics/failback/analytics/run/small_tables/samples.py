@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from failback.analytics.lake.schemas import schema_of
 from failback.analytics.run.align import Clocks
 from failback.analytics.run.history import GroupQueue, OffsetSample, Polls, Samples, row_id
 from failback.analytics.run.small_tables.columns import Columns, changes, slots, telling
 from failback.analytics.run.small_tables.sample_instants import SampleInstants
+from failback.client.consumelog.schema import schema_of
 
 OFFSETS: Final = schema_of(
     """addr s, broker s, bid l, binc l, source s, grp s, ptopic s, qid l, off l, t l, proc_no l,
