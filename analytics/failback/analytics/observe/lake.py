@@ -25,7 +25,7 @@ from failback.analytics.observe.sampled import Sampler, fault_table, looks_for_r
 from failback.analytics.run.documents import OBSERVED, Run, read_run
 from failback.analytics.run.history import History
 from failback.analytics.run.run_source import RunSource, source_at
-from failback.analytics.trace.clocks import MS_NS
+from failback.analytics.trace.deliveries import MS_NS
 from failback.analytics.trace.pages import Pages
 from failback.analytics.trace.run import Wanted, rows_of, write_tables
 from failback.client.admin.queue_offsets import MASTER_TABLE

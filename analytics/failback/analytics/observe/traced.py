@@ -34,7 +34,7 @@ from failback.analytics.observe.redelivery import (
     Return,
 )
 from failback.analytics.run.align import Clocks
-from failback.analytics.trace.clocks import JUMP_MS, MS_NS
+from failback.analytics.trace.deliveries import JUMP_MS, MS_NS
 from failback.protocol.message import RETRY_PREFIX
 
 LATE_NS: Final = 10_000_000_000

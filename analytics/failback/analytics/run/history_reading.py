@@ -1,10 +1,13 @@
-"""Reads the small tables of a run into a :class:`History`, and finds truncation events."""
+"""Reads the small tables of a run into a :class:`History`.
+
+Finds truncation events, and when processes ended: by wait statuses, and by what witnesses saw.
+"""
 
 from __future__ import annotations
 
 import bisect
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -27,7 +30,6 @@ from failback.analytics.run.history import (
     group_name,
     row_id,
 )
-from failback.analytics.run.process_ends import hex_id, process_ends
 from failback.analytics.run.run_folder import RunFolder
 from failback.analytics.run.small_tables.incarnations import (
     LIFE_COLUMNS,
@@ -58,6 +60,8 @@ from failback.analytics.run.small_tables.samples import (
 )
 from failback.client.consumelog.schema import ASSIGN_SOURCES, END_REASONS
 
+_ENDED_KINDS: Final = frozenset({"CLIENT_KILL", "CLIENT_TERM"})
+"""Steps that a harness writes once the client's process is gone."""
 _QUEUE: Final = ("broker", "ptopic", "qid")
 _RESET_COLUMNS: Final = ("host", "proc_no", "seq", "grp", "client_id", *_QUEUE, "off", "kind", "t")
 
@@ -251,7 +255,7 @@ def _assignments(
         for row in _aligned(lake.records("assign_end"), history.clocks, "end_t")
     }
     numbers = _process_numbers(history, (row for _, row in assigned))
-    exits = process_ends(history.folder.exits(), history.faults, numbers)
+    exits = _process_ends(history.folder.exits(), history.faults, numbers)
     found: dict[tuple[GroupQueue, int, int], Assignment] = {}
     for key, row in assigned:
         if abs(row["t"]) > FURTHEST_NS:  # a clock was wrong: when it was taken is unknown
@@ -272,6 +276,52 @@ def _assignments(
     return _marked(ordered, exits, seen)
 
 
+def _process_ends(
+    exits: Mapping[int, int], faults: Iterable[FaultStep], numbers: Mapping[str, Sequence[int]]
+) -> dict[int, int]:
+    """When each ended process ended, in ns after run zero, by process number.
+
+    Either source gives the end: the wait status in ``closed.json``, which a harness that died left
+    empty, or a fault step that a witness observed. A step without a witness proves no end. Where
+    they differ the earliest holds: a process does not live on after it was seen to be gone.
+
+    Args:
+        exits: Wait statuses, by process number.
+        faults: All steps, aligned.
+        numbers: Process numbers by the process's id in hex.
+    """
+    found: dict[int, list[int]] = defaultdict(list)
+    for proc_no, t in exits.items():
+        found[proc_no].append(t)
+    for step in faults:
+        if step.kind in _ENDED_KINDS and step.observed is not None:
+            for proc_no in _named(step, numbers):
+                found[proc_no].append(step.observed)
+    return {proc_no: min(times) for proc_no, times in found.items()}
+
+
+def _named(step: FaultStep, numbers: Mapping[str, Sequence[int]]) -> Sequence[int]:
+    """The processes that a step is of: by its reference, else by what its detail says."""
+    detail = step.details
+    for name in (step.proc_ref, detail.get("proc_ref"), detail.get("proc")):
+        known = numbers.get(_hex_id(name)) if isinstance(name, str) else None
+        if known:
+            return known
+    return tuple(_number(detail.get("proc_no")))
+
+
+def _number(value: Any) -> Iterator[int]:
+    if isinstance(value, str) and value.isdecimal():
+        value = int(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        yield value
+
+
+def _hex_id(text: str) -> str:
+    """A process's id, however it is spelt."""
+    return text.strip().lower().removeprefix("0x").replace("-", "")
+
+
 def _process_numbers(history: History, rows: Iterable[Row]) -> dict[str, list[int]]:
     """Process numbers by the process's id in hex: of the rows, and as ``run.json`` lists them."""
     found: dict[str, set[int]] = defaultdict(set)
@@ -279,7 +329,7 @@ def _process_numbers(history: History, rows: Iterable[Row]) -> dict[str, list[in
         found[bytes(row["proc"]).hex()].add(row["proc_no"])
     for listed in history.folder.run.procs or ():
         if listed.proc and listed.proc_no is not None:
-            found[hex_id(listed.proc)].add(listed.proc_no)
+            found[_hex_id(listed.proc)].add(listed.proc_no)
     return {proc: sorted(numbers) for proc, numbers in found.items()}
 
 

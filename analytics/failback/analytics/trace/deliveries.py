@@ -1,9 +1,10 @@
-"""Joins trace records to handlings: who was given which message, from when to when. Pure.
+"""Joins trace records to handlings, and tells how the clocks of traced clients go. Pure.
 
-A handling is one SubBefore and one SubAfter with the same request and message. A trace message can
-be stored twice, since the client sends again what timed out. A record's identity is (request,
-message, kind) and its count inside one body. Two copies of a message handled in one batch have
-equal ids and are two handlings. The same record in two bodies is one.
+A handling says who was given which message, from when to when. It is one SubBefore and one SubAfter
+with the same request and message. A trace message can be stored twice, since the client sends again
+what timed out. A record's identity is (request, message, kind) and its count inside one body. Two
+copies of a message handled in one batch have equal ids and are two handlings. The same record in
+two bodies is one.
 
 Times are the client's wall clock in ms. SubAfter carries its own since 4.5; before, the end is the
 begin plus the cost, which the client had divided by the number of messages of the batch.
@@ -24,6 +25,11 @@ from failback.analytics.trace.records import PUB, RETURN_TYPES, SUB_AFTER, SUB_B
 
 Flags = NDArray[np.bool_]
 
+MS_NS: Final = 1_000_000
+JUMP_MS: Final = 10_000
+"""Between a client and a broker no trace is under way for so long."""
+MOST_MS: Final = 30 * 86_400_000
+"""A clock that is further off than this is no clock: it isn't followed, and the error says so."""
 UNKNOWN_RETRIES: Final = -1
 _V4_ID_CHARS: Final = 32
 _V6_ID_CHARS: Final = 56
@@ -253,3 +259,41 @@ def sends_of(records: pa.Table) -> pa.Table:
     order = np.lexsort((numbers(pubs, "qoff"), *reversed(key)))
     first = order[_changes(*(column[order] for column in key))]
     return pubs.take(pa.array(np.sort(first)))
+
+
+@dataclass(frozen=True, slots=True)
+class ClientClock:
+    """What to add to a client's clock to get the brokers', and how sure that is; ns."""
+
+    host: str
+    offset_ns: int
+    error_ns: int
+
+
+def client_clocks(records: pa.Table) -> list[ClientClock]:
+    """One clock per client address, against the clock of the brokers that keep the trace.
+
+    A trace message carries when the client sent it and when the broker stored it. The difference is
+    the offset between the two clocks plus the time under way; its least value is nearest to the
+    offset alone. How far the usual one lies above the least says how steady the way is, which is
+    the error that is claimed. A trace is not under way for long: where two differ by more, a clock
+    jumped, and all of it is claimed. All brokers of the trace topic are taken for one clock.
+
+    ``records`` are with their carriers (``pages.RECORDS``).
+    """
+    if not records.num_rows:
+        return []
+    hosts = records.column("host").combine_chunks()
+    number = codes(hosts)
+    delay = numbers(records, "store_ms") - numbers(records, "born_ms")
+    found = []
+    for one in np.unique(number).tolist():
+        rows = np.flatnonzero(number == one)
+        least = int(delay[rows].min())
+        usual, most = int(np.median(delay[rows])), int(delay[rows].max())
+        above = (most if most - least > JUMP_MS else usual) - least
+        offset = max(-MOST_MS, min(MOST_MS, least))
+        error = min(MOST_MS, abs(least - offset) + above + 1)
+        name = hosts[int(rows[0])].as_py()
+        found.append(ClientClock(name or "", offset * MS_NS, error * MS_NS))
+    return sorted(found, key=lambda clock: clock.host)

@@ -22,8 +22,14 @@ import pyarrow.compute as pc
 from failback.analytics.run.documents import CLOSED_SCHEMA, TRACE
 from failback.analytics.run.run_folder import unplanned_run
 from failback.analytics.trace import tables
-from failback.analytics.trace.clocks import ClientClock, client_clocks
-from failback.analytics.trace.deliveries import Counts, handlings_of, processes_of, sends_of
+from failback.analytics.trace.deliveries import (
+    ClientClock,
+    Counts,
+    client_clocks,
+    handlings_of,
+    processes_of,
+    sends_of,
+)
 from failback.analytics.trace.pages import DAMAGED, Pages, Place
 from failback.analytics.trace.placing import place
 from failback.client.consumelog.upload.lake_files import lake_rows, write_parquet

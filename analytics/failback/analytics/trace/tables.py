@@ -16,8 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from failback.analytics.analysis.arrays.intervals import Ints
-from failback.analytics.trace.clocks import MS_NS, ClientClock
-from failback.analytics.trace.deliveries import codes, numbers, processes_of
+from failback.analytics.trace.deliveries import MS_NS, ClientClock, codes, numbers, processes_of
 from failback.analytics.trace.placing import NOWHERE, Placed
 from failback.client.consumelog.schema import arrow_schema
 from failback.protocol.names import instance_of
