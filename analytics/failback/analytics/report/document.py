@@ -22,7 +22,6 @@ from failback.analytics.analysis.counting.families import Family
 from failback.analytics.analysis.results import Analysis, LakeRead
 from failback.analytics.report import checks, summary
 from failback.analytics.report.measures import bounds, forecast, offsets, recovery, resume
-from failback.analytics.report.measures.figure_points import figure_points
 from failback.analytics.report.measures.groups import group_figures, totals_of
 from failback.analytics.report.measures.lookups import Figures, group_names
 from failback.analytics.report.measures.loss import losses_of, producer_figures
@@ -104,8 +103,7 @@ def build_report(
     verdict = checks.verdict_of(judged, run)
     document["verdict"] = {"value": verdict, "sentence": "", "reasons": _reasons(judged)}
     document["verdict"]["sentence"] = summary.sentence(document)
-    points = pa.concat_tables([points_table(figures), figure_points(figures)])
-    return document, points
+    return document, points_table(figures)
 
 
 def _split_queues(figures: Figures, queues: Sequence[Row]) -> None:

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from failback.analytics.report.measures.point_rows import Report
-from failback.analytics.report.outcome import worst_outage
+from failback.analytics.report.outcome import Report, worst_outage
 from failback.analytics.report.page.tables.redeliveries import reset_hint
 from failback.analytics.report.page.words import cause_meaning
 from failback.analytics.report.wording import many, number, percent, seconds
