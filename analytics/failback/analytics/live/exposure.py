@@ -30,7 +30,7 @@ from failback.analytics.live.facts import (
 )
 from failback.analytics.live.known import Bound, bound
 from failback.analytics.live.queues import behind, furthest, lag
-from failback.analytics.predict.exposure import exposure as predicted
+from failback.analytics.predict.consumption import exposure as predicted
 from failback.analytics.predict.settings import Settings
 from failback.analytics.predict.sources import with_broker_config
 from failback.protocol.errors import ConfigError

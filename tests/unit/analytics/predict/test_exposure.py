@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from failback.analytics.predict.exposure import exposure
+from failback.analytics.predict.consumption import exposure
 from failback.analytics.predict.faults import FAULTS
 from failback.analytics.predict.prediction import predict
 from failback.analytics.predict.settings import Settings
