@@ -56,7 +56,7 @@ class FaultPlan:
     slaves: int | None = None
     """Predict as with so many slaves, against the settings."""
     stop: Stop | None = None
-    start: Start = Start()
+    start: Start = Start(1.0)
     broker_uptime_seconds: float | None = None
     """The master had run this long: a second kill."""
 
@@ -92,7 +92,6 @@ _ROWS: Final = (
         "consumers restarted cleanly while only the slave is known",
         "5",
         stop=Stop("outage"),
-        start=Start(1.0),
     ),
     FaultPlan(
         "handover",
@@ -106,7 +105,6 @@ _ROWS: Final = (
         "consumers killed just after the master's return, before they commit to it",
         "1+2+3+6",
         stop=Stop("return", _JUST_AFTER, signal="KILL"),
-        start=Start(1.0),
     ),
     FaultPlan(
         "restart-without-slave",
@@ -114,7 +112,6 @@ _ROWS: Final = (
         "1+2+3",
         slaves=0,
         stop=Stop("return", _JUST_AFTER, signal="KILL"),
-        start=Start(1.0),
     ),
     *(
         FaultPlan(
@@ -125,7 +122,6 @@ _ROWS: Final = (
             kills_master=False,
             offsets=policy,
             stop=Stop("return", _JUST_AFTER, signal="KILL"),
-            start=Start(1.0),
         )
         for policy in ("None", "WaitSync", "CopyMax")
     ),
@@ -135,7 +131,6 @@ _ROWS: Final = (
         "25",
         down_seconds=_JUST_AFTER,
         stop=Stop("return", _JUST_AFTER, signal="KILL"),
-        start=Start(1.0),
         broker_uptime_seconds=8.0,
     ),
     FaultPlan(
@@ -146,7 +141,6 @@ _ROWS: Final = (
         kills_master=False,
         offsets="CopyMax",
         stop=Stop("outage", 0.0, signal="KILL"),
-        start=Start(1.0),
     ),
     FaultPlan("delayed", "delayed and retried messages alone, at a kill", "19"),
 )

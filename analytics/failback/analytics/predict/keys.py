@@ -243,8 +243,9 @@ _ROWS: Final = (
 KEYS: Final[Mapping[str, Key]] = MappingProxyType({row.name: row for row in _ROWS})
 """Settings by key."""
 
+GUARDS: Final = tuple(row.name for row in _ROWS if row.kind == "flag")
 RULES: Final = "failbackRules"
-"""``compat`` or ``guarded``: all four guards at once."""
+"""``compat`` or ``guarded``: all four :data:`GUARDS` at once."""
 
 ALIASES: Final[Mapping[str, str]] = MappingProxyType(
     {

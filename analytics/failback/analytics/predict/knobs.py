@@ -5,17 +5,15 @@ The draws use one seed, so the phases are the same before and after and differen
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from failback.analytics.predict.faults import FaultPlan
-from failback.analytics.predict.keys import KEYS, RULES
+from failback.analytics.predict.keys import GUARDS, RULES
 from failback.analytics.predict.prediction import DRAWS, SEED, Prediction, predict
 from failback.analytics.predict.settings import Settings
 from failback.protocol.errors import ConfigError
-
-Cost = Callable[[Settings, float], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,79 +42,49 @@ class Knob:
         }
 
 
-def _persists(s: Settings, value: float) -> str:
-    before, after = 1000 / s.flush_consumer_offset_interval, 1000 / value
-    return f"{after - before:+.2g} writes/s of consumerOffset.json at each broker"
-
-
-def _commits(s: Settings, value: float) -> str:
-    more = s.queues * (1000 / value - 1000 / s.persist_consumer_offset_interval)
-    return f"{more:+.3g} one-way commits/s of the group"
-
-
-def _delay_persists(s: Settings, value: float) -> str:
-    more = 1000 / value - 1000 / s.flush_delay_offset_interval
-    return f"{more:+.2g} writes/s of delayOffset.json"
-
-
-def _per_member(what: str, field: str) -> Cost:
-    def cost(s: Settings, value: float) -> str:
-        more = s.members * (1000 / value - 1000 / getattr(s, field))
-        return f"{more:+.2g} {what}/s of the group"
-
-    return cost
-
-
-def _words(text: str) -> Cost:
-    return lambda _s, _value: text
-
-
-_CHANGES: Final[tuple[tuple[str, float | bool | str, Cost], ...]] = (
-    ("flushConsumerOffsetInterval", 1_000, _persists),
-    ("persistConsumerOffsetInterval", 1_000, _commits),
-    ("slaveSyncInterval", 1_000, _words("no key in 4.9: needs a changed slave")),
-    ("flushDelayOffsetInterval", 1_000, _delay_persists),
+_CHANGES: Final[tuple[tuple[str, float | bool | str, str], ...]] = (
     (
-        "pollNameServerInterval",
-        5_000,
-        _per_member("route queries", "poll_name_server_interval"),
+        "flushConsumerOffsetInterval",
+        1_000,
+        "{each:+.2g} writes/s of consumerOffset.json at each broker",
     ),
-    (
-        "heartbeatBrokerInterval",
-        5_000,
-        _per_member("heartbeats to each broker", "heartbeat_broker_interval"),
-    ),
+    ("persistConsumerOffsetInterval", 1_000, "{queues:+.3g} one-way commits/s of the group"),
+    ("slaveSyncInterval", 1_000, "no key in 4.9: needs a changed slave"),
+    ("flushDelayOffsetInterval", 1_000, "{each:+.2g} writes/s of delayOffset.json"),
+    ("pollNameServerInterval", 5_000, "{members:+.2g} route queries/s of the group"),
+    ("heartbeatBrokerInterval", 5_000, "{members:+.2g} heartbeats to each broker/s of the group"),
     (
         "rocketmq.client.rebalance.waitInterval",
         5_000,
-        _per_member("member list queries per topic", "rebalance_interval"),
+        "{members:+.2g} member list queries per topic/s of the group",
     ),
-    ("pullThresholdForQueue", 64, _words("less read ahead: a slow network idles the handlers")),
-    ("pullBatchSize", 8, _words("four times as many pulls")),
-    (
-        "consumeConcurrentlyMaxSpan",
-        200,
-        _words("one slow message stops its queue after 200 others"),
-    ),
-    ("awaitTerminationMillisWhenShutdown", 30_000, _words("a clean stop takes up to 30 s")),
-    (
-        "failbackGuardReturnedOffsets",
-        True,
-        _words("a start asks the slaves first; engine failback only"),
-    ),
-    ("failbackGuardSlaveOffsets", True, _words("engine failback only")),
+    ("pullThresholdForQueue", 64, "less read ahead: a slow network idles the handlers"),
+    ("pullBatchSize", 8, "four times as many pulls"),
+    ("consumeConcurrentlyMaxSpan", 200, "one slow message stops its queue after 200 others"),
+    ("awaitTerminationMillisWhenShutdown", 30_000, "a clean stop takes up to 30 s"),
+    ("failbackGuardReturnedOffsets", True, "a start asks the slaves first; engine failback only"),
+    ("failbackGuardSlaveOffsets", True, "engine failback only"),
     (
         "failbackGuardConsumerList",
         True,
-        _words("new members wait up to 30 s after a broker's restart; engine failback only"),
+        "new members wait up to 30 s after a broker's restart; engine failback only",
     ),
     (
         "failbackGuardOffsetFile",
         True,
-        _words("a sync of consumerOffset.json at each persist; engine failback only"),
+        "a sync of consumerOffset.json at each persist; engine failback only",
     ),
-    (RULES, "guarded", _words("all guards; engine failback only")),
+    (RULES, "guarded", "all guards; engine failback only"),
 )
+"""What is tried of which setting, and what it costs: how many more a second of what a timer does,
+``each`` time, for all ``queues`` or for all ``members``."""
+
+
+def _cost(s: Settings, key: str, value: float | bool | str, words: str) -> str:
+    if "{" not in words:
+        return words
+    more = 1000 / float(value) - 1000 / s.value_of(key)
+    return words.format(each=more, queues=s.queues * more, members=s.members * more)
 
 
 def rank_knobs(
@@ -133,7 +101,7 @@ def rank_knobs(
     """
     base = before or predict(settings, fault, draws=draws, seed=seed)
     found = []
-    for key, value, cost in _CHANGES:
+    for key, value, words in _CHANGES:
         now = _now(settings, key)
         if now == value or (not isinstance(value, (bool, str)) and _past(key, now, value)):
             continue
@@ -142,7 +110,7 @@ def rank_knobs(
         except ConfigError:
             continue
         after = predict(changed, fault, draws=draws, seed=seed)
-        said = cost(settings, value if not isinstance(value, (bool, str)) else 0.0)
+        said = _cost(settings, key, value, words)
         saved = base.mean - after.mean
         found.append(Knob(key, now, value, fault.name, saved, base.worst - after.worst, said))
     return sorted(found, key=lambda knob: (-round(knob.saved, 1), -knob.saved_worst))
@@ -155,9 +123,7 @@ def useful(knobs: Sequence[Knob]) -> list[Knob]:
 
 def _now(settings: Settings, key: str) -> Any:
     if key == RULES:
-        guards = [name for name, row in KEYS.items() if row.kind == "flag"]
-        on = all(settings.value_of(name) for name in guards)
-        return "guarded" if on else "compat"
+        return "guarded" if all(map(settings.value_of, GUARDS)) else "compat"
     return settings.value_of(key)
 
 

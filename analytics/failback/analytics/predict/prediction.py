@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -29,8 +29,6 @@ class Prediction:
     """Duplicates to expect of one fault. All figures are messages."""
 
     fault: FaultPlan
-    draws: int
-    seed: int
     median: float
     mean: float
     p5: float
@@ -48,11 +46,11 @@ class Prediction:
             "fault": self.fault.name,
             "title": self.fault.title,
             "rows": self.fault.rows,
-            "median": _whole(self.median),
+            "median": round(self.median),
             "mean": round(self.mean, 1),
-            "p5": _whole(self.p5),
-            "p95": _whole(self.p95),
-            "max": _whole(self.most),
+            "p5": round(self.p5),
+            "p95": round(self.p95),
+            "max": round(self.most),
             "worst": self.worst,
             "terms": [
                 {"formula": term.formula, "messages": round(term.messages, 1)}
@@ -72,7 +70,7 @@ class Prediction:
 
     def holds(self, observed: float) -> bool:
         """Whether what was observed lies in the 90 % band."""
-        return _whole(self.p5) <= observed <= _whole(self.p95)
+        return round(self.p5) <= observed <= round(self.p95)
 
 
 def predict(
@@ -101,8 +99,6 @@ def predict(
     means = {cause: float(np.mean(values)) for cause, values in by_cause.items()}
     return Prediction(
         fault=fault,
-        draws=draws,
-        seed=seed,
         median=float(median),
         mean=float(np.mean(total)),
         p5=float(low),
@@ -130,13 +126,6 @@ def boundless(s: Settings, plan: FaultPlan) -> str:
         "a slave of Apache 5.5.0 copies no offsets (apache/rocketmq#10284), so all that the queues"
         " hold may be re-consumed or skipped"
     )
-
-
-def predict_all(
-    settings: Settings, faults: Sequence[FaultPlan], *, draws: int = DRAWS, seed: int = SEED
-) -> list[Prediction]:
-    """Predict several faults, each with the same seed."""
-    return [predict(settings, fault, draws=draws, seed=seed) for fault in faults]
 
 
 def draw(s: Settings, plan: FaultPlan, draws: int, seed: int) -> Draws:
@@ -167,7 +156,3 @@ def _delay_age(s: Settings, plan: FaultPlan, ages: Ages) -> Array:
         return ages.slave_copy
     period = s.flush_delay_offset_interval / 1000
     return since_tick(ages.broker, PERSIST_FIRST * s.constants, period)
-
-
-def _whole(value: float) -> int:
-    return round(value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import Any, Final
@@ -28,7 +28,7 @@ class Case:
     knobs: tuple[Knob, ...] = ()
     observed: int | None = None
     """Duplicates that the run's report counted, where the source is a run with a report."""
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
 
     @property
     def exceeded(self) -> bool:

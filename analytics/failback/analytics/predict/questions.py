@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from failback.analytics.predict.faults import FAULTS, FaultPlan, find_fault
 from failback.analytics.predict.knobs import rank_knobs, useful
-from failback.analytics.predict.prediction import boundless, predict_all
+from failback.analytics.predict.prediction import boundless, predict
 from failback.analytics.predict.prediction_document import Case
 from failback.analytics.predict.settings import Settings
 from failback.analytics.predict.sources import plan_of, uptimes_of, with_system, with_workload
@@ -67,7 +67,7 @@ class Question:
         """Predict the faults; ``top`` settings that would help against the worst of them."""
         without = {plan.name: boundless(self.settings, plan) for plan in self.plans}
         plans = [plan for plan in self.plans if not without[plan.name]] or self.plans
-        found = predict_all(self.settings, plans, draws=draws, seed=seed)
+        found = [predict(self.settings, plan, draws=draws, seed=seed) for plan in plans]
         knobs = []
         if top:
             # The fault that costs most is the one to turn knobs for.

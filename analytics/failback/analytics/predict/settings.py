@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from failback.analytics.predict.keys import (
     ALIASES,
+    GUARDS,
     KEYS,
     RULES,
     check_value,
@@ -142,7 +143,7 @@ class Settings:
         changes: dict[str, Any] = {}
         for name, value in values.items():
             if name == RULES:
-                changes |= dict.fromkeys(_guards(), _rules(value))
+                changes |= dict.fromkeys((KEYS[name].field for name in GUARDS), _rules(value))
                 continue
             alias = ALIASES.get(name)
             key = find_key(alias if alias is not None else name)
@@ -168,10 +169,6 @@ class Settings:
             if key.scales and (value := getattr(self, key.field)) is not None
         }
         return replace(self, **changes, time_scale=1.0, constants=self.time_scale)
-
-
-def _guards() -> tuple[str, ...]:
-    return tuple(key.field for key in KEYS.values() if key.kind == "flag")
 
 
 def _rules(value: Any) -> bool:

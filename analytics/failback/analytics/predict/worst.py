@@ -99,7 +99,9 @@ def _answers(s: Settings, plan: FaultPlan, stop: Stop, slaves: float) -> list[li
         found.append([Term("R·I_s", rate * copied), unheard])
     if by_master and s.guard_returned_offsets and slaves > 0 and plan.offsets == "file":
         # The returned master took the better of its file and its slave's table.
-        copied = min(copied, worst_age(s, _uptime(plan), s.flush_consumer_offset_interval))
+        copied = min(
+            copied, worst_age(s, plan.broker_uptime_seconds, s.flush_consumer_offset_interval)
+        )
         found.append([Term("R·min(I_s, I_b)", rate * copied), unheard])
     elif by_master:
         cached = Term("cache", min(s.cache, _served(s, last)))
@@ -135,7 +137,7 @@ def _persisted(s: Settings, plan: FaultPlan) -> Term:
             seen = min(SNAPSHOT_SECONDS * s.constants, s.slave_sync_interval / 1000)
             return Term("R·5 s", rate * seen if s.behind and plan.down_seconds else 0.0)
         case "file":
-            age = worst_age(s, _uptime(plan), s.flush_consumer_offset_interval)
+            age = worst_age(s, plan.broker_uptime_seconds, s.flush_consumer_offset_interval)
             return Term("R·I_b", rate * age)
 
 
@@ -144,7 +146,7 @@ def _running(s: Settings, plan: FaultPlan) -> list[Term]:
     rate, gap = s.bound_rate, _commit_gap(s)
     back = _back(s, plan)
     commits, rebalance = s.persist_consumer_offset_interval / 1000, s.rebalance_interval / 1000
-    file = worst_age(s, _uptime(plan), s.flush_consumer_offset_interval)
+    file = worst_age(s, plan.broker_uptime_seconds, s.flush_consumer_offset_interval)
     claims = s.members > 1 and not s.guard_consumer_list
     dropped = slaves == 0 and s.pairs > 1
     if not claims and not dropped:
@@ -164,11 +166,7 @@ def _running(s: Settings, plan: FaultPlan) -> list[Term]:
 
 
 def _delayed(s: Settings, plan: FaultPlan) -> list[Term]:
-    age = worst_age(s, _uptime(plan), s.flush_delay_offset_interval)
+    age = worst_age(s, plan.broker_uptime_seconds, s.flush_delay_offset_interval)
     if not plan.kills_master:
         age = s.slave_sync_interval / 1000
     return [Term("(delayed/s)·I_d", (s.delayed_rate + s.retry_rate) * age)]
-
-
-def _uptime(plan: FaultPlan) -> float | None:
-    return plan.broker_uptime_seconds
