@@ -21,7 +21,7 @@ from failback.analytics.report.page.figures.theme import (
     Theme,
 )
 from failback.analytics.report.page.html import report_figures
-from failback.analytics.report.page.series import (
+from failback.analytics.report.page.time_series import (
     MAX_POINTS_PER_TRACE,
     CauseTimeData,
     FaultBand,

@@ -10,8 +10,8 @@ from typing import Final
 import plotly.graph_objects as go
 
 from failback.analytics.dashboard.sources.live_run import LiveFault, LiveRun
+from failback.analytics.report.measures.numbers import NS
 from failback.analytics.report.page.figures.theme import Theme
-from failback.analytics.report.page.series import NS_PER_SECOND
 
 MOST_LANES: Final = 12
 _LANE_PIXELS: Final = 34
@@ -37,13 +37,13 @@ def live_data(live: LiveRun) -> LiveData:
     delivered: list[float] = []
     repeated: list[float] = []
     for before, after in itertools.pairwise(history):
-        span = (after[0] - before[0]) / NS_PER_SECOND
+        span = (after[0] - before[0]) / NS
         if span <= 0:
             continue
-        seconds.append(round((after[0] - live.zero_ns) / NS_PER_SECOND, 1))
+        seconds.append(round((after[0] - live.zero_ns) / NS, 1))
         for values, at in ((produced, 1), (delivered, 2), (repeated, 3)):
             values.append(round((after[at] - before[at]) / span, 2))
-    now = round((history[-1][0] - live.zero_ns) / NS_PER_SECOND, 1) if history else 0.0
+    now = round((history[-1][0] - live.zero_ns) / NS, 1) if history else 0.0
     faults = list(live.faults.values())[:MOST_LANES]
     return LiveData(seconds, produced, delivered, repeated, faults, now)
 
@@ -89,8 +89,8 @@ def live_figure(data: LiveData, theme: Theme) -> go.Figure:
 def _add_lane(figure: go.Figure, lane: str, fault: LiveFault, now: float) -> None:
     at = fault.effect_ns if fault.effect_ns is not None else None
     if fault.intended_ns is not None:
-        start = fault.intended_ns / NS_PER_SECOND
-        end = max(now, start + 1) if at is None else at / NS_PER_SECOND
+        start = fault.intended_ns / NS
+        end = max(now, start + 1) if at is None else at / NS
         figure.add_bar(
             x=[max(end - start, 0.3)], base=[start], y=[lane], yaxis="y2", orientation="h",
             name=f"{lane}: intended", showlegend=False, width=0.7,
@@ -98,8 +98,8 @@ def _add_lane(figure: go.Figure, lane: str, fault: LiveFault, now: float) -> Non
             hovertext=f"{lane}: intended at {start:.1f} s",
         )  # fmt: skip
     if at is not None:
-        start = at / NS_PER_SECOND
-        end = fault.heal_ns / NS_PER_SECOND if fault.heal_ns is not None else max(now, start + 0.5)
+        start = at / NS
+        end = fault.heal_ns / NS if fault.heal_ns is not None else max(now, start + 0.5)
         over = "healed" if fault.heal_ns is not None else "in effect"
         figure.add_bar(
             x=[max(end - start, 0.3)], base=[start], y=[lane], yaxis="y2", orientation="h",

@@ -11,7 +11,7 @@ Points are a table in long form, one row per point, that the engines write as
 
 ``kind`` is one of ``produce_rate``, ``deliver_rate``, ``dup_rate`` (messages/s),
 ``dup_by_group`` (messages, by report group: the label), ``dup_by_queue``, ``send_latency``
-(ms; label = result of the attempt), the five offset copies of :data:`series.OFFSET_SERIES`,
+(ms; label = result of the attempt), the five offset copies of :data:`time_series.OFFSET_SERIES`,
 ``exposure`` (messages), and ``event`` (label = text). Of offset copies over hours, the least and
 the greatest of equal spans are there, and all from before a fault to after it.
 """

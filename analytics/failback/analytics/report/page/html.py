@@ -34,7 +34,6 @@ from failback.analytics.report.page.answers import (
 )
 from failback.analytics.report.page.figures import bars, curves, over_time
 from failback.analytics.report.page.figures.theme import DARK, LIGHT, Theme
-from failback.analytics.report.page.series import MAX_POINTS_PER_TRACE
 from failback.analytics.report.page.tables import (
     advice,
     costs,
@@ -131,7 +130,7 @@ def render_html(report: Report, points: Sequence[Point], theme: Theme = LIGHT) -
         figures=titles,
         named=lambda prefix: [name for name in titles if name.startswith(f"{prefix}-")],
         thinned=_thinned(report, points),
-        most_points=MAX_POINTS_PER_TRACE,
+        most_points=time_series.MAX_POINTS_PER_TRACE,
         place=place,
         figures_json=lambda: Markup(
             figures_json({name: drawn[name] for name in placed}, observed.zero_of(report))
@@ -169,15 +168,10 @@ def page_tables(report: Report, points: Sequence[Point]) -> dict[str, Table]:
 
 def _thinned(report: Report, points: Sequence[Point]) -> frozenset[str]:
     """The figures of which some trace has more points than are drawn."""
-    found = set()
-    data = time_series.timeline_data(report, points)
-    curves = [*data.rates.values(), data.send_latency, data.failed_sends]
-    if any(len(curve.times_ns) > MAX_POINTS_PER_TRACE for curve in curves):
-        found.add("timeline")
+    curves = {"timeline": time_series.timeline_data(report, points).curves}
     for place, stairs in enumerate(time_series.staircases(report, points)):
-        if any(len(curve.times_ns) > MAX_POINTS_PER_TRACE for curve in stairs.series.values()):
-            found.add(f"staircase-{place}")
-    return frozenset(found)
+        curves[f"staircase-{place}"] = list(stairs.series.values())
+    return frozenset(name for name, found in curves.items() if any(each.is_long for each in found))
 
 
 def plain_figure(text: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Final
 import plotly.graph_objects as go
 
 from failback.analytics.analysis.causes import labels
+from failback.analytics.report.measures.numbers import NS
 from failback.analytics.report.page.figures.theme import (
     BAD,
     LIGHT,
@@ -19,7 +20,6 @@ from failback.analytics.report.page.figures.theme import (
     group_marker,
     short,
 )
-from failback.analytics.report.page.series import NS_PER_SECOND
 from failback.analytics.report.page.tables.redeliveries import UNATTRIBUTED, queue_text
 from failback.analytics.report.page.tables.registry import Row
 from failback.analytics.report.wording import many, percent, seconds
@@ -241,15 +241,15 @@ def rto_waterfall(title: str, phases: Mapping[str, int | None], theme: Theme = L
     figure = go.Figure()
     previous = 0
     seen = sorted((at_ns, phase) for phase, at_ns in phases.items() if at_ns is not None)
-    end = max((at_ns for at_ns, _ in seen), default=NS_PER_SECOND) / NS_PER_SECOND
+    end = max((at_ns for at_ns, _ in seen), default=NS) / NS
     for at_ns, phase in seen:
         figure.add_bar(
-            x=[(at_ns - previous) / NS_PER_SECOND],
-            base=[previous / NS_PER_SECOND],
+            x=[(at_ns - previous) / NS],
+            base=[previous / NS],
             y=[phase.replace("_", " ")],
             orientation="h",
             showlegend=False,
-            text=[f"{at_ns / NS_PER_SECOND:.1f} s"],
+            text=[f"{at_ns / NS:.1f} s"],
             textposition="outside",
             cliponaxis=False,
             marker={"color": theme.of(SLATE)},

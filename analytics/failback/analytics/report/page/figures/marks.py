@@ -9,7 +9,7 @@ from typing import Any, Final
 import plotly.graph_objects as go
 
 from failback.analytics.report.page.figures.theme import FAULT, LABEL, PALE, SLATE, Theme, short
-from failback.analytics.report.page.series import NS_PER_SECOND, FaultBand, Series
+from failback.analytics.report.page.time_series import NS_PER_SECOND, FaultBand, Series
 
 # For keeping labels apart on a phone too: a plot is at least this wide, a letter about that wide.
 PLOT_PIXELS: Final = 300

@@ -34,7 +34,7 @@ from failback.analytics.report.page.figures.theme import (
     finish,
     short,
 )
-from failback.analytics.report.page.series import (
+from failback.analytics.report.page.time_series import (
     NS_PER_SECOND,
     OFFSET_SERIES,
     CauseTimeData,
@@ -168,8 +168,7 @@ def _window(data: TimelineData) -> tuple[int, int]:
     """The time that the plot spans."""
     if data.window_ns is not None:
         return data.window_ns
-    curves = [*data.rates.values(), data.send_latency, data.failed_sends]
-    return span([*curves, Series([at for at, _ in data.events], [])], data.faults)
+    return span([*data.curves, Series([at for at, _ in data.events], [])], data.faults)
 
 
 def offset_staircase(data: StaircaseData, theme: Theme = LIGHT) -> go.Figure:

@@ -6,10 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from failback.analytics.report.measures.point_rows import Point, Report
-from failback.analytics.report.page.series import OFFSET_SERIES
 from failback.analytics.report.page.tables import advice, costs, incidents, observed, redeliveries
 from failback.analytics.report.page.tables.registry import Table, files, seconds
-from failback.analytics.report.page.time_series import events
+from failback.analytics.report.page.time_series import OFFSET_SERIES, events
 
 _RATES: Final = ("produce_rate", "deliver_rate", "dup_rate")
 _PLACE: Final = f"at_s:f {redeliveries.QUEUE}"

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from failback.analytics.report.page.series import NS_PER_SECOND
+from failback.analytics.report.measures.numbers import NS
 from failback.analytics.report.wording import UNKNOWN, number, percent
 from failback.common.text import csv_cell
 
@@ -181,7 +181,7 @@ def named(columns: Iterable[str], rows: Iterable[Sequence[object]]) -> list[dict
 
 def seconds(ns: int | None) -> float | None:
     """Nanoseconds as seconds."""
-    return None if ns is None else ns / NS_PER_SECOND
+    return None if ns is None else ns / NS
 
 
 def in_seconds(field: str) -> Callable[[Row], float | None]:
