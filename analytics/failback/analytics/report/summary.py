@@ -13,15 +13,7 @@ from failback.analytics.report.outcome import (
     rows_missing,
     worst_outage,
 )
-from failback.analytics.report.page.tables.observed import (
-    came_again,
-    canaries,
-    others,
-    recovery,
-    seen,
-    unseen,
-    zero_of,
-)
+from failback.analytics.report.page.tables import observed
 from failback.analytics.report.page.tables.redeliveries import group_figures
 from failback.analytics.report.page.tables.registry import markdown
 from failback.analytics.report.wording import number, percent, seconds
@@ -102,7 +94,7 @@ def render(report: Row) -> str:
 def _footer(report: Row) -> str:
     run = f"run `{_name(report['run'])}`"
     if "observation" in report:
-        return f"{run} · times: {zone(zero_of(report))}"
+        return f"{run} · times: {zone(observed.zero_of(report))}"
     evidence = (report["evidence"]["run_sha256"] or "none")[:16]
     return f"{run} · engine {report['engine']} · evidence `{evidence}`"
 
@@ -120,7 +112,8 @@ def _counted_lines(report: Row) -> list[str]:
 
 def _observed_lines(report: Row) -> list[str]:
     """Of a cluster that Failback did not run: what returns cost, and what was seen."""
-    made = (came_again, canaries, others, recovery, seen, unseen)
+    made = (observed.came_again, observed.canaries, observed.others, observed.recovery,
+            observed.seen, observed.unseen)  # fmt: skip
     tables = [table(report) for table in made]
     shown = [markdown(table, MAX_GROUPS * 2, _name) for table in tables if table.rows]
     return [line for lines in shown for line in [*lines, ""]]

@@ -21,15 +21,8 @@ import pyarrow.compute as pc
 
 from failback.analytics.run.documents import CLOSED_SCHEMA, TRACE
 from failback.analytics.run.run_folder import unplanned_run
-from failback.analytics.trace import tables
-from failback.analytics.trace.deliveries import (
-    ClientClock,
-    Counts,
-    client_clocks,
-    handlings_of,
-    processes_of,
-    sends_of,
-)
+from failback.analytics.trace import deliveries, tables
+from failback.analytics.trace.deliveries import ClientClock, Counts
 from failback.analytics.trace.pages import DAMAGED, Pages, Place
 from failback.analytics.trace.placing import place
 from failback.client.consumelog.upload.lake_files import lake_rows, write_parquet
@@ -149,13 +142,13 @@ def rows_of(pages: Pages, wanted: Wanted, brokers: Mapping[str, str]) -> Rows:
     named = tuple(map(without_instance, wanted.groups))
     records = _of_groups(pages.read("records"), named)
     copies = pages.read("copies")
-    placed = place(handlings_of(records), copies)
-    sends = sends_of(records)
+    placed = place(deliveries.handlings_of(records), copies)
+    sends = deliveries.sends_of(records)
     processes = tables.Processes.of(
         [*_names(placed.handlings.process), *_names(_sender_processes(sends))]
     )
     deliver = _meant(tables.deliver_table(wanted.run, placed, processes), wanted.groups)
-    clocks = client_clocks(records)
+    clocks = deliveries.client_clocks(records)
     return Rows(
         by_table={
             "deliver": deliver,
@@ -225,7 +218,7 @@ def _meant(deliver: pa.Table, groups: tuple[str, ...]) -> pa.Table:
 def _sender_processes(sends: pa.Table) -> pa.Array:
     first_id = pc.list_element(pc.split_pattern(sends.column("message_id"), ","), 0)
     host = sends.column("host").combine_chunks()
-    return processes_of(host, first_id.combine_chunks())[0]
+    return deliveries.processes_of(host, first_id.combine_chunks())[0]
 
 
 def _names(column: pa.Array) -> list[str]:

@@ -36,12 +36,15 @@ class OfQueue(Block, kw_only=True):
     qid: Annotated[int, text("Number of the queue.")]
 
 
-DUPLICATES: Final = text(
-    "Duplicates: deliveries of a message that the group had been given before, without wanted "
-    "retries."
-)
-AFTER_SUCCESS: Final = text("Duplicates after the group had handled the message to its end.")
-WASTED: Final = text("Handler time of deliveries after a success.")
-LOST: Final = text(
-    "Acknowledged messages that the group never handled; null without drain and scan."
-)
+FIGURES: Final = {
+    "dup": text(
+        "Duplicates: deliveries of a message that the group had been given before, without wanted "
+        "retries."
+    ),
+    "dup_after_success": text("Duplicates after the group had handled the message to its end."),
+    "wasted_seconds": text("Handler time of deliveries after a success."),
+    "lost": text(
+        "Acknowledged messages that the group never handled; null without drain and scan."
+    ),
+}
+"""What figures mean that several blocks have, by name."""

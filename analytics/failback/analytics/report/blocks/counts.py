@@ -4,18 +4,7 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, UnsetType
 
-from failback.analytics.report.blocks import (
-    AFTER_SUCCESS,
-    DUPLICATES,
-    LOST,
-    WASTED,
-    Amount,
-    Block,
-    Count,
-    Large,
-    OfQueue,
-    text,
-)
+from failback.analytics.report.blocks import FIGURES, Amount, Block, Count, Large, OfQueue, text
 
 
 class Counts(Block, kw_only=True):
@@ -30,8 +19,8 @@ class Counts(Block, kw_only=True):
     distinct: Annotated[Count, text("Messages that were delivered at least once.")]
     primary: Annotated[Count, text("First deliveries.")]
     retry: Annotated[Count, text("Wanted retries: deliveries after a failed handling.")]
-    dup: Annotated[Count, DUPLICATES]
-    dup_after_success: Annotated[Count, AFTER_SUCCESS]
+    dup: Annotated[Count, FIGURES["dup"]]
+    dup_after_success: Annotated[Count, FIGURES["dup_after_success"]]
     dup_before_success: Annotated[Count, text("Duplicates before any handling had ended well.")]
     dup_unknown_order: Annotated[
         Count, text("Duplicates of which clocks do not tell whether a success came before.")
@@ -43,13 +32,13 @@ class Counts(Block, kw_only=True):
     ooo_replay: Annotated[Count, text("Repeats out of order.")]
     max_redelivery: Annotated[Count, text("Deliveries of the message that came most often.")]
     abandoned: Annotated[Count, text("Deliveries without an end.")]
-    lost: Annotated[Count | None, LOST]
+    lost: Annotated[Count | None, FIGURES["lost"]]
     skipped: Annotated[Count | None, text("Of those lost: stored, and never delivered.")]
     store_lost: Annotated[Count | None, text("Of those lost: no longer in any log.")]
     dup_ratio: Annotated[Amount | None, text("dup / distinct.")]
     dup_msg_ratio: Annotated[Amount | None, text("dup_messages / distinct.")]
     amplification: Annotated[Amount | None, text("delivered / distinct.")]
-    wasted_seconds: Annotated[float, WASTED]
+    wasted_seconds: Annotated[float, FIGURES["wasted_seconds"]]
     handler_seconds: Annotated[float, text("All handler time.")]
 
 
@@ -175,7 +164,7 @@ class Queue(OfQueue, kw_only=True):
     epochs: Annotated[Count, text("Log epochs that were seen.")]
     delivered: Annotated[Count, text("Deliveries to handlers, repeats too.")]
     distinct: Annotated[Count, text("Messages that were delivered at least once.")]
-    dup: Annotated[Count, DUPLICATES]
+    dup: Annotated[Count, FIGURES["dup"]]
     depth_ranges: Annotated[
         list[DepthRange], text("How often offsets were delivered, where that is more than once.")
     ]

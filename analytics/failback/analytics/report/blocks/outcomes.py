@@ -4,17 +4,7 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, UnsetType, field
 
-from failback.analytics.report.blocks import (
-    AFTER_SUCCESS,
-    DUPLICATES,
-    LOST,
-    WASTED,
-    Amount,
-    Block,
-    Count,
-    Large,
-    text,
-)
+from failback.analytics.report.blocks import FIGURES, Amount, Block, Count, Large, text
 from failback.analytics.report.blocks.run import VerdictWord
 
 
@@ -133,11 +123,11 @@ class ArmRun(Block, kw_only=True):
     run: Annotated[str, text("Id of the run.")]
     repetition: Annotated[int | UnsetType | None, text("Number of the repetition, from 0.")] = UNSET
     verdict: Annotated[VerdictWord, text("Verdict of the run.")]
-    dup: Annotated[_Figure, DUPLICATES] = UNSET
+    dup: Annotated[_Figure, FIGURES["dup"]] = UNSET
     dup_ratio: Annotated[_Figure, text("dup / distinct.")] = UNSET
-    dup_after_success: Annotated[_Figure, AFTER_SUCCESS] = UNSET
-    wasted_seconds: Annotated[_Figure, WASTED] = UNSET
-    lost: Annotated[_Figure, LOST] = UNSET
+    dup_after_success: Annotated[_Figure, FIGURES["dup_after_success"]] = UNSET
+    wasted_seconds: Annotated[_Figure, FIGURES["wasted_seconds"]] = UNSET
+    lost: Annotated[_Figure, FIGURES["lost"]] = UNSET
     produce_rto_ms: Annotated[_Figure, text("Worst outage of sends.")] = UNSET
     consume_rto_ms: Annotated[_Figure, text("Worst outage of pulls.")] = UNSET
 
@@ -147,11 +137,11 @@ class Arm(Block, kw_only=True):
 
     name: Annotated[str, text("Its name.")]
     n: Annotated[int, text("Its runs.")]
-    dup: Annotated[Spread, DUPLICATES]
+    dup: Annotated[Spread, FIGURES["dup"]]
     dup_ratio: Annotated[Spread, text("dup / distinct.")]
-    dup_after_success: Annotated[Spread | UnsetType, AFTER_SUCCESS] = UNSET
-    wasted_seconds: Annotated[Spread | UnsetType, WASTED] = UNSET
-    lost: Annotated[Spread | UnsetType, LOST] = UNSET
+    dup_after_success: Annotated[Spread | UnsetType, FIGURES["dup_after_success"]] = UNSET
+    wasted_seconds: Annotated[Spread | UnsetType, FIGURES["wasted_seconds"]] = UNSET
+    lost: Annotated[Spread | UnsetType, FIGURES["lost"]] = UNSET
     produce_rto_ms: Annotated[Spread, text("Worst outage of sends.")]
     consume_rto_ms: Annotated[Spread, text("Worst outage of pulls.")]
     verdicts: Annotated[dict[str, int], text("Verdicts and how often.")]

@@ -20,18 +20,7 @@ from markupsafe import Markup
 
 from failback.analytics.report.measures.point_rows import Point, Report
 from failback.analytics.report.outcome import evidence_badge, outcome_badge
-from failback.analytics.report.page import plotly_bundle, time_series
-from failback.analytics.report.page.answers import (
-    answer_tiles,
-    banner,
-    carry_advice,
-    cause_lines,
-    explained_causes,
-    findings,
-    further_tiles,
-    heading,
-    worst_figure,
-)
+from failback.analytics.report.page import answers, plotly_bundle, time_series
 from failback.analytics.report.page.figures import bars, curves, over_time
 from failback.analytics.report.page.figures.theme import DARK, LIGHT, Theme
 from failback.analytics.report.page.tables import (
@@ -115,18 +104,18 @@ def render_html(report: Report, points: Sequence[Point], theme: Theme = LIGHT) -
         observed="observation" in report,
         contents=OBSERVED if "observation" in report else CONTENTS,
         headings=dict(CONTENTS),
-        heading=heading(report),
-        banner=banner(report),
+        heading=answers.heading(report),
+        banner=answers.banner(report),
         badges=(evidence_badge(report), outcome_badge(report)),
-        tiles=answer_tiles(report),
-        further=further_tiles(report),
-        explained=explained_causes(report),
+        tiles=answers.answer_tiles(report),
+        further=answers.further_tiles(report),
+        explained=answers.explained_causes(report),
         first_links=FIRST_LINKS,
         zone=zone(observed.zero_of(report)),
-        causes=cause_lines(report),
-        carry=carry_advice(report),
-        worst=worst_figure(titles),
-        findings=findings(report, titles),
+        causes=answers.cause_lines(report),
+        carry=answers.carry_advice(report),
+        worst=answers.worst_figure(titles),
+        findings=answers.findings(report, titles),
         figures=titles,
         named=lambda prefix: [name for name in titles if name.startswith(f"{prefix}-")],
         thinned=_thinned(report, points),
