@@ -15,6 +15,7 @@ b     flag                        bool                BOOLEAN
 id    16 bytes                    fixed_size_binary   BINARY
 x     bytes                       binary              BINARY
 S     list of text                list<utf8>          ARRAY<STRING>
+d     float; in no table          float64
 ====  ==========================  ==================  =========
 
 A ``?`` makes the column nullable. A time is the writer's CLOCK_MONOTONIC; broker times end in
@@ -292,17 +293,15 @@ def arrow_type(kind: str) -> pa.DataType:
         "id": pa.binary(16),
         "x": pa.binary(),
         "S": pa.list_(pa.utf8()),
+        "d": pa.float64(),
     }[kind]
 
 
 def schema_of(text: str) -> pa.Schema:
-    """``lane l, ukey s, age d`` as an Arrow schema; ``d`` is a float, a kind of no table."""
+    """The Arrow schema of another table than those of the log, written down as they are."""
     import pyarrow as pa
 
-    pairs = (pair.split() for pair in text.split(","))
-    return pa.schema(
-        [(name, pa.float64() if kind == "d" else arrow_type(kind)) for name, kind in pairs]
-    )
+    return pa.schema([(each.name, arrow_type(each.kind)) for each in _columns(text)])
 
 
 @cache
