@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -50,13 +50,7 @@ class Definitions:
     @property
     def row(self) -> dict[str, Any]:
         """As ``report.json`` has it."""
-        return {
-            "key": self.key,
-            "window_ns": self.window_ns,
-            "ignore_retry_topics": self.ignore_retry_topics,
-            "since_ns": self.since_ns,
-            "until_ns": self.until_ns,
-        }
+        return asdict(self)
 
 
 DEFAULT: Final = Definitions()

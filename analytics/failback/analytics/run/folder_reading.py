@@ -73,7 +73,7 @@ def _check_manifest(path: Path) -> Evidence:
     """Hash every listed file again. A folder without a manifest has nothing to compare."""
     manifest = read_manifest(path / "manifest.json")
     if manifest is None:
-        return Evidence(None, 0, (), ())
+        return Evidence()
     files = manifest.files or {}
     changed, absent = [], []
     for name, entry in sorted(files.items()):
@@ -96,4 +96,4 @@ def _check_manifest(path: Path) -> Evidence:
     lines = "".join(f"{files[name].sha256}  {name}\n" for name in sorted(files))
     if manifest.run_sha256 != hashlib.sha256(lines.encode()).hexdigest():
         changed.append("manifest.json")
-    return Evidence(manifest.run_sha256, len(files), tuple(changed), tuple(absent))
+    return Evidence(manifest.run_sha256, tuple(changed), tuple(absent))

@@ -72,8 +72,6 @@ class Assignment:
     src_addr: str | None
     src_bid: int | None
     src_binc: int | None
-    read_code: int | None
-    branch: str | None
     client_id: str | None
     end_t: int | None
     end_reason: str | None
@@ -94,14 +92,11 @@ class FaultStep:
     pair: str | None
     broker: str | None
     bid: int | None
-    role: str | None
     addr: str | None
-    signum: int | None
     intended: int | None
     issued: int | None
     issued_end: int | None
     observed: int | None
-    observer: str | None
     honest: bool | None
     detail: str | None
     boot_ms: int | None
@@ -129,7 +124,6 @@ class FaultStep:
 class Incarnation:
     """One life of a broker process at one address."""
 
-    addr: str
     broker: str
     bid: int
     boot_ms: int
@@ -145,8 +139,6 @@ class OffsetSample(NamedTuple):
     off: int
     binc: int | None
     addr: str
-    broker: str
-    bid: int
     row: str
 
 

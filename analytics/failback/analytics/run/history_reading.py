@@ -192,7 +192,7 @@ def _incarnations(
             note(step.addr, step.boot_ms, step.t, step.broker or "", step.bid or 0)
     lives: dict[str, list[Incarnation]] = defaultdict(list)
     for (addr, boot_ms), (first, _, broker, bid) in sorted(seen.items(), key=lambda item: item[1]):
-        lives[addr].append(Incarnation(addr, broker, bid, boot_ms, first, None))
+        lives[addr].append(Incarnation(broker, bid, boot_ms, first, None))
     return {addr: _with_ends(addr, found, seen, faults) for addr, found in lives.items()}
 
 
@@ -348,8 +348,6 @@ def _assignment(history: History, key: GroupQueue, row: Mapping[str, Any]) -> As
         src_addr=row["src_addr"],
         src_bid=row["src_bid"],
         src_binc=binc,
-        read_code=row["read_code"],
-        branch=row["branch"],
         client_id=row["client_id"],
         end_t=row["end_t"],
         end_reason=row["end_reason"],

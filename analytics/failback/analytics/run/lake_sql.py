@@ -141,7 +141,7 @@ class LakeTables:
         row["figures_from"] = 0
         described, closed = self._run(run), self._closed(run)
         if described is not None:
-            folder = RunFolder(Path(), described, closed, Evidence(None, 0, (), ()))
+            folder = RunFolder(Path(), described, closed, Evidence())
             row["zero_wall_ns"], row["zero_mono_ns"] = folder.zero_wall_ns, folder.zero_mono_ns
             row["figures_from"] = max(0, folder.zero_mono_ns + folder.warmup_end_ns)
         return row

@@ -20,10 +20,9 @@ from failback.analytics.run.documents import RUN_SCHEMA, Closed, Group, Run
 class Evidence:
     """What became of the files that the manifest lists."""
 
-    run_sha256: str | None
-    listed: int
-    changed: tuple[str, ...]
-    absent: tuple[str, ...]
+    run_sha256: str | None = None
+    changed: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,7 +103,7 @@ def documents_in(store: LakeStore, lake: Lake) -> RunFolder:
     """The documents of a run, from the store or else from its rows."""
     run, closed = stored_documents(store, lake.run)
     contradicted = segments_contradicted(_lines(store, mark_name(lake.run, CHANGED)))
-    evidence = Evidence(None, 0, contradicted, ())
+    evidence = Evidence(changed=contradicted)
     return RunFolder(Path(f"report-{lake.run}"), run or _run_from_rows(lake), closed, evidence)
 
 
@@ -154,8 +154,7 @@ def _closed_from_mark(store: LakeStore, run: str) -> Closed:
 
 def of_rows(lake: Lake, path: Path) -> RunSource:
     """A run of which there is nothing but rows: it has no plan, and was not closed."""
-    evidence = Evidence(None, 0, (), ())
-    return RunSource(RunFolder(path, _run_from_rows(lake), NOT_CLOSED, evidence), lake)
+    return RunSource(RunFolder(path, _run_from_rows(lake), NOT_CLOSED, Evidence()), lake)
 
 
 def _run_from_rows(lake: Lake) -> Run:

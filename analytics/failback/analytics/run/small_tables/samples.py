@@ -120,9 +120,7 @@ def samples_of(kept: pa.Table) -> Samples:
     for row in kept.filter(pc.greater_equal(kept.column("qid"), 0)).to_pylist():
         key = GroupQueue(row["grp"], row["broker"], row["ptopic"], row["qid"])
         name = row_id("broker_offset_sample", row["proc_no"], row["seq"])
-        sample = OffsetSample(
-            row["t"], row["off"], row["binc"], row["addr"], row["broker"], row["bid"], name
-        )
+        sample = OffsetSample(row["t"], row["off"], row["binc"], row["addr"], name)
         found[key, row["source"], row["bid"]].append(sample)
     return {key: sorted(samples) for key, samples in sorted(found.items())}
 
