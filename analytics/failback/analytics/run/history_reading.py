@@ -338,27 +338,12 @@ def _assignment(history: History, key: GroupQueue, row: Mapping[str, Any]) -> As
     if binc is None and row["src_addr"] is not None:
         binc = history.incarnation_at(row["src_addr"], row["t"])
         history.binc_unknown += binc is None
-    assignment = Assignment(
-        key=key,
-        inc=row["inc"],
-        pqe=row["pqe"],
-        t=row["t"],
-        start_off=row["start_off"],
-        src=row["src"],
-        src_addr=row["src_addr"],
-        src_bid=row["src_bid"],
-        src_binc=binc,
-        client_id=row["client_id"],
-        end_t=row["end_t"],
-        end_reason=row["end_reason"],
-    )
-    if (
-        assignment.src == "STORE"
-        and assignment.start_off <= 0
-        and _had_no_entry(history, row, binc)
-    ):
-        return replace(assignment, src="NO_ENTRY")
-    return assignment
+    src = row["src"]
+    if src == "STORE" and row["start_off"] <= 0 and _had_no_entry(history, row, binc):
+        src = "NO_ENTRY"
+    names = ("inc", "pqe", "t", "start_off", "src_addr", "src_bid", "client_id", "end_t",
+             "end_reason")  # fmt: skip
+    return Assignment(key, src=src, src_binc=binc, **{name: row[name] for name in names})
 
 
 def _had_no_entry(history: History, row: Mapping[str, Any], binc: int | None) -> bool:

@@ -131,8 +131,7 @@ def fates(report: Report) -> Table:
 
 def order(report: Report) -> Table:
     columns = [
-        both("group", "group"),
-        both("topic", "topic"),
+        *alike("group topic"),
         both("ooo_first:i", "first deliveries out of order"),
         both("ooo_replay:i", "repeats out of order"),
         *files("first_key"),
