@@ -148,11 +148,9 @@ def report_many(
     for path in map(Path, compare):
         known = path if path.is_file() else path / "report" / "report.json"
         if not known.exists():
-            made, _ = _built([(opened(path), path / "report")], engine, (), master)[0]
-            known = made.json
+            known = _built([(opened(path), path / "report")], engine, (), master)[0].json
         against.append(read_report(known))
-    done = _built(targets, engine, against, master, limits, pages=pages, results=results)
-    return [paths for paths, _ in done]
+    return _built(targets, engine, against, master, limits, pages=pages, results=results)
 
 
 def _target(folder: RunFolder, out: Path | str | None, *, several: bool) -> Path:
@@ -170,10 +168,10 @@ def _built(
     *,
     pages: bool = True,
     results: ResultsTo | None = None,
-) -> list[tuple[ReportPaths, Row]]:
+) -> list[ReportPaths]:
     """Analyse, compare, write. What was analysed before an error is written all the same."""
     built: list[tuple[Row, pa.Table]] = []
-    done: list[tuple[ReportPaths, Row]] = []
+    done: list[ReportPaths] = []
     try:
         sources = [source for source, _ in wanted]
         for made in reports_of(sources, engine, master, limits, results=results):
@@ -183,8 +181,7 @@ def _built(
         for (source, target), (document, points) in zip(wanted, built, strict=False):
             document["compare"] = comparison
             run_dir = source.folder.path
-            paths = write_outputs(document, points, target, run_dir=run_dir, page=pages)
-            done.append((paths, document))
+            done.append(write_outputs(document, points, target, run_dir=run_dir, page=pages))
     return done
 
 

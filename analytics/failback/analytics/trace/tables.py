@@ -260,14 +260,10 @@ def _remember(
 ) -> None:
     coded = process.dictionary_encode()
     at = np.asarray(coded.indices.to_numpy(), np.int64)
-    for name, row in zip(*_firsts(coded.dictionary.to_pylist(), at), strict=True):
-        role_of = (role, group[row].as_py(), client_id[row].as_py())
-        processes.roles.setdefault(name, role_of)
-
-
-def _firsts(names: list[str], at: Ints) -> tuple[list[str], list[int]]:
     which, first = np.unique(at, return_index=True)
-    return [names[one] for one in which.tolist()], first.tolist()
+    for one, row in zip(which.tolist(), first.tolist(), strict=True):
+        role_of = (role, group[row].as_py(), client_id[row].as_py())
+        processes.roles.setdefault(coded.dictionary[one].as_py(), role_of)
 
 
 def _rank(key: Ints) -> Ints:
