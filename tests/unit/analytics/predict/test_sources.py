@@ -98,7 +98,7 @@ def test_members_that_start_spread_have_phases_of_their_own() -> None:
 @pytest.mark.parametrize(
     ("faults", "stop", "start", "rows"),
     [
-        ([KILL], None, Start(), "8, or 1+6+11"),
+        ([KILL], None, Start(1), "8, or 1+6+11"),
         (
             [KILL, consumer_fault(after="slave-serving:f1", minServed=1200, signal="TERM",
                                   restartAfter="registered:f1", restartAfterSeconds=5)],
