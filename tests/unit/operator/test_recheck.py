@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from failback.kube.errors import ApiError
 from failback.operator.controller.loops import Key
 from failback.operator.controller.recheck import Recheck
@@ -153,3 +155,28 @@ async def test_resources_are_corrected_too() -> None:
     assert found is not None
     assert found["metadata"]["resourceVersion"] == "6"
     assert sorted(world.woken) == [("Topic", "shop", "gone"), ("Topic", "shop", "old")]
+
+
+class TestWhatPassesRead:
+    """A table or an answer of the store that lacks a version is put right, as a missed event is."""
+
+    @pytest.mark.parametrize("table", ["answer", "_owned", "_named"])
+    async def test_a_place_that_kept_another_version_is_put_right(self, table: str) -> None:
+        world = World()
+        world.pods = world.listed = [pod("a", 5), pod("b", 6)]
+        owner = ("shop", "BrokerCluster", "orders")
+        assert await world.check() == [5, 6]
+        if table == "answer":
+            world.store._children[owner] = [pod("a", 4)]
+        elif table == "_owned":
+            del world.store._owned[owner]["uid-b"]
+            world.store._children.clear()
+        else:
+            del world.store._named["Pod", "shop", "b"]
+        await world.recheck.check("Pod", "shop")
+        assert world.versions() == [5, 6]
+        assert world.store.versions("Pod", "shop") == {"uid-a": 5, "uid-b": 6}
+        assert ("BrokerCluster", "shop", "orders") in world.woken
+        world.woken.clear()
+        await world.recheck.check("Pod", "shop")
+        assert world.woken == []

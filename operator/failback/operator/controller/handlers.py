@@ -225,8 +225,9 @@ class Watches:
     def _register_store(self, kind: str) -> None:
         """Have everything that a watch shows taken in before any handler hears of anything."""
 
+        # kopf runs a plain function in a thread, beside the loop in which passes read the store.
         @kopf.index(*RESOURCES[kind], id="store", registry=self.registry)
-        def take_in(body: Mapping[str, Any], **_: Any) -> None:
+        async def take_in(body: Mapping[str, Any], **_: Any) -> None:
             self._store.show({**body, "kind": kind})
 
     def _register_child(self, kind: str) -> None:

@@ -64,26 +64,35 @@ class Store:
 
     def show(self, item: Object) -> None:
         """Take in an object, unless that version or a newer one of it is known."""
-        metadata = item["metadata"]
-        uid = metadata["uid"]
+        uid = item["metadata"]["uid"]
         if uid in self._gone:
             return
         have = self._shown[item["kind"]].get(uid)
+        if have is not None and version_of(item) <= version_of(have):
+            return
+        # Whatever can fail comes before the version that is held is dropped.
+        kept = self._kept(item)
+        places, owners = self._places(kept), owners_of(kept)
         if have is not None:
-            if version_of(item) <= version_of(have):
-                return
             self._drop(have)
-        item = self._kept(item)
-        self._shown[item["kind"]][uid] = item
-        self._named[_key(item)][uid] = item
-        for owner in owners_of(item):
-            self._owned[owner][uid] = item
+        for table, key in places:
+            table[key][uid] = kept
+        for owner in owners:
             self._children.pop(owner, None)
+
+    def _places(self, item: Object) -> list[tuple[defaultdict[Any, dict[str, Object]], object]]:
+        """Return every table that has an object, and the key that it has there."""
+        found: list[tuple[defaultdict[Any, dict[str, Object]], object]] = [
+            (self._shown, item["kind"]),
+            (self._named, _key(item)),
+            *((self._owned, owner) for owner in owners_of(item)),
+        ]
         cluster = _cluster_of(item)
         if cluster is not None:
-            self._on_cluster[cluster][uid] = item
+            found.append((self._on_cluster, cluster))
         if item["kind"] == "BrokerCluster":
-            self._brokers[_broker_names(item)][uid] = item
+            found.append((self._brokers, _broker_names(item)))
+        return found
 
     def _kept(self, item: Object) -> Object:
         try:
@@ -102,17 +111,10 @@ class Store:
                 return
 
     def _drop(self, item: Object) -> None:
-        uid = item["metadata"]["uid"]
-        del self._shown[item["kind"]][uid]
-        _discard(self._named, _key(item), uid)
+        for table, key in self._places(item):
+            _discard(table, key, item["metadata"]["uid"])
         for owner in owners_of(item):
-            _discard(self._owned, owner, uid)
             self._children.pop(owner, None)
-        cluster = _cluster_of(item)
-        if cluster is not None:
-            _discard(self._on_cluster, cluster, uid)
-        if item["kind"] == "BrokerCluster":
-            _discard(self._brokers, _broker_names(item), uid)
 
     def wrote(self, item: Object) -> None:
         """Remember what a write returned until the watch shows it: a pass reads its writes."""
@@ -125,19 +127,31 @@ class Store:
     # --- what the watches missed --------------------------------------------------------------
 
     def versions(self, kind: str, namespace: str = "") -> dict[str, int]:
-        """Return uid → resourceVersion of what the watch shows of a kind.
+        """Return uid → resourceVersion of the objects of a kind, as passes read them.
+
+        -1 is the version of an object that is shown, and that the answer to a pass lacks.
 
         Args:
             namespace: Only there; empty = everywhere.
         """
         return {
-            uid: version_of(item)
+            uid: version_of(item) if self._is_read(item) else -1
             for uid, item in self._shown[kind].items()
             if namespace in ("", item["metadata"]["namespace"])
         }
 
+    def _is_read(self, item: Object) -> bool:
+        """Tell whether every table, and every kept answer, has this version or a newer one."""
+        uid, key, version = item["metadata"]["uid"], _key(item), version_of(item)
+        answers = (self._children.get(owner) for owner in owners_of(item))
+        return all(table.get(at, {}).get(uid) is item for table, at in self._places(item)) and all(
+            any(_key(each) == key and version_of(each) >= version for each in answer)
+            for answer in answers
+            if answer is not None
+        )
+
     def stale(self, kind: str, namespace: str, listed: Iterable[Object]) -> list[Object]:
-        """Return what is listed at a newer version than the watch shows, or not shown at all."""
+        """Return what is listed at a newer version than passes read, or is not read at all."""
         now = self.versions(kind, namespace)
         return [item for item in listed if version_of(item) > now.get(item["metadata"]["uid"], -1)]
 
@@ -159,7 +173,7 @@ class Store:
         """
         now = time.monotonic()
         uids = {item["metadata"]["uid"] for item in listed}
-        ghosts = (known.keys() & self.versions(kind, namespace).keys()) - uids
+        ghosts = (known.keys() & self._shown[kind].keys()) - uids
         ghost_items = [self._shown[kind][uid] for uid in sorted(ghosts)]
         for item in ghost_items:
             self._drop(item)
@@ -167,6 +181,9 @@ class Store:
         self._gone.update(dict.fromkeys(ghosts, now))
         newer = list(missed)
         for item in newer:
+            have = self._shown[kind].get(item["metadata"]["uid"])
+            if have is not None and not self._is_read(have):
+                self._drop(have)
             self.show(item)
         return [*newer, *ghost_items]
 
@@ -318,7 +335,7 @@ def _key(item: Mapping[str, Any]) -> ObjectKey:
 
 
 def _discard(table: dict[Any, dict[str, Object]], key: object, uid: str) -> None:
-    items = table[key]
+    items = table.get(key, {})
     items.pop(uid, None)
     if not items:
-        del table[key]
+        table.pop(key, None)
