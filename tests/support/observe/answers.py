@@ -66,9 +66,10 @@ class Truth:
     samples: list[Sample] = field(default_factory=list)
 
     def before(self, at: float) -> Sample:
-        """The last sample that is not younger, else the first."""
+        """The last sample that is not younger; nothing was handled before the first, as far as
+        is known."""
         number = bisect_right(self.samples, at, key=lambda each: each.at)
-        return self.samples[max(0, number - 1)]
+        return self.samples[number - 1] if number else Sample(at, {}, None, {})
 
     def after(self, at: float) -> Sample:
         number = bisect_right(self.samples, at, key=lambda each: each.at)

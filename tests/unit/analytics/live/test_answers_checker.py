@@ -56,3 +56,19 @@ def test_a_false_answer_is_found(answer: Answer, why: str) -> None:
     ((found, said),) = false_answers(TRUTH, [answer])
     assert found == answer
     assert why in said
+
+
+HANDLED = ({("g", 0): 100}, {("g", 0): 130}, {("g", 0): 160})
+SEEN = Truth([Sample(10.0 * n, each, each, {}) for n, each in enumerate(HANDLED)])
+
+
+def is_false(at: float, safe: int) -> bool:
+    return bool(list(false_answers(SEEN, [Answer(at, "dashboard", "g", 0, safe=safe)])))
+
+
+def test_an_offset_is_held_against_what_was_handled_long_enough_before() -> None:
+    assert [is_false(25.0, safe) for safe in (129, 130, 160, 161)] == [True, False, False, True]
+
+
+def test_before_the_first_sample_nothing_is_known_to_be_handled() -> None:
+    assert [is_false(2.0, safe) for safe in (0, 90, 130, 131)] == [False, False, False, True]
