@@ -5,6 +5,8 @@
 * *many*: N BrokerClusters found at start, pods that are marked Ready without a process: seconds
   until all children exist; then, once nothing has changed for two and a half minutes, RSS, CPU
   and writes of a minute at rest (no broker answers).
+* *growth*: 100 clusters whose pods are all deleted again and again: RSS after the second and after
+  the fourth thousand pods.
 * *rest*: clusters with real brokers at rest: writes within a minute.
 * *reaction*: deletion of a child until it is there again, change of a spec until the first write.
 * *live*: ``slaveReadEnable`` on ten pairs with real brokers, until every broker was read back.
@@ -48,11 +50,13 @@ REST_SECONDS = 60.0
 QUIET_SECONDS = 150.0
 """After the last change: no rule of time is pending then, and silent brokers are asked rarely."""
 _POLL_SECONDS = 0.01
+_GROWING = 100
+"""Clusters of phase growth."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
-    parser.add_argument("--phases", default="many,rest,reaction,live,outage,forced")
+    parser.add_argument("--phases", default="many,growth,rest,reaction,live,outage,forced")
     parser.add_argument("--clusters", type=int, default=200, help="of phase many")
     parser.add_argument("--resting", type=int, default=50, help="clusters of phase rest")
     parser.add_argument("--pairs", type=int, default=10, help="of phase live")
@@ -98,6 +102,28 @@ class Bench:
             _say(f"RSS with {options.clusters} clusters", running.rss_mib(), "MiB", "< 200")
             _say("CPU at rest", 100 * cpu / REST_SECONDS, "% of a core", "< 2")
             _say("writes in a minute at rest", writes, "", "0")
+        namespace.clean_up()
+
+    def growth(self, options: argparse.Namespace) -> None:
+        """Replace all pods again and again; every new one has an address of its own."""
+        namespace = Namespace(self._plane)
+        namespace.pretend_pods()
+        namespace.api.create(_name_server())
+        for number in range(_GROWING):
+            namespace.api.create(_cluster(f"c{number:03d}", pairs=1, slaves=1))
+        with Running(namespace) as running:
+            _until(lambda: len(_brokers(namespace)) >= 2 * _GROWING, 600)
+            sizes = []
+            for _ in range(2):
+                for _ in range(1000 // _GROWING):
+                    old = _brokers(namespace)
+                    for pod in old.values():
+                        namespace.api.delete("Pod", pod)
+                    _until(partial(_are_new, namespace, old), 600)
+                time.sleep(REST_SECONDS)
+                sizes.append(running.rss_mib())
+            _say("RSS after 2,000 pods", sizes[0], "MiB", "< 200")
+            _say("growth to 4,000 pods", sizes[1] - sizes[0], "MiB", "0")
         namespace.clean_up()
 
     def rest(self, options: argparse.Namespace) -> None:
@@ -283,6 +309,17 @@ class Running:
         user = f"system:serviceaccount:{self._namespace.name}:op"
         used = after.user + after.system - before.user - before.system
         return len(audit.writes(since=mark, user=user)), used
+
+
+def _brokers(namespace: Namespace) -> dict[str, str]:
+    """Return uid → name of the brokers' pods."""
+    found = namespace.api.list("Pod", labels="app.kubernetes.io/component=broker")
+    return {item["metadata"]["uid"]: item["metadata"]["name"] for item in found}
+
+
+def _are_new(namespace: Namespace, old: dict[str, str]) -> bool:
+    now = _brokers(namespace)
+    return len(now) >= len(old) and now.keys().isdisjoint(old)
 
 
 def _name_server() -> Object:

@@ -82,6 +82,7 @@ async def test_a_stranger_under_the_name_of_a_pair_is_told_of_and_left_alone(
         before, mark, sent = pods(pair), control_plane.audit.mark(), orders(running)
         with stranger(pair, broker_id=0) as address:
             two_masters_are_told(pair, {pair.address(0), address})
+            pair.api.wait("BrokerCluster", "orders", follows_a_stranger, seconds=60)
             pair.api.patch("BrokerCluster", "orders", {"spec": {"slaveReadEnable": True}})
             operation_is_blocked(pair)
             spec = {"clusterRef": {"name": "orders"}, "pair": "orders-0", "targetMember": 1}
@@ -129,7 +130,7 @@ def stranger(pair: QuickPair, *, broker_id: int) -> Iterator[str]:
     folder = pair.namespace.folder / f"stranger-{broker_id}"
     folder.mkdir()
     settings = {
-        "brokerClusterName": "orders",
+        "brokerClusterName": "orders" if broker_id else "elsewhere",
         "brokerName": "orders-0",
         "brokerId": broker_id,
         "brokerRole": "SLAVE" if broker_id else "ASYNC_MASTER",
@@ -187,6 +188,10 @@ def operation_is_blocked(pair: QuickPair) -> None:
 
 def has_one_master(item: Object) -> bool:
     return bool(condition_of(item, "RolesConsistent")["reason"] != "TwoMasters")
+
+
+def follows_a_stranger(item: Object) -> bool:
+    return bool(condition_of(item, "ReplicationHealthy")["reason"] == "SlaveFollowsStranger")
 
 
 def is_stale(item: Object) -> bool:

@@ -33,7 +33,8 @@ class LivedCluster:
         self.namespace = namespace
         self.api = namespace.api
         owner = {"clusterRef": {"name": "orders"}}
-        servers = {"replicas": spec.pop("nameServers", 1), "config": {"failbackTimeScale": "0.1"}}
+        scale = spec.pop("nameServerConfig", {"failbackTimeScale": "0.1"})
+        servers = {"replicas": spec.pop("nameServers", 1), "config": scale}
         self._create("NameServer", "main", servers)
         self._create(
             "BrokerCluster",

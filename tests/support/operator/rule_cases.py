@@ -376,6 +376,7 @@ _row(_CHAOS, "", {"guard": {"requireNamespaceLabel": True}})
 _row(_CHAOS, "NM1", name="a.b")
 
 _REPORT: Final = "ReconsumptionReport"
+_row(_REPORT, "RR5", {"experimentRef": {"name": "x"}}, name="x" * 64)
 _TOO_MUCH: Final = {"requests": {"cpu": 2}, "limits": {"cpu": "1500m"}}
 _FINE: Final = {
     "requests": {"cpu": "500m", "memory": "1Gi", "example.com/gpu": 1},

@@ -23,7 +23,7 @@ kinds: ConfigMap Group Job PersistentVolumeClaim PodDisruptionBudget PodMonitor 
 conditions: ConfigApplied ExternalAccess Injected MetadataSynced Paused Ready Reconciling Recovered
     ReplicationHealthy RolesConsistent ScalingDown OffsetsCarried Stalled SteadyStateRestored
     SuccessCriteriaMet Warning WithinThresholds PodScheduled
-phases: Completed Preparing Degraded Done Failed Finished Injecting Pass Recovering Suspended
+phases: Completed Preparing Degraded Done Failed Finished Injecting Pass Recovering
     Switching SteadyState Fail Updating Preview Writing
 operations and steps: ApplyOffsets ChooseMember CopyMetadata CreateMembers DeleteMembers
     DrainMaster DrainPair DrainWrites EvictMember LiveConfig OpenWrites RoleSwitch

@@ -224,4 +224,4 @@ async def test_a_look_at_peers_that_failed_is_a_warning_until_one_succeeds() -> 
     assert await world.passes.refresh("Topic", "shop", "paid"), "a pass is due: it takes it back"
     await world.passes.run("Topic", "shop", "paid")
     (gone,) = world.statuses[-1]["conditions"]
-    assert (gone["status"], gone["reason"]) == ("False", "None")
+    assert (gone["status"], gone["reason"]) == ("False", "NoWarning")

@@ -23,9 +23,10 @@ async def test_a_stranger_at_the_address_of_a_member_is_silence() -> None:
             assert known.offsets == {}
             broker.config["brokerName"] = "stock-0"
             await peers.refresh_pair([target], fast=False)
-            assert peers.broker(target) == Broker(broker.address)
+            silent = Broker(broker.address, problem=f"{broker.address} is another broker")
+            assert peers.broker(target) == silent
             await peers.refresh_pair([target], fast=False)
-            assert peers.broker(target) == Broker(broker.address)
+            assert peers.broker(target) == silent
             broker.config["brokerName"] = "orders-0"
             await peers.refresh_pair([target], fast=False)
             assert peers.broker(target).config is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -75,6 +76,40 @@ async def test_who_answers_again_is_asked_everything(world: World) -> None:
     await world.look(31)
     known = world.peers.broker(world.target)
     assert (known.config, known.runtime, known.end, known.offsets) == (None, None, None, None)
+    await world.peers.close()
+
+
+async def test_the_reason_of_no_answer_is_kept_until_there_is_one(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    address, name_server = world.target.address, "no-such-name.invalid:9876"
+    with caplog.at_level(logging.INFO, logger="failback.operator.brokers.questions"):
+        for seconds in (0, 10, 20):
+            await world.look(seconds)
+            await world.peers.refresh_routes([name_server], fast=False)
+    problem = world.peers.broker(world.target).problem
+    assert problem.startswith(f"connect to {address} failed: ")
+    route = world.peers.route(name_server)
+    assert route.brokers is None
+    assert route.problem.startswith(f"connect to {name_server} failed: ")
+    told = [record.getMessage() for record in caplog.records]
+    assert [sum(each in line for line in told) for each in (address, name_server)] == [1, 1]
+    with FakeBroker(port=int(address.rpartition(":")[2])):
+        await world.look(30)
+        await world.look(1)
+        assert "connect to" not in world.peers.broker(world.target).problem
+    await world.peers.close()
+
+
+async def test_peers_that_no_pass_reads_are_forgotten(world: World) -> None:
+    """Each new pod has a new address: what is kept must not grow with the pods that were."""
+    for _ in range(40):
+        world.target = replace(world.target, address=f"127.0.0.1:{free_port()}")
+        await world.look(120)
+        await world.peers.refresh_routes(["127.0.0.1:1"], fast=False)
+    assert len(world.peers._brokers) < 10
+    assert len(world.peers._questions._problems) < 12
+    assert world.peers.broker(world.target).problem != ""
     await world.peers.close()
 
 

@@ -36,10 +36,10 @@ class Backlogs:
             topics: Those that the master has; ``None`` while that is not known.
         """
         offsets = await self._ask(
-            RequestCode.GET_ALL_CONSUMER_OFFSET, self._admin.all_offsets(address)
+            RequestCode.GET_ALL_CONSUMER_OFFSET, address, self._admin.all_offsets(address)
         )
         runtime = await self._ask(
-            RequestCode.GET_BROKER_RUNTIME_INFO, self._admin.runtime_info(address)
+            RequestCode.GET_BROKER_RUNTIME_INFO, address, self._admin.runtime_info(address)
         )
         settings = await self._settings(address)
         if offsets is None or runtime is None or settings is None or topics is None:
@@ -67,7 +67,7 @@ class Backlogs:
     async def of_topic(self, address: str, topic: str) -> dict[int, int] | None:
         """Return read queue → messages that the slowest group of a topic has yet to consume."""
         code = RequestCode.QUERY_TOPIC_CONSUME_BY_WHO
-        groups = await self._ask(code, self._admin.groups_of_topic(address, topic))
+        groups = await self._ask(code, address, self._admin.groups_of_topic(address, topic))
         settings = await self._settings(address)
         if groups is None or settings is None:
             return None
@@ -84,7 +84,7 @@ class Backlogs:
     async def _settings(self, address: str) -> frozenset[str] | None:
         """Return the groups that a master has settings of."""
         code = RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
-        found = await self._ask(code, self._admin.all_groups(address))
+        found = await self._ask(code, address, self._admin.all_groups(address))
         return None if found is None else frozenset(found.subscription_group_table)
 
     async def _waiting(
@@ -96,7 +96,7 @@ class Backlogs:
         own, or it was deleted, and its offsets were left.
         """
         code = RequestCode.GET_CONSUME_STATS
-        stats = await self._ask(code, self._admin.consume_stats(address, group, topic))
+        stats = await self._ask(code, address, self._admin.consume_stats(address, group, topic))
         if stats is None:
             return None
         behind = {
@@ -113,7 +113,7 @@ class Backlogs:
 
     async def _stands(self, address: str, group: str, settings: frozenset[str]) -> bool | None:
         code = RequestCode.GET_CONSUMER_CONNECTION_LIST
-        found = await self._ask(code, connection_of(self._admin, address, group))
+        found = await self._ask(code, address, connection_of(self._admin, address, group))
         if found is None:
             return None
         if found.connection_set:
@@ -136,7 +136,7 @@ class Backlogs:
 
     async def _spans(self, address: str, topic: str) -> dict[int, Span] | None:
         code = RequestCode.GET_TOPIC_STATS_INFO
-        stats = await self._ask(code, self._admin.topic_stats(address, topic))
+        stats = await self._ask(code, address, self._admin.topic_stats(address, topic))
         if stats is None:
             return None
         return {queue.queue_id: _span(each) for queue, each in stats.offset_table.items()}

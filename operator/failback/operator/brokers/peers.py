@@ -46,6 +46,8 @@ _FAST_SECONDS: Final = 2.0
 _SILENT_SECONDS: Final = (10.0, 20.0, 30.0)
 """Until a broker is asked again that gave no answer once, twice, more often."""
 _KEPT_OFFSETS: Final = 8
+_UNUSED_SECONDS: Final = 600.0
+_FORGET_SECONDS: Final = 60.0
 _ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
 _MOST_METRICS_BYTES: Final = 4 * 1024**2
 _MOST_TABLE: Final = 4 * 1024**2
@@ -100,6 +102,8 @@ class _Known:
     """How often in a row it did not answer."""
     signs: object = None
     """Those of the target when it was asked last."""
+    read_at: float = 0.0
+    """Time of the clock when a pass read it last."""
     history: deque[tuple[float, Mapping[str, Mapping[int, int]]]] = field(
         default_factory=lambda: deque(maxlen=_KEPT_OFFSETS)
     )
@@ -141,6 +145,7 @@ class Peers:
         self._left_out: set[str] = set()
         """Name servers whose lists were too long for all of them together, each told once."""
         self._route_due: dict[str, float] = {}
+        self._forget_at = 0.0
         self._asking: dict[str, asyncio.Task[None]] = {}
 
     @property
@@ -175,6 +180,11 @@ class Peers:
             self._admin, address, kept, tell=lambda code, _, asked: order(code, asked)
         )
 
+    def ask_soon(self, address: str) -> None:
+        """Have a broker asked for its tables with the next look at its pair."""
+        if known := self._brokers.get(address):
+            known.due.pop("tables", None)
+
     # --- name servers -------------------------------------------------------------------------
 
     async def refresh_routes(self, addresses: Sequence[str], *, fast: bool) -> None:
@@ -187,6 +197,7 @@ class Peers:
         waiting = [self._asking[address] for address in addresses if address in self._asking]
         if waiting:
             await asyncio.wait(waiting)
+        self.forget_unused()
 
     def is_route_due(self, address: str, *, fast: bool) -> bool:
         """Tell whether a name server is to be asked now, or is just being asked."""
@@ -199,13 +210,13 @@ class Peers:
 
     async def _ask_route(self, address: str) -> None:
         admin = AdminClient([address], client=self._named, timeout_ms=self._timeout_seconds * 1000)
-        info = await self._ask(RequestCode.GET_BROKER_CLUSTER_INFO, admin.cluster_info())
+        info = await self._ask(RequestCode.GET_BROKER_CLUSTER_INFO, address, admin.cluster_info())
         brokers = None
         if info is not None:
             brokers = {
                 name: dict(data.broker_addrs) for name, data in info.broker_addr_table.items()
             }
-        self._routes[address] = Route(address, brokers)
+        self._routes[address] = Route(address, brokers, problem=self._questions.problem(address))
         self._keep_within_bound()
         self._route_due[address] = self._clock()
 
@@ -215,7 +226,7 @@ class Peers:
         while sum(sizes.values()) > _MOST_ROUTES_IN_ALL:
             longest = max(sizes, key=lambda each: sizes[each])
             del sizes[longest]
-            self._routes[longest] = Route(longest)
+            self._routes[longest] = Route(longest, problem=f"the list of {longest} is too long")
             if longest not in self._left_out:
                 self._left_out.add(longest)
                 logger.warning("name server %s is left out: its list of brokers is long", longest)
@@ -223,6 +234,20 @@ class Peers:
     def route(self, address: str) -> Route:
         """Return what a name server said last."""
         return self._routes.get(address, Route(address))
+
+    def forget_unused(self) -> None:
+        """Drop, once a minute, what no pass has read for ten minutes: those pods are gone."""
+        if self._clock() < self._forget_at:
+            return
+        self._forget_at = self._clock() + _FORGET_SECONDS
+        kept = self._clock() - _UNUSED_SECONDS
+        for address in [each for each, known in self._brokers.items() if known.read_at < kept]:
+            del self._brokers[address]
+            self._questions.forget(address)
+        for address in [each for each, asked in self._route_due.items() if asked < kept]:
+            del self._route_due[address]
+            self._routes.pop(address, None)
+            self._questions.forget(address)
 
     async def permissions(self, address: str, topics: Mapping[str, str]) -> dict[str, int] | None:
         """Return broker name → lowest permission (105) of its topic; ``None`` if unknown.
@@ -233,7 +258,7 @@ class Peers:
         admin = AdminClient([address], client=self._named, timeout_ms=self._timeout_seconds * 1000)
         found: dict[str, int] = {}
         for name, topic in topics.items():
-            route = await self._ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, admin.route(topic))
+            route = await self._ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, address, admin.route(topic))
             if route is None:
                 continue
             perms = [data.perm for data in route.queue_datas if data.broker_name == name]
@@ -252,7 +277,7 @@ class Peers:
                     return {}
                 raise
 
-        return await self._ask(RequestCode.GET_KVLIST_BY_NAMESPACE, table())
+        return await self._ask(RequestCode.GET_KVLIST_BY_NAMESPACE, address, table())
 
     # --- brokers ------------------------------------------------------------------------------
 
@@ -265,6 +290,7 @@ class Peers:
         if known is None or known.incarnation != target.incarnation:
             known = _Known(Broker(target.address), target.incarnation)
             self._brokers[target.address] = known
+        known.read_at = self._clock()
         return known
 
     async def refresh_pair(self, targets: Sequence[Target], *, fast: bool) -> None:
@@ -308,10 +334,11 @@ class Peers:
                 known.broker = replace(known.broker, **_NO_TABLES)
             else:
                 await self._read_tables(target, known)
-        if known.stranger:
-            known.broker = Broker(
-                target.address
-            )  # nothing it says is about the broker that is meant
+        problem = self._questions.problem(target.address)
+        if known.stranger:  # nothing it says is about the broker that is meant
+            known.broker = Broker(target.address, problem=f"{target.address} is another broker")
+        elif known.broker.problem != problem:
+            known.broker = replace(known.broker, problem=problem)
 
     async def _read_known_tables(self, target: Target) -> None:
         known = self._known(target)
@@ -368,7 +395,7 @@ class Peers:
 
     async def _read_config(self, target: Target, known: _Known) -> None:
         code = RequestCode.GET_BROKER_CONFIG
-        answer = await self._ask(code, self._admin.ask(target.address, code))
+        answer = await self._ask(code, target.address, self._admin.ask(target.address, code))
         known.silences = known.silences + 1 if answer is None else 0
         if answer is None:
             known.broker = replace(known.broker, config=None, config_version=None)
@@ -387,7 +414,7 @@ class Peers:
 
     async def _read_runtime(self, target: Target, known: _Known) -> None:
         code = RequestCode.GET_BROKER_RUNTIME_INFO
-        runtime = await self._ask(code, self._admin.runtime_info(target.address))
+        runtime = await self._ask(code, target.address, self._admin.runtime_info(target.address))
         end = _integer(runtime, "commitLogMaxOffset")
         changed_at = known.broker.end_changed_at
         if end is not None and end != known.broker.end:
@@ -403,11 +430,15 @@ class Peers:
 
     async def _read_tables(self, target: Target, known: _Known) -> None:
         admin, address = self._admin, target.address
-        topics = await self._ask(RequestCode.GET_ALL_TOPIC_CONFIG, admin.all_topic_config(address))
-        groups = await self._ask(
-            RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, admin.all_groups(address)
+        topics = await self._ask(
+            RequestCode.GET_ALL_TOPIC_CONFIG, address, admin.all_topic_config(address)
         )
-        offsets = await self._ask(RequestCode.GET_ALL_CONSUMER_OFFSET, admin.all_offsets(address))
+        groups = await self._ask(
+            RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, address, admin.all_groups(address)
+        )
+        offsets = await self._ask(
+            RequestCode.GET_ALL_CONSUMER_OFFSET, address, admin.all_offsets(address)
+        )
         now = self._clock()
         earlier = None
         if offsets is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Coroutine
 from contextlib import asynccontextmanager
@@ -10,6 +11,8 @@ from typing import Final, TypeVar
 
 from failback.operator.metrics import Metrics
 from failback.protocol.errors import FailbackError
+
+logger = logging.getLogger(__name__)
 
 _CONCURRENT: Final = 64
 _TURN_SECONDS: Final = 0.2
@@ -23,6 +26,8 @@ class Questions:
         self._metrics = metrics
         self._timeout_seconds = timeout_seconds
         self._limit = asyncio.Semaphore(_CONCURRENT)
+        self._problems: dict[str, dict[int, str]] = {}
+        """Address → request code → why the last question had no answer."""
 
     async def order(self, code: int, order: Awaitable[Value]) -> Value:
         """Return the answer of an admin request; failures are raised.
@@ -76,9 +81,28 @@ class Questions:
             timer.cancel()
             leave()
 
-    async def ask(self, code: int, question: Awaitable[Value]) -> Value | None:
-        """Return the answer of an admin request, or ``None`` when there is none in time."""
+    async def ask(self, code: int, address: str, question: Awaitable[Value]) -> Value | None:
+        """Return the answer of an admin request, or ``None`` when there is none in time.
+
+        :meth:`problem` says why there was none.
+        """
         try:
-            return await self.order(code, question)
-        except (FailbackError, TimeoutError):
+            answer = await self.order(code, question)
+        except (FailbackError, TimeoutError) as error:
+            words = str(error) or f"no answer from {address} within {self._timeout_seconds:g} s"
+            known = self._problems.setdefault(address, {})
+            if words not in known.values():
+                logger.info("question %d: %s", code, words)
+            known[code] = words
             return None
+        if known := self._problems.get(address, {}):
+            known.pop(code, None)
+        return answer
+
+    def problem(self, address: str) -> str:
+        """Return why a peer gave no answer to a question, empty where it answers all of them."""
+        return next(iter(self._problems.get(address, {}).values()), "")
+
+    def forget(self, address: str) -> None:
+        """Drop what is known of a peer that no resource asks any more."""
+        self._problems.pop(address, None)

@@ -470,9 +470,14 @@ class Observer:
         pods = self._pods(name_server)
         listed = addresses(name_server, context)
         asked = [address for index, address in enumerate(listed) if index in pods]
-        before = [self._peers.route(address).brokers is None for address in listed]
+        before = self._said(listed)
         await self._peers.refresh_routes(asked, fast=False)
-        return before != [self._peers.route(address).brokers is None for address in listed]
+        return before != self._said(listed)
+
+    def _said(self, name_servers: Sequence[str]) -> list[tuple[bool, str]]:
+        """Return of each whether it gave its list, and why it did not."""
+        routes = map(self._peers.route, name_servers)
+        return [(route.brokers is None, route.problem) for route in routes]
 
     def _pods(self, name_server: NameServer) -> dict[int, Pod]:
         found = {}
@@ -491,8 +496,8 @@ class Observer:
         children = self._store.children(name_server.namespace, name_server.kind, name_server.name)
         memory = self.memory(name_server.namespace, f"nameserver/{name_server.name}")
         pods = self._pods(name_server)
-        answers = {
-            address: self._peers.route(address).brokers is not None
+        routes = {
+            address: self._peers.route(address)
             for index, address in enumerate(addresses(name_server, context))
             if index in pods
         }
@@ -504,7 +509,7 @@ class Observer:
             objects=_owned([*children, *monitors], uid),
             foreign=await self._foreign(name_server.namespace, uid, memory.foreign),
             pods=pods,
-            answers=answers,
+            routes=routes,
             served_kinds=await self.served_kinds(),
             other_operators=other_operators,
             version_shown=shown,

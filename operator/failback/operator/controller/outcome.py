@@ -112,7 +112,7 @@ def _with_failed_look(
         resource.get("status") or {},
         "Warning",
         bool(warnings),
-        warnings[0].partition(":")[0] if warnings else "None",
+        warnings[0].partition(":")[0] if warnings else "",
         "; ".join(warnings),
         now=now,
         generation=resource["metadata"].get("generation", 1),

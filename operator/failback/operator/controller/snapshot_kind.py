@@ -23,6 +23,7 @@ from failback.operator.planning.observed.observed import Object, ObservedCluster
 from failback.operator.planning.offsets.kept_table import read
 from failback.operator.planning.offsets.snapshot_object import (
     ObservedSnapshot,
+    due_at,
     expired,
     plan_offset_snapshot,
     wanted,
@@ -64,6 +65,10 @@ class OffsetSnapshotKind:
             masters = await self._masters(model)
         except ValidationError:  # the cluster's own status says so; nothing is known of it
             return later
+        now, due = self._dependencies.clock(), due_at(model, status)
+        if due is not None and due <= now:
+            for master in (masters or {}).values():
+                self._peers.ask_soon(master.address)
         kept = await self._kept(model, status)
         if model.spec.restore is not None and kept is not None and masters is not None:
             about = chosen(kept, model.spec.restore.groups)
@@ -77,7 +82,7 @@ class OffsetSnapshotKind:
             await self._config_maps(model.namespace, expired(model, status)),
             self._written.get((model.namespace, model.name), ""),
         )
-        plan = plan_offset_snapshot(model, status, observed, self._dependencies.clock())
+        plan = plan_offset_snapshot(model, status, observed, now)
         return Decision(plan, {})
 
     def _is_too_early(self, model: OffsetSnapshot) -> bool:

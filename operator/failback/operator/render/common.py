@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -10,6 +11,8 @@ from failback.operator.kinds.base import Engine, PodTemplate, Resource, Resource
 from failback.operator.render.context import Context, Object
 
 HTTP_PORT: Final = 8088
+MOST_NAME: Final = 253
+"""Characters of the name of an object, where it is no label."""
 _LOCKED: Final[Object] = {
     "allowPrivilegeEscalation": False,
     "readOnlyRootFilesystem": True,
@@ -37,6 +40,15 @@ ORDER: Final = "failback.dev/open-member"
 def engine_version(engine: Engine, context: Context) -> str:
     """Return the version that will run: the resource's, else this release."""
     return engine.version or context.version
+
+
+def object_name(*parts: str, most: int = 63) -> str:
+    """Join parts to a name of at most ``most`` characters; a longer one ends in its own hash."""
+    name = "-".join(parts)
+    if len(name) <= most:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+    return f"{name[: most - 9]}-{digest}"
 
 
 def labels(owner: Resource, component: str, **more: str) -> dict[str, str]:

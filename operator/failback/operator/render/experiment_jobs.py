@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from failback.operator.kinds.chaos_experiment import ChaosExperiment, Fault
+from failback.operator.render.common import object_name
 from failback.operator.render.context import Object
-from failback.operator.render.jobs import RUNS, JobContext, Work, job, metadata, object_name
+from failback.operator.render.jobs import RUNS, JobContext, Work, job, metadata
 
 EXPERIMENT_FILE: Final = "/etc/failback/experiment.yaml"
 HEAL_SECONDS: Final = 300

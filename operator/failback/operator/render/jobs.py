@@ -6,7 +6,6 @@ outlive everything; all else belongs to its custom resource.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -26,7 +25,6 @@ RUNS: Final = "/runs"
 CONTAINER: Final = "main"
 _ANSWERS: Final = (1, 2, 3)
 """Exit codes after which a second try would say the same."""
-_MAX_NAME: Final = 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,15 +95,6 @@ class Work:
     volumes: Sequence[Object] = ()
     mounts: Sequence[Object] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
-
-
-def object_name(*parts: str) -> str:
-    """Join parts to a name of at most 63 characters; a longer one ends in a hash of itself."""
-    name = "-".join(parts)
-    if len(name) <= _MAX_NAME:
-        return name
-    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
-    return f"{name[: _MAX_NAME - 9]}-{digest}"
 
 
 def run_folder(experiment: str, arm: str, repetition: int) -> str:

@@ -11,7 +11,7 @@ from failback.operator.kinds.base import Resources, parse_quantity
 from failback.operator.kinds.reconsumption_report import ReconsumptionReport
 from failback.operator.render import common
 from failback.operator.render.context import Object
-from failback.operator.render.jobs import RUNS, JobContext, Work, job, metadata, object_name
+from failback.operator.render.jobs import RUNS, JobContext, Work, job, metadata
 
 REPORT_SECONDS: Final = 3600
 _GRACE_SECONDS: Final = 30
@@ -25,7 +25,7 @@ _SPARK_MAIN: Final = "local:///opt/failback/bin/spark_main.py"
 
 
 def report_job_name(report: str) -> str:
-    return object_name("fbr", report)
+    return common.object_name("fbr", report)
 
 
 def report_arguments(report: ReconsumptionReport, runs: Sequence[str], engine: str) -> list[str]:

@@ -180,6 +180,12 @@ _CHAOS_EXPERIMENT: Final = (
 _REPORT: Final = (
     _NO_DOT,
     Rule(
+        "RR5",
+        "",
+        f"self.metadata.name.size() <= {rule_texts.MAX_EXPERIMENT_NAME}",
+        "name is longer than 63 characters",
+    ),
+    Rule(
         "ON1",
         "spec",
         _same_spec(ReconsumptionReportSpec),

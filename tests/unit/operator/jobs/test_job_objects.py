@@ -16,13 +16,14 @@ from failback.chaos.faults.catalogue import parse_experiment
 from failback.chaos.run.run import default_run_dir
 from failback.cli.app import app
 from failback.operator.kinds.reconsumption_report import ReconsumptionReport
+from failback.operator.render.common import object_name
 from failback.operator.render.experiment_jobs import (
     experiment_config_map,
     experiment_job,
     heal_job,
     longest_seconds,
 )
-from failback.operator.render.jobs import RUNS, JobContext, object_name, run_claim, run_folder
+from failback.operator.render.jobs import RUNS, JobContext, run_claim, run_folder
 from failback.operator.render.report_jobs import (
     report_job,
     spark_application,

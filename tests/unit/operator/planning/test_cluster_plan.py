@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from failback.operator.planning.cluster.cluster import plan_cluster
-from failback.operator.planning.observed.observed import ObservedCluster
+from failback.operator.planning.observed.observed import ObservedCluster, Route
 from failback.operator.planning.plan.encoding import find_condition
 from failback.operator.planning.plan.types import Apply, LabelPod, Plan
 from tests.support.operator.planning_run import CONTEXT, Run, changes, steady
@@ -148,6 +148,27 @@ def test_a_foreign_object_of_our_name_stops_everything() -> None:
     assert "ConfigMap/orders-0-0" in str(find_condition(found.status, "Ready"))
 
 
+def test_a_broker_name_that_name_servers_list_is_taken_before_any_pod() -> None:
+    """Whichever address leads there: the list says who answers to the name."""
+    world = World(pairs=2)
+    theirs = Route("lb.example.com:9876", {"orders-1": {1: "10.7.7.7:10911"}})
+    silent = Route("10.9.9.9:9876", problem="connect to 10.9.9.9:9876 failed: refused")
+    found = plan(world, routes=(silent, theirs))
+    assert (found.actions, reason(found)) == ((), "NameTaken")
+    ready = find_condition(found.status, "Ready")
+    assert ready is not None
+    assert "list orders-1 at 10.7.7.7:10911, no member" in ready["message"]
+    assert plan(world, routes=(silent,)).actions != ()
+
+    grown = steady(pairs=1)
+    grown.edit(pairs=2)
+    seen = grown.observe()
+    routes = [*seen.routes, theirs]
+    found = plan(grown, seen, routes=tuple(routes))
+    assert reason(found) == "NameTaken"
+    assert not any("orders-1" in name for _, name in applied(found))
+
+
 def test_a_foreign_object_of_another_name_is_none_of_our_business() -> None:
     found = plan(World(), foreign=frozenset({("ConfigMap", "settings")}))
     assert applied(found)
@@ -281,6 +302,28 @@ def test_a_cluster_tells_of_its_birth_once() -> None:
     world.edit(flushDiskType="SYNC_FLUSH")
     Run(world).until_steady()
     assert {"Created", "Ready"}.isdisjoint(item.reason for item in world.events)
+
+
+@pytest.mark.parametrize(("ordinal", "reason"), [(0, "MasterDown"), (1, "SlaveDown")])
+def test_a_member_that_goes_down_and_comes_back_is_two_events(ordinal: int, reason: str) -> None:
+    world = steady()
+    member = (0, ordinal)
+    seen = world.observe()
+    view = seen.member(*member)
+    assert view.pod is not None
+    down = dataclasses.replace(view, pod=dataclasses.replace(view.pod, ready=False))
+    gone = dataclasses.replace(seen, members={**seen.members, member: down})
+    first = plan(world, gone)
+    words = f"orders-0-{ordinal}-0 is not ready"
+    assert [(each.reason, each.message, each.warning) for each in first.events] == [
+        (reason, words, True)
+    ]
+    world.status = dict(first.status)
+    assert plan(world, gone).events == ()
+    back = plan(world, seen)
+    assert [(each.reason, each.message, each.warning) for each in back.events] == [
+        ("Recovered", f"ready again after {reason}: {words}", False)
+    ]
 
 
 def test_claims_that_scaling_left_are_listed_until_they_are_wanted_again() -> None:

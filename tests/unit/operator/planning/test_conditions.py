@@ -63,7 +63,7 @@ def test_at_rest_every_condition_holds(condition: Condition) -> None:
 @pytest.mark.parametrize("condition", [conditions.scaling_down, conditions.reconciling])
 def test_at_rest_nothing_is_under_way(condition: Condition) -> None:
     found = condition(view(steady()))
-    assert (found.value, found.reason) == (False, "None")
+    assert (found.value, found.reason) == (False, "")
 
 
 # --- Ready ---------------------------------------------------------------------------------------
@@ -209,6 +209,35 @@ def test_a_foreign_master_beside_ours_is_two_masters() -> None:
     found = conditions.roles_consistent(view(world, seen))
     assert found.reason == "TwoMasters"
     assert "10.9.9.9:10911" in found.message
+    followed = conditions.replication_healthy(view(world, seen))
+    assert (followed.value, followed.reason) == (False, "SlaveFollowsStranger")
+
+
+@pytest.mark.parametrize(
+    ("condition", "words"),
+    [
+        (conditions.config_applied, "no answer of orders-0-1: "),
+        (conditions.roles_consistent, "no answer of orders-0-1: "),
+        (conditions.replication_healthy, "lag of orders-0-1 is not known: "),
+        (conditions.metadata_synced, "tables of orders-0-1 are not known: "),
+    ],
+)
+def test_what_is_not_known_says_why(condition: Condition, words: str) -> None:
+    world = steady()
+    why = "10.0.0.2:10911 answered code 17: no permission"
+    nothing = dict.fromkeys(("config", "end", "topics", "groups", "offsets"))
+    found = condition(view(world, with_member(world, 0, 1, "broker", problem=why, **nothing)))
+    assert (found.value, found.reason) == (None, "UnableToRetrieve")
+    assert found.message == words + why
+
+
+def test_name_servers_that_do_not_answer_say_why() -> None:
+    world = steady()
+    routes = [Route("ns:9876", problem="connect to ns:9876 failed: no such name")] * 2
+    seen = dataclasses.replace(world.observe(), routes=routes)
+    for condition in (conditions.ready, conditions.roles_consistent):
+        words = condition(view(world, seen)).message
+        assert words == "no name server answers: connect to ns:9876 failed: no such name"
 
 
 def test_a_foreign_slave_is_a_stale_registration() -> None:
@@ -397,7 +426,7 @@ def test_a_protection_that_has_no_effect_is_a_warning(
 
 def test_no_warning_is_said_too() -> None:
     found = warnings.warning(view(steady()), "0.1.0")
-    assert (found.value, found.reason) == (False, "None")
+    assert (found.value, found.reason) == (False, "")
 
 
 def test_an_unknown_key_comes_with_the_nearest_that_is_known() -> None:

@@ -42,7 +42,7 @@ def test_a_store_of_5_x_does_not_go_back_and_that_is_told_once(
     assert (world.log, run.steps) == ([], [])
     world.edit(engine=NEW)
     run.until_steady()
-    assert warned(world) == ("None", "")
+    assert warned(world) == ("NoWarning", "there is nothing to warn of")
     world.edit(engine=wanted)
     run.until_steady()
     assert len([item for item in world.events if item.reason == "EngineChangeRefused"]) == 2
@@ -63,7 +63,7 @@ def test_other_changes_of_the_engine_roll_and_are_no_warning(
     world.edit(engine=after)
     run = Run(world).until_steady()
     assert any(step.startswith("Roll/") for step in run.steps)
-    assert warned(world) == ("None", "")
+    assert warned(world) == ("NoWarning", "there is nothing to warn of")
 
 
 def lost(spec: dict[str, Any], member: int, template: dict[str, Any] | None) -> World:
@@ -98,4 +98,4 @@ def test_what_is_as_the_key_says_is_no_warning(
     spec: dict[str, Any], member: int, perm: int
 ) -> None:
     world = lost(spec, member, {"topicName": "TBW102", "perm": perm})
-    assert warned(world) == ("None", "")
+    assert warned(world) == ("NoWarning", "there is nothing to warn of")

@@ -142,7 +142,7 @@ def test_a_running_cluster_goes_outside_and_back() -> None:
     run.until_steady()
     assert announced(world) == inside
     assert services(world) == {}
-    assert condition(world, "ExternalAccess")[:2] == ("True", "None")
+    assert condition(world, "ExternalAccess")[:2] == ("True", "NotAsked")
     assert world.violations == []
 
 

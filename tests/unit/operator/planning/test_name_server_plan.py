@@ -10,7 +10,7 @@ import pytest
 from failback.operator.kinds.name_server import NameServer
 from failback.operator.planning.cluster import last_valid
 from failback.operator.planning.nameserver.name_server import SHRINK_SECONDS, plan_name_server
-from failback.operator.planning.observed.observed import ObservedNameServer, Pod
+from failback.operator.planning.observed.observed import ObservedNameServer, Pod, Route
 from failback.operator.planning.plan.children import by_key, finished, key_of
 from failback.operator.planning.plan.encoding import find_condition
 from failback.operator.planning.plan.types import Apply, Delete, Plan
@@ -44,9 +44,14 @@ def observed(standing: int, *, ready: int | None = None, **changes: Any) -> Obse
             index: Pod(f"main-ns-{index}", f"u-{index}", ready=index < ready)
             for index in range(standing)
         },
-        "answers": {address: index < ready for index, address in enumerate(told)},
+        "routes": {address: answer(address, index < ready) for index, address in enumerate(told)},
     }
     return ObservedNameServer(NOW, **{**fields, **changes})
+
+
+def answer(address: str, answers: bool) -> Route:
+    """Return what a name server said last: an empty list, or why it said nothing."""
+    return Route(address, {}) if answers else Route(address, problem=f"connect to {address} failed")
 
 
 def _made(wanted: NameServer) -> list[Any]:
@@ -113,9 +118,16 @@ def test_a_restarting_pod_changes_no_address() -> None:
 
 
 def test_a_pod_that_does_not_answer_is_named() -> None:
-    silent = dict.fromkeys(addresses(name_server(2), CONTEXT), False)
-    found = plan(name_server(2), settled(2), observed(2, answers=silent))
-    assert reason(found) == "NotAnswering"
+    names = addresses(name_server(2), CONTEXT)
+    silent = {address: answer(address, False) for address in names}
+    found = plan(name_server(2), settled(2), observed(2, routes=silent))
+    ready = find_condition(found.status, "Ready")
+    assert ready is not None
+    assert ready["reason"] == "NotAnswering"
+    assert ready["message"] == (
+        f"no answer of {names[0]}, {names[1]}: "
+        f"connect to {names[0]} failed; connect to {names[1]} failed"
+    )
 
 
 def test_growing_the_address_follows_the_ready_pod() -> None:
@@ -212,8 +224,8 @@ class Life:
         ready = {index: self.now - born >= 10 for index, born in self.born.items()}
         pods = {index: Pod(f"main-ns-{index}", f"u-{index}", ready=ready[index]) for index in ready}
         names = addresses(name_server(self.standing), CONTEXT)
-        answers = {address: ready.get(index, False) for index, address in enumerate(names)}
-        return observed(self.standing, pods=pods, answers=answers)
+        routes = {each: answer(each, ready.get(index, False)) for index, each in enumerate(names)}
+        return observed(self.standing, pods=pods, routes=routes)
 
     def live(self, replicas: int, dies_after: int | None = None) -> None:
         """Make passes until nothing moves; the operator ends once, after a number of writes."""
@@ -282,7 +294,7 @@ def test_name_servers_say_where_clients_outside_reach_them() -> None:
     assert services_applied(found) == []
 
     found = plan(name_server(), dict(found.status), observed(2, objects=objects))
-    assert reason(found, "ExternalAccess") == "None"
+    assert reason(found, "ExternalAccess") == "NotAsked"
     assert [each.key for each in found.actions if isinstance(each, Delete)] == [
         ("Service", "main-external")
     ]

@@ -126,8 +126,9 @@ def test_one_snapshot_is_taken_when_the_object_is_made_and_no_other() -> None:
 def test_only_answers_since_it_is_due_count_and_every_master_must_give_one() -> None:
     found = Resource()
     for old in (master(HELD, at=CREATED - 1), master(None), OnMaster("")):
-        assert found.run(CREATED + 2, old).actions == ()
-        assert found.reason("Ready") == "MasterDown"
+        for seconds, reason in ((2, "Waiting"), (60, "MasterDown")):
+            assert found.run(CREATED + seconds, old).actions == ()
+            assert found.reason("Ready") == reason
     assert found.run(CREATED + 2, None).actions == ()
     assert found.reason("Ready") == "ClusterMissing"
     assert found.run(CREATED + 2, master(HELD), pairs=()).actions == ()

@@ -62,3 +62,25 @@ def test_the_store_finds_clusters_by_the_names_of_their_brokers() -> None:
     assert [item["metadata"]["name"] for item in store.of_broker_names(second)] == ["demo"]
     store.deleted("shop/demo")
     assert store.of_broker_names(second) == []
+
+
+SPELLINGS = (
+    "main-namesrv:9876",
+    "main-namesrv.shop:9876",
+    "main-namesrv.shop.svc:9876",
+    "MAIN-namesrv.shop.svc.cluster.local.:9876",
+    "main-ns.shop.svc.cluster.local:9876",
+    "main-ns-1.main-ns.shop.svc.cluster.local:9876",
+    "main-external.shop:30876",
+)
+
+
+def test_every_name_of_a_name_server_s_pods_is_that_name_server() -> None:
+    addresses = ["main-ns-0.main-ns.shop.svc.cluster.local:9876"]
+    old = cluster("demo")
+    for spelling in SPELLINGS:
+        young = cluster("demo2", "10:01", nameServerAddresses=[spelling])
+        assert older_rival(young, [old], [spelling], lambda *_: addresses) != "", spelling
+    for other in ("main-namesrv.bank:9876", "spare-namesrv:9876", "main-ns.example.com:9876"):
+        young = cluster("demo2", "10:01", nameServerAddresses=[other])
+        assert older_rival(young, [old], [other], lambda *_: addresses) == "", other

@@ -90,7 +90,7 @@ def test_a_topic_that_is_there_needs_nothing() -> None:
     assert (found.actions, found.events, found.wake_after) == ((), (), None)
     assert verdict(found, "Ready") == ("True", "OnAllMasters")
     assert verdict(found, "Synced") == ("True", "Synced")
-    assert verdict(found, "Warning") == ("False", "None")
+    assert verdict(found, "Warning") == ("False", "NoWarning")
     assert found.status["observedGeneration"] == 2
     assert found.status["topicName"] == "PAID"
     assert found.status["pairs"] == [
@@ -221,7 +221,7 @@ def test_fewer_queues_begin_with_the_write_queues() -> None:
     assert isinstance(put, PutTopic)
     assert (put.config["readQueueNums"], put.config["writeQueueNums"]) == (8, 4)
     assert verdict(found, "Ready") == ("False", "ShrinkingReads")
-    assert verdict(found, "Shrinking") == ("False", "None")
+    assert verdict(found, "Shrinking") == ("False", "NotShrinking")
 
 
 def test_read_queues_stay_until_producers_have_heard_of_it() -> None:

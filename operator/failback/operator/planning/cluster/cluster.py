@@ -195,7 +195,7 @@ def _by_its_spec(given: _Given, refusal: _Refusal | None = None) -> Plan:
     fixed = refused_changes(observed, desired)
     if fixed and refusal is None:
         return _by_last_valid(given, "; ".join(fixed[:3]))
-    refusal = refusal or _taken(desired, observed)
+    refusal = refusal or _taken(state, desired)
     note = last_valid.key_of(cluster.name)
     if refusal is None and observed.name_servers is not None and desired:
         desired = {**desired, note: last_valid.note(cluster, rendered_in, given.memory)}
@@ -245,10 +245,21 @@ def shape_of(state: ClusterState) -> Shape:
     return dataclasses.replace(shape, live=live_keys.held(state, shape))
 
 
-def _taken(desired: Mapping[Key, Object], observed: ObservedCluster) -> _Refusal | None:
-    """Return whose name this cluster would take, or ``None``."""
+def _taken(state: ClusterState, desired: Mapping[Key, Object]) -> _Refusal | None:
+    """Return whose name this cluster would take, or ``None``.
+
+    A pair without members that name servers list is of other brokers, whichever address this
+    cluster knows those name servers by. A broker that was killed is listed for two minutes more.
+    """
+    observed = state.observed
     if observed.rival:
         return _Refusal("NameTaken", observed.rival)
+    for pair in set(range(state.cluster.spec.pairs)).difference(state.ordinals):
+        name = state.cluster.broker_name(pair)
+        others = [at for each in facts.registrations(observed, name).values() for at in each]
+        if others:
+            text = f"the name servers list {name} at {names(sorted(others))}, no member of this"
+            return _Refusal("NameTaken", f"{text} cluster: stop it or set brokerNamePrefix")
     taken = sorted(key for key in desired if key in observed.foreign)
     if not taken:
         return None
@@ -353,6 +364,11 @@ def _verdicts(
         ready = Verdict("Ready", False, refusal.reason, refusal.message)
     elif view.observed.name_servers is None:
         ready = Verdict("Ready", False, "NameServerMissing", _missing(view.cluster))
+    elif view.state.is_paused and ready.value:
+        gone = sorted(key for key in view.desired if key not in view.observed.objects)
+        missing = names(f"{kind}/{name}" for kind, name in gone)
+        text = f"paused, {missing} is not there" if missing else "paused: nothing is repaired"
+        ready = Verdict("Ready", not missing, "Suspended", text)
     return [
         ready,
         conditions.config_applied(view),
@@ -411,7 +427,7 @@ def _status(
 
 
 def _paused(value: bool) -> Verdict:
-    return Verdict("Paused", value, "Requested" if value else "None")
+    return Verdict("Paused", value, "Requested" if value else "")
 
 
 def _conditions(state: ClusterState, verdicts: list[Verdict]) -> list[dict[str, Any]]:
@@ -467,7 +483,10 @@ def _turned(previous: Mapping[str, Any], kind: str, reason: str) -> bool:
 def _events(view: ClusterView, new: Mapping[str, Any]) -> tuple[Event, ...]:
     """Return the events of conditions that turned in this pass."""
     found = []
+    at_rest = not (view.operations or view.state.operations)  # an operation tells its own restarts
+    downs = [("Ready", each, each) for each in ("MasterDown", "SlaveDown") if at_rest]
     for kind, reason, event in (
+        *downs,
         ("Ready", "MasterUnclear", "MasterUnclear"),
         ("RolesConsistent", "TwoMasters", "TwoMastersDetected"),
         ("ReplicationHealthy", "Diverged", "SlaveDiverged"),
@@ -481,6 +500,7 @@ def _events(view: ClusterView, new: Mapping[str, Any]) -> tuple[Event, ...]:
             found.append(Event(event, now["message"], warning=True))
     found += carried_events(view.previous, new)
     found += conditions.birth_events(view.previous, new, f"{view.shape.pairs} pairs")
+    found += conditions.recovery_events(view.previous, new) if at_rest else ()
     refused = refused_change(new)
     if refused is not None and refused != refused_change(view.previous):
         found.append(Event(CHANGE_REFUSED, refused, warning=True))

@@ -16,7 +16,7 @@ from failback.operator.planning.observed import facts
 from failback.operator.planning.observed.observed import MemberView
 from failback.operator.planning.operations import scale_down
 from failback.operator.planning.operations.turns import titled, waits_for
-from failback.operator.planning.plan.encoding import find_condition, names
+from failback.operator.planning.plan.encoding import find_condition, names, with_reasons
 from failback.operator.planning.plan.types import Event, Operation
 from failback.operator.planning.state import live_keys
 from failback.operator.planning.state.cluster_state import ClusterState
@@ -50,15 +50,21 @@ def birth_events(
     Args:
         what: There is of it, such as ``2 pairs``.
     """
-    found: list[Event] = []
-    if not previous.get("conditions"):
-        found.append(Event("Created", what))
-    now = find_condition(new, "Ready")
-    if "observedGeneration" not in previous and now is not None and now["status"] == "True":
-        before = find_condition(previous, "Ready")
-        if before is None or before["status"] != "True":
-            found.append(Event("Ready", now["message"]))
-    return tuple(found)
+    created = () if previous.get("conditions") else (Event("Created", what),)
+    before, now = find_condition(previous, "Ready"), find_condition(new, "Ready")
+    if now is None or now["status"] != "True":
+        return created
+    is_first = before is None or before["reason"] in _BEFORE_READY
+    return (*created, Event("Ready", now["message"])) if is_first else created
+
+
+def recovery_events(previous: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[Event, ...]:
+    """Return the event of a resource that is ready again, with what it was not ready for."""
+    before, now = find_condition(previous, "Ready"), find_condition(new, "Ready")
+    if now is None or before is None or now["status"] != "True" or before["status"] == "True":
+        return ()
+    text = f"ready again after {before['reason']}: {before['message']}"
+    return () if before["reason"] in _BEFORE_READY else (Event("Recovered", text),)
 
 
 def ready(view: ClusterView) -> Verdict:
@@ -157,7 +163,7 @@ def _not_registered(view: ClusterView) -> tuple[str, str]:
     if not facts.routes_known(view.observed):
         if not view.observed.routes:
             return "", ""
-        return "NotRegistered", "no name server answers"
+        return "NotRegistered", _no_name_server(view)
     missing = [view.member_name(item) for item in view.members if not view.is_registered(item)]
     if missing:
         return "NotRegistered", f"no name server lists {names(missing)} under its id"
@@ -205,7 +211,7 @@ def config_applied(view: ClusterView) -> Verdict:
     if waiting:
         return Verdict(kind, False, "PendingRestart", f"needs a restart: {names(waiting)}")
     if silent:
-        return Verdict(kind, None, "UnableToRetrieve", f"no answer of {names(silent)}")
+        return Verdict(kind, None, "UnableToRetrieve", _because(view, "no answer of {}", silent))
     if view.unknown:
         text = (
             f"not applied: {names(sorted(view.unknown))}; {ACCEPT_UNKNOWN_KEY} names what is to be"
@@ -248,10 +254,21 @@ def roles_consistent(view: ClusterView) -> Verdict:
             return Verdict(kind, False, "StaleRegistration", text)
     silent = [view.member_name(item) for item in view.members if _is_silent(item)]
     if not facts.routes_known(view.observed):
-        return Verdict(kind, None, "UnableToRetrieve", "no name server answers")
+        return Verdict(kind, None, "UnableToRetrieve", _no_name_server(view))
     if silent:
-        return Verdict(kind, None, "UnableToRetrieve", f"no answer of {names(silent)}")
+        return Verdict(kind, None, "UnableToRetrieve", _because(view, "no answer of {}", silent))
     return Verdict(kind, True, "Consistent", "one master per pair, as wanted")
+
+
+def _no_name_server(view: ClusterView) -> str:
+    return with_reasons("no name server answers", (each.problem for each in view.observed.routes))
+
+
+def _because(view: ClusterView, text: str, silent: Sequence[str]) -> str:
+    """Return a message that names those members, and why they gave no answer."""
+    asked = (item for item in view.members if view.member_name(item) in silent)
+    problems = (item.broker.problem for item in asked if item.broker is not None)
+    return with_reasons(text.format(names(silent)), problems)
 
 
 def _is_silent(member: MemberView) -> bool:
@@ -304,6 +321,12 @@ def replication_healthy(view: ClusterView) -> Verdict:
     slaves = [item for pair in range(view.shape.pairs) for item in view.slaves(pair)]
     if not slaves:
         return Verdict(kind, True, "NoSlaves", "no pair has a slave")
+    for pair in sorted({item.pair for item in slaves}):
+        name = view.cluster.broker_name(pair)
+        foreign = facts.foreign_addresses(view.observed, pair, name, ids=(0,))
+        if foreign:  # a slave copies from the master that its registration is answered with
+            text = f"the name servers give {names(foreign)} as master to the slaves of {name}"
+            return Verdict(kind, False, "SlaveFollowsStranger", text)
     for prefix, reason in (
         ("Diverged", "Diverged"),
         ("SlaveAhead", "SlaveAhead"),
@@ -329,7 +352,8 @@ def replication_healthy(view: ClusterView) -> Verdict:
         ]
         if down:
             return Verdict(kind, False, "SlaveDisconnected", f"{names(down)} is not ready")
-        return Verdict(kind, None, "UnableToRetrieve", f"lag of {names(unknown)} is not known")
+        text = _because(view, "lag of {} is not known", unknown)
+        return Verdict(kind, None, "UnableToRetrieve", text)
     return Verdict(kind, True, "InSync", "every slave keeps pace")
 
 
@@ -367,7 +391,8 @@ def metadata_synced(view: ClusterView) -> Verdict:
                 return Verdict(kind, False, reason, f"{name}: {names(getattr(found, field))}")
     silent = [name for name, found in compared if found is None]
     if silent:
-        return Verdict(kind, None, "UnableToRetrieve", f"tables of {names(silent)} are not known")
+        text = _because(view, "tables of {} are not known", silent)
+        return Verdict(kind, None, "UnableToRetrieve", text)
     return Verdict(kind, True, "Synced", "slaves have what their masters have")
 
 
@@ -378,7 +403,7 @@ def scaling_down(view: ClusterView) -> Verdict:
         refused = scale_down.refusals(view.state)
         if refused:
             return Verdict("ScalingDown", False, "ScaleDownRefused", names(refused, 3))
-        return Verdict("ScalingDown", False, "None")
+        return Verdict("ScalingDown", False, "")
     reason = {"DrainPair": "PendingConfigApplied", "WaitEmpty": "PendingEmpty"}.get(
         found[0].step, "PendingDelete"
     )
@@ -395,7 +420,7 @@ def reconciling(view: ClusterView) -> Verdict:
     if view.drift:
         found = names(sorted(f"{kind}/{name}" for kind, name in view.drift))
         return Verdict("Reconciling", True, "Children", found)
-    return Verdict("Reconciling", False, "None")
+    return Verdict("Reconciling", False, "")
 
 
 def _operation_text(state: ClusterState, operation: Operation) -> str:

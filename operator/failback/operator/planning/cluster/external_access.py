@@ -69,7 +69,7 @@ def external_access(view: ClusterView) -> tuple[Verdict, ...]:
     if view.cluster.spec.external is None:
         if find_condition(view.previous, CONDITION) is None:
             return ()
-        return (Verdict(CONDITION, True, "None", "brokers announce addresses inside"),)
+        return (Verdict(CONDITION, True, "", "brokers announce addresses inside"),)
     waiting = [
         view.member_name(item)
         for item in view.members

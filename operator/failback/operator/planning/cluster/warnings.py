@@ -72,7 +72,7 @@ def warning(view: ClusterView, engine_version: str, permits: Permits | None = No
 def joined(found: list[tuple[str, str]]) -> Verdict:
     """Return the condition ``Warning`` of some reasons with their messages."""
     if not found:
-        return Verdict("Warning", False, "None")
+        return Verdict("Warning", False, "")
     text = "; ".join(f"{reason}: {message}" for reason, message in found)
     return Verdict("Warning", True, found[0][0], text)
 

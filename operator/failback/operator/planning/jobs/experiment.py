@@ -146,7 +146,7 @@ def plan_experiment(
         draft.status |= {"seed": drawn_seed if given is None else given, "phase": "Pending"}
         return draft.plan(_AT_ONCE)
     paused = experiment.metadata.is_paused
-    draft.condition("Paused", paused, "Requested" if paused else "None")
+    draft.condition("Paused", paused, "Requested" if paused else "")
     run = next_run(experiment, status)
     if run is None:
         return _complete(draft)

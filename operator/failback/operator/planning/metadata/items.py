@@ -23,6 +23,7 @@ from failback.operator.planning.plan.encoding import (
     from_time,
     merge_conditions,
     names,
+    with_reasons,
 )
 from failback.operator.planning.plan.types import Action, Event, Plan
 from failback.operator.planning.state.cluster_state import ClusterState
@@ -48,6 +49,8 @@ class OnPair:
     """Of the master; empty while no member says that it is master."""
     known: bool = False
     """The master's table is known."""
+    problem: str = ""
+    """Why it is not known, where a broker of the pair gave no answer."""
     contested: bool = False
     """Two processes act as its master: nothing is written to either, and no table counts."""
     stored: Config | None = None
@@ -134,6 +137,7 @@ def _on_pair(item: Item, state: ClusterState, index: int) -> OnPair:
         index=index,
         address=master.broker.address if master.broker and table is not None else "",
         known=table is not None,
+        problem="" if table is not None or master.broker is None else master.broker.problem,
         contested=contested,
         stored=None if table is None else table.get(item.name),
         slaves=tuple(slaves),
@@ -196,7 +200,9 @@ def ready(item: Item, pairs: Sequence[OnPair], refused: Mapping[str, str]) -> Ve
         return Verdict("Ready", False, "TwoMasters", text)
     silent = [pair.name for pair in pairs if not pair.known]
     if silent:
-        return Verdict("Ready", False, "MasterDown", f"no master answers on {names(silent)}")
+        text = f"no master answers on {names(silent)}"
+        text = with_reasons(text, (pair.problem for pair in pairs))
+        return Verdict("Ready", False, "MasterDown", text)
     no = [pair for pair in pairs if pair.address in refused and not item.is_as_wanted(pair.stored)]
     if no:
         text = names(f"{pair.name}: {refused[pair.address]}" for pair in no)
@@ -339,7 +345,7 @@ def settle(
 
 
 def _paused(item: Item) -> str:
-    return "Requested" if item.is_paused else "None"
+    return "Requested" if item.is_paused else ""
 
 
 def plan_deletion(

@@ -135,7 +135,7 @@ def _shrinking(
     It turns True when every pair has its fewer write queues, so a write keeps it False.
     """
     closed = bool(shrinking) and not written
-    return Verdict("Shrinking", closed, "ClosedForProducers" if closed else "None")
+    return Verdict("Shrinking", closed, "ClosedForProducers" if closed else "")
 
 
 def _closed_since(status: Mapping[str, Any]) -> float | None:

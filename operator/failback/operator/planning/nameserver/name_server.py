@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from failback.operator.kinds.name_server import NameServer, NameServerSpec
 from failback.operator.planning.cluster import last_valid
-from failback.operator.planning.cluster.conditions import Verdict, birth_events
+from failback.operator.planning.cluster.conditions import Verdict, birth_events, recovery_events
 from failback.operator.planning.cluster.external_access import CONDITION, address_of
 from failback.operator.planning.cluster.warnings import (
     another_operator,
@@ -29,6 +29,7 @@ from failback.operator.planning.plan.encoding import (
     from_time,
     merge_conditions,
     names,
+    with_reasons,
 )
 from failback.operator.planning.plan.types import Event, Plan
 from failback.operator.planning.state.running_engine import name_server_context
@@ -111,11 +112,9 @@ def _by_its_spec(
     outside = _outside(name_server, observed)
     verdicts = [
         ready,
-        Verdict(
-            "Shrinking", replicas.shrinking, "WaitsForBrokers" if replicas.shrinking else "None"
-        ),
-        Verdict("Reconciling", bool(drift), "Children" if drift else "None", _listed(drift)),
-        Verdict("Paused", paused, "Requested" if paused else "None"),
+        Verdict("Shrinking", replicas.shrinking, "WaitsForBrokers" if replicas.shrinking else ""),
+        Verdict("Reconciling", bool(drift), "Children" if drift else "", _listed(drift)),
+        Verdict("Paused", paused, "Requested" if paused else ""),
         *_external_access(name_server, status, outside),
         _warning(name_server, observed),
     ]
@@ -136,6 +135,7 @@ def _by_its_spec(
         status=found,
         events=(
             *birth_events(status, found, f"{name_server.spec.replicas} name servers"),
+            *recovery_events(status, found),
             *_events(status, published, replicas, observed),
             *_refusal_events(status, refusal),
         ),
@@ -159,7 +159,7 @@ def _external_access(
 ) -> tuple[Verdict, ...]:
     if name_server.spec.external is None:
         known = find_condition(status, CONDITION) is not None
-        return (Verdict(CONDITION, True, "None", "no access from outside"),) if known else ()
+        return (Verdict(CONDITION, True, "", "no access from outside"),) if known else ()
     if not outside:
         text = f"the load balancer of {external_name(name_server)} has no address yet"
         return (Verdict(CONDITION, False, "WaitingForAddress", text),)
@@ -223,9 +223,11 @@ def _ready(
         fresh = before is None or before["reason"] in ("Creating", "NameTaken", "InvalidSpec")
         words = [_why(name, index, observed.pods.get(index)) for index in unready]
         return Verdict(kind, False, "Creating" if fresh else "PodNotReady", names(words))
-    silent = [address for address in published if not observed.answers.get(address)]
+    silent = [each for each in published if not observed.is_answering(each)]
     if silent:
-        return Verdict(kind, False, "NotAnswering", f"no answer of {names(silent)}")
+        asked = [observed.routes[each].problem for each in silent if each in observed.routes]
+        text = with_reasons(f"no answer of {names(silent)}", asked)
+        return Verdict(kind, False, "NotAnswering", text)
     if replicas.shrinking:
         return Verdict(kind, False, "Shrinking", "brokers forget the addresses that leave")
     return Verdict(kind, True, "AllReady", "every name server answers")

@@ -164,6 +164,8 @@ class Broker:
     """Gauges of ``/metrics`` that planning needs, by name; engine failback only."""
     carried: Carried | None = None
     """``/carry`` of its pod's sidecar; engine apache only."""
+    problem: str = ""
+    """Why a question had no answer, in words that name the address; empty where all had one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +201,8 @@ class Route:
     """GET_BROKER_CLUSTER_INFO (106): broker name → broker id → address."""
     permissions: Mapping[str, int] | None = None
     """Broker name → lowest ``perm`` of its queue data over the topics asked for (105)."""
+    problem: str = ""
+    """Why it gave no list, in words that name its address; empty where it gave one."""
 
 
 NO_GROUP: Final = "nobody"
@@ -305,13 +309,17 @@ class ObservedNameServer:
     foreign: frozenset[Key] = frozenset()
     pods: Mapping[int, Pod] = field(default_factory=dict)
     """Replica index → its pod."""
-    answers: Mapping[str, bool] = field(default_factory=dict)
-    """Address → whether it answers 106; an address is missing while unknown."""
+    routes: Mapping[str, Route] = field(default_factory=dict)
+    """Address → what it answered (106) last; an address without a pod is missing."""
     served_kinds: frozenset[str] = frozenset()
     other_operators: tuple[str, ...] = ()
     """Versions of this operator and of another one that writes the same status."""
     version_shown: str = ""
     """Version for the status; empty = our own."""
+
+    def is_answering(self, address: str) -> bool:
+        """Tell whether a name server gave its list of brokers when it was asked last."""
+        return address in self.routes and self.routes[address].brokers is not None
 
 
 @dataclass(frozen=True, slots=True)

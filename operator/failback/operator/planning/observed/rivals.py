@@ -2,7 +2,9 @@
 
 A name server keeps one broker of a name and id. Where two clusters have the same broker names at
 the same name servers, the second broker to register gets the clients of the first. So the younger
-cluster makes nothing.
+cluster makes nothing. The resources tell this before any broker runs. Brokers of others, and name
+servers by an address that no resource has, show in what the name servers list
+(``planning.cluster.cluster``).
 
 Every operator writes its version into the status. A version of ours that turns into another one was
 written by another operator. One that is there at the start is that of the release before. Two
@@ -47,15 +49,39 @@ def _shares_name_server(
     own: Object, other: Object, servers: Sequence[str], published: Published
 ) -> bool:
     reference, namespace = other["spec"].get("nameServerRef"), other["metadata"]["namespace"]
+    here = own["metadata"]["namespace"]
     if reference is None:
         theirs: Sequence[str] = other["spec"].get("nameServerAddresses") or ()
-    elif (
-        reference == own["spec"].get("nameServerRef") and namespace == own["metadata"]["namespace"]
-    ):
+    elif reference == own["spec"].get("nameServerRef") and namespace == here:
         return True
     else:
         theirs = published(namespace, reference["name"])
-    return not set(servers).isdisjoint(theirs)
+    ours = {place_of(each, here) for each in servers}
+    return not ours.isdisjoint(place_of(each, namespace) for each in theirs)
+
+
+def place_of(address: str, namespace: str) -> tuple[str, ...]:
+    """Return one spelling for all names by which Kubernetes knows the pods of a NameServer.
+
+    ``main-namesrv``, ``main-namesrv.shop.svc`` and ``main-ns-0.main-ns.shop.svc.cluster.local``
+    with any port are the NameServer ``main`` of namespace ``shop``, as ``render.service`` names
+    its Services. Any other address is itself.
+
+    Args:
+        namespace: Where a name without one is looked up.
+    """
+    host = address.rpartition(":")[0].rstrip(".").lower()
+    labels = host.partition(".svc")[0].split(".")
+    for service in (labels[0], *labels[1:2]):
+        name = next((service.removesuffix(end) for end in SERVICES if service.endswith(end)), "")
+        rest = labels[labels.index(service) + 1 :]
+        if name and len(rest) <= 1:
+            return name, *(rest or [namespace])
+    return (address,)
+
+
+SERVICES: Final = ("-namesrv", "-ns", "-external")
+"""Endings of the Services of a NameServer."""
 
 
 SECONDS: Final = 300.0

@@ -26,12 +26,14 @@ from failback.operator.planning.plan.encoding import (
     to_time,
 )
 from failback.operator.planning.plan.types import Action, Apply, Delete, Event, Plan, RestoreOffsets
+from failback.operator.render.common import MOST_NAME, object_name
 
 _WAIT_SECONDS: Final = 2.0
 _PREVIEW_SECONDS: Final = 10.0
+_PATIENT_SECONDS: Final = 45.0
+"""A master that answers is asked for its table every 30 s."""
 _AFTER_WRITE_SECONDS: Final = 0.5
 _SECONDS: Final = {"m": 60, "h": 3600, "d": 86400}
-_MAX_NAME: Final = 253
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ def plan_offset_snapshot(
     if giving.verdict is None:
         new.pop("restore", None)
     verdicts = [part.verdict for part in (taking, giving) if part.verdict is not None]
-    verdicts.append(_Verdict("Paused", False, "None"))
+    verdicts.append(_Verdict("Paused", False, ""))
     wakes = [part.wake_after for part in (taking, giving) if part.wake_after is not None]
     return _plan(
         snapshot,
@@ -128,7 +130,8 @@ def _take(
     silent = sorted(observed.masters.keys() - tables.keys())
     if silent or not tables:
         text = f"no master of {names(silent) or 'any pair'} has answered since the snapshot is due"
-        return _Part(_Verdict("Ready", False, "MasterDown", text), wake_after=_WAIT_SECONDS)
+        reason = "Waiting" if now - due < _PATIENT_SECONDS else "MasterDown"
+        return _Part(_Verdict("Ready", False, reason, text), wake_after=_WAIT_SECONDS)
     return _taken(snapshot, new, chosen(tables, snapshot.spec.groups), max(due, 0.0), now)
 
 
@@ -140,7 +143,7 @@ def _taken(
         verdict = _Verdict("Ready", False, "SnapshotTooLarge", kept_table.TOO_LARGE)
         return _Part(verdict, wake_after=60.0)
     name = name_at(due)
-    config_map = f"fbo-{snapshot.name}-{name.lower()}"[-_MAX_NAME:].lstrip("-.")
+    config_map = object_name("fbo", snapshot.name, name.lower(), most=MOST_NAME)
     groups, count = len(kept_table.groups_of(pairs)), kept_table.count_of(pairs)
     entry = {
         "name": name,

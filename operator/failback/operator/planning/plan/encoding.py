@@ -101,6 +101,19 @@ def find_condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any] | 
     return None
 
 
+_AT_REST: Final[Mapping[str, tuple[str, str]]] = {
+    "ExternalAccess": ("NotAsked", "clients outside Kubernetes have no address"),
+    "Failed": ("NotFailed", "nothing has failed"),
+    "Paused": ("NotRequested", "nothing is paused"),
+    "Reconciling": ("UpToDate", "every object is as wanted"),
+    "ScalingDown": ("NotScalingDown", "no pair or slave leaves"),
+    "Shrinking": ("NotShrinking", "nothing leaves"),
+    "Stalled": ("NotStalled", "nothing waits for a person"),
+    "Warning": ("NoWarning", "there is nothing to warn of"),
+}
+"""Type → reason and message of a condition that has nothing to tell."""
+
+
 def condition(
     previous: Mapping[str, Any],
     kind: str,
@@ -116,7 +129,11 @@ def condition(
     Args:
         previous: The status before, whose condition of this type is looked up.
         value: ``None`` is ``Unknown``.
+        reason: Empty: there is nothing to tell, and the type says how that is put.
     """
+    if not reason:
+        reason, quiet = _AT_REST[kind]
+        message = message or quiet
     text = {True: "True", False: "False", None: "Unknown"}[value]
     old = find_condition(previous, kind)
     since = old["lastTransitionTime"] if old and old["status"] == text else to_time(now)
@@ -156,6 +173,12 @@ def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]
         elif key not in old or have != value:
             patch[key] = value
     return patch
+
+
+def with_reasons(text: str, problems: Iterable[str]) -> str:
+    """Return a message with the reasons that are known, each once."""
+    known = list(dict.fromkeys(filter(None, problems)))
+    return f"{text}: {'; '.join(known[:3])}" if known else text
 
 
 def names(items: Iterable[str], limit: int = 5) -> str:

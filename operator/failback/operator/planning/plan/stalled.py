@@ -42,7 +42,7 @@ def with_stalled(
     if not reason and find_condition(before, KIND) is None:
         return found
     stalled = bool(reason)
-    news: dict[str, tuple[bool | None, str, str]] = {KIND: (stalled, reason or "None", message)}
+    news: dict[str, tuple[bool | None, str, str]] = {KIND: (stalled, reason, message)}
     if stalled:
         if "observedGeneration" in found:
             found["observedGeneration"] = generation

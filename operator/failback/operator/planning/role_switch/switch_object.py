@@ -259,7 +259,7 @@ def _status(
     doubts = "; ".join(_UNSAFE_WORDS[item] for item in unsafe)
     found = [
         judged("Complete", complete, phase if not failed else reason, message if failed else ""),
-        judged("Failed", failed, reason if failed else "None", message if failed else ""),
+        judged("Failed", failed, reason if failed else "", message if failed else ""),
         judged("Safe", safe, unsafe[-1] if unsafe else "Safe" if complete else "Unknown", doubts),
     ]
     kept = {key: value for key, value in previous.items() if key != "blockedBy"}

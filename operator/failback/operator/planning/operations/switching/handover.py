@@ -37,12 +37,20 @@ QUIET_SECONDS: Final = 2.0
 GROWING_SECONDS: Final = 60.0
 """Delayed messages keep a closed log growing; after this the switch goes on while it grows."""
 UNDO_SECONDS: Final = 60.0
-BASELINE, FINAL = "baseline", "final"
+EARLY, BASELINE, FINAL = "early", "baseline", "final"
 
 
 def take_lease(view: PairView) -> Outcome:
-    """Take the pair's Lease, so that no other operation works on the pair."""
+    """Take the pair's Lease, so that no other operation works on the pair.
+
+    The offsets known now are saved once: what keeps them from being saved shows before the pair
+    is closed.
+    """
     if view.lease.is_ours:
+        tables = [each.broker.offsets for each in (view.old, view.new) if each.broker is not None]
+        known = [each for each in tables if each is not None]
+        if known and view.snapshot is None and view.data["policy"] != "None":
+            return _save(view, EARLY, snapshot.largest(*known))
         return Outcome(done=True, evidence={"lease": view.lease.name})
     if view.lease.is_taken:
         return Outcome(failed=("LeaseHeld", f"somebody else holds Lease {view.lease.name}"))
@@ -148,7 +156,7 @@ def sync_offsets(view: PairView) -> Outcome:
         return waiting("OffsetsKnown")
     kept = view.snapshot
     taken = _label(view, kept.label) if kept is not None else None
-    if kept is None or kept.table is None or taken is None:
+    if kept is None or kept.table is None or taken in (None, EARLY):
         if view.alone and policy == "CopyMax":
             return _save(view, FINAL, snapshot.largest(old, new))
         return _save(view, BASELINE, snapshot.largest(old, new))

@@ -16,6 +16,7 @@ import msgspec
 
 from failback.operator.planning.observed.observed import Object
 from failback.operator.planning.plan.types import SaveSnapshot
+from failback.operator.render.common import MOST_NAME, object_name
 from failback.protocol.body import check_weight
 from failback.protocol.errors import ProtocolError
 from failback.protocol.message import inflate
@@ -35,7 +36,7 @@ _GZIP: Final = 31  # zlib's window bits for a gzip envelope, which then holds no
 
 def name_of(role_switch: str) -> str:
     """Return the name of the ConfigMap that belongs to a RoleSwitch."""
-    return f"fbs-{role_switch}"
+    return object_name("fbs", role_switch, most=MOST_NAME)
 
 
 def largest(*tables: Table) -> dict[str, dict[int, int]]:
