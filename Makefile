@@ -8,7 +8,7 @@ PYTEST := $(BIN)/python -m pytest
 SRC := operator broker-image chaos analytics tests tools examples
 ARGS ?=
 
-.PHONY: help demo test test-all test-foreign soak lint format map bench images install dist clean docs docs-pages docs-pictures versions size \
+.PHONY: help demo test test-all test-foreign soak lint format map bench images install dist clean docs docs-pages docs-pictures versions config-keys size \
         setup setup-test setup-kube setup-bench setup-docs \
         test-unit test-integration test-faults test-java test-spark test-e2e test-kube test-images
 
@@ -26,6 +26,7 @@ help:
 	@echo "make docs        the pages of docs/ as a site in build/docs;  make docs-pages: those made from code"
 	@echo "make docs-pictures  the pictures of docs/pictures, from a run of the demo (ARGS='--run RUN': from that run)"
 	@echo "make versions    the demo on every tested version of RocketMQ, and docs/versions.md from it"
+	@echo "make config-keys  the keys of Apache's brokers, version by version, from their jars"
 	@echo "make lint        ruff, mypy --strict, import contracts, the pages;  make format rewrites"
 	@echo "make map         rooms, levels, arrows and circles of each package; draws docs/map.svg"
 	@echo "make size        lines, options, cases and words beside tools/budget.toml (ARGS=--write lowers the budget)"
@@ -89,6 +90,9 @@ dist: setup
 
 docs: setup-docs
 	@$(DOCS_VENV)/bin/python tools/build_docs.py
+
+config-keys: setup-test
+	@$(BIN)/python tools/config_keys.py
 
 docs-pictures: setup-test
 	@$(BIN)/python tools/docs_pictures.py $(ARGS)

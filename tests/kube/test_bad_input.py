@@ -58,6 +58,14 @@ def overrides(count: int, config: str = "{}") -> str:
             rf"{INVALID}spec\.config: {VALUE}key is managed by the operator; use the spec field\n",
         ),
         (
+            f'{{{SERVER}, config: {{authenticationEnabled: "true"}}}}',
+            rf"{INVALID}spec\.config: {VALUE}key is not offered: the operator signs no request",
+        ),
+        (
+            f'{{{SERVER}, config: {{controllerAddr: "a:1"}}}}',
+            rf"{INVALID}spec\.config: {VALUE}key is not offered: the operator alone makes a member",
+        ),
+        (
             f"{{{SERVER}, pairOverrides: {overrides(65)}}}",
             r"spec\.pairOverrides: Too many: 65: must have at most 64 items",
         ),
@@ -74,7 +82,18 @@ def overrides(count: int, config: str = "{}") -> str:
             rf"{INVALID}spec: {VALUE}config of cluster and pairs is longer than 524288 characters",
         ),
     ],
-    ids=["no YAML", "unknown", "rule", "managed", "65 overrides", "129 keys", "1 MiB", "9 of 128"],
+    ids=[
+        "no YAML",
+        "unknown",
+        "rule",
+        "managed",
+        "access",
+        "masters",
+        "65 overrides",
+        "129 keys",
+        "1 MiB",
+        "9 of 128",
+    ],
 )
 def test_kubectl_is_told_what_is_wrong(namespace: Namespace, spec: str, words: str) -> None:
     text = f"{HEAD}spec: {spec}\n"
@@ -206,6 +225,28 @@ def test_a_key_that_no_broker_knows_is_told_and_left_out(quiet: Namespace) -> No
     accepted = {"failback.dev/accept-unknown-key": "fileReservedTimes"}
     quiet.api.patch("BrokerCluster", "typo", {"metadata": {"annotations": accepted}})
     quiet.api.wait("ConfigMap", "typo-0-0", lambda item: "Times=48" in item["data"]["broker.conf"])
+
+
+def test_an_upgrade_that_has_no_way_back_asks_first(quiet: Namespace) -> None:
+    cluster(quiet, "oneway", engine={"type": "Apache", "version": "4.9.99"})
+    assert "nearest: 4.9.8 or 5.0.0" in told(quiet, "oneway", "Warning", "UnknownVersion")
+    quiet.api.wait("StatefulSet", "oneway-0-0")
+    patch = {"spec": {"engine": {"version": "5.3.3"}, "config": {"timerWheelEnable": "true"}}}
+    quiet.api.patch("BrokerCluster", "oneway", patch)
+    message = told(quiet, "oneway", "Warning", "EngineChangeRefused")
+    assert "failback.dev/accept-quirk=storeUpgrade begins this upgrade" in message
+    assert version_of(quiet.api.get("StatefulSet", "oneway-0-0")) == "4.9.99"
+    accepted = {"failback.dev/accept-quirk": "storeUpgrade"}
+    quiet.api.patch("BrokerCluster", "oneway", {"metadata": {"annotations": accepted}})
+    quiet.api.wait("StatefulSet", "oneway-0-0", lambda item: version_of(item) == "5.3.3")
+    file = quiet.api.wait("ConfigMap", "oneway-0-0")["data"]["broker.conf"]
+    assert "timerWheelEnable=true" in file
+
+
+def version_of(statefulset: Object) -> str:
+    """Return the engine's version in a StatefulSet's template."""
+    labels = statefulset["spec"]["template"]["metadata"]["labels"]
+    return str(labels["app.kubernetes.io/version"])
 
 
 def test_what_keeps_a_pod_from_a_node_is_told_in_the_schedulers_words(quiet: Namespace) -> None:

@@ -18,6 +18,7 @@ from failback.operator.kinds.base import parse_quantity
 from failback.operator.planning.observed import facts
 from failback.operator.planning.observed.observed import Broker, Claim, Key, Pod, Route
 from failback.operator.planning.state.decode import decode_claim
+from failback.operator.planning.state.running_engine import engine_of
 from failback.operator.render.shape import Member
 
 START = 1_750_000_000.0
@@ -439,6 +440,7 @@ class Machines:
             restarted_at=marks.get("failback.dev/restarted-at", ""),
             revision=pod.revision,
             image=pod.image,
+            engine=engine_of({"spec": {"template": pod.template}}),
             role=pod.role,
             prefix=pod.prefix,
             tail_bytes=self._tail(pod),

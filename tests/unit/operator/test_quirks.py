@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from failback.operator.engines.quirks import (
+    PUBLISHED,
     EngineVersion,
     applies,
     quirk,
     quirk_rows,
     store_compatible,
+    unreleased,
 )
 
 KEYS = {
@@ -30,6 +32,7 @@ KEYS = {
     "mountedFile",
     "offsetCarry",
     "offsetsInRocksDb",
+    "keysOfJars",
 }
 FACTS = {
     "slaveSyncSeconds": (10, 10, 63),
@@ -46,6 +49,7 @@ FACTS = {
     "pairMembers": (False, False, False),
     "mountedFile": (False, False, False),
     "offsetCarry": (False, False, False),
+    "keysOfJars": (False, False, False),
     "offsetsInRocksDb": ("", "", "storeType=defaultRocksDB configManagerVersion=v2"),
     "overflowResetsToZero": (False, False, False),
     "dropsTopicsOnSync": (False, False, False),
@@ -106,6 +110,8 @@ def test_an_unknown_quirk_is_an_error() -> None:
         (">=5.3.3,<=5.3.4", "5.3.4", True),
         ("==5.3", "5.3.9", True),
         (">5", "5.3.0", False),
+        (">=4.9.4,<5|>=5.1", "5.0.0", False),
+        (">=4.9.4,<5|>=5.1", "5.1.0", True),
     ],
 )
 def test_versions_are_compared_part_by_part(specifiers: str, version: str, within: bool) -> None:
@@ -144,3 +150,16 @@ def test_a_broker_of_ours_knows_its_pair_from_0_2_on() -> None:
         True,
         True,
     ]
+
+
+def test_a_version_that_apache_never_released_is_told_with_the_nearest() -> None:
+    for version, near in (
+        ("4.9.99", "4.9.8 or 5.0.0"),
+        ("4.9.9", "4.9.8 or 5.0.0"),
+        ("5.2.1", "5.2.0 or 5.3.0"),
+        ("4.8.0", "4.9.0"),
+    ):
+        words = f"this operator knows no release {version} of Apache RocketMQ; the nearest: {near}"
+        assert unreleased(version) == words
+    for version in (*PUBLISHED, "4.9.6", "4.9.8", "5.1.2", "5.99.0"):
+        assert unreleased(version) is None

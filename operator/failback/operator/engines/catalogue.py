@@ -1,4 +1,7 @@
-"""The catalogue of ``broker.conf`` keys: ``config_keys.yaml``, read once. Pure.
+"""The catalogue of ``broker.conf`` keys, read once. Pure.
+
+``config_keys.yaml`` has the keys of which more is known than the type, ``apache_keys.json`` all
+that brokers of Apache read, with their versions (``tools/config_keys.py`` writes it).
 
 Called by the rules (values of known keys), by rendering (restart hash), by planning (what
 changes live, and in which order) and by the local runtime (warnings).
@@ -8,15 +11,18 @@ from __future__ import annotations
 
 import functools
 import ipaddress
+import json
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from importlib import resources
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from failback.common.text import nearest
-from failback.operator.engines.quirks import applies, quirk, read_rows
+from failback.operator.engines.quirks import applies, in_words, quirk, read_rows
 
 __all__ = [
     "UNKNOWN_CLASS",
@@ -35,7 +41,9 @@ __all__ = [
 ACCEPT_UNKNOWN_KEY: Final = "failback.dev/accept-unknown-key"
 """Annotation of a cluster with keys, by commas, that are applied although no broker knows them."""
 UNKNOWN_CLASS: Final = "roll"
-"""The class of a key that is not in the catalogue: the safe one."""
+"""The class of a key of which no more is known: the safe one."""
+GENERATED_FILE: Final = "apache_keys.json"
+_OF_APACHE: Final = {"class": UNKNOWN_CLASS, "engine": "apache", "source": ""}
 SLAVES_FIRST: Final = "slaves"
 SLAVES_UNLESS_FALSE: Final = "slaves-unless-false"
 _INTEGER = re.compile(r"^[+-]?[0-9]+\Z")
@@ -58,7 +66,7 @@ class ConfigKey:
     engine: str | None
     """The engine that knows it; ``None`` = both."""
     versions: str
-    """The versions of that engine; empty = all."""
+    """The versions of Apache that read it; empty = all."""
     bits: int
     """Width of an ``int``: what a Java int or long can hold."""
     least: float | None
@@ -69,6 +77,7 @@ class ConfigKey:
     default: str | None
     """The value of a broker whose file has no such key; ``None`` = it depends."""
     source: str
+    """What in the broker reads it; empty = not looked up, its type is all that is known."""
 
     def problem(self, value: str) -> str | None:
         """Say what is wrong with ``value``, or ``None`` when the broker will understand it."""
@@ -101,9 +110,9 @@ class ConfigKey:
             number = float(value)
         except ValueError:
             number = math.nan
-        if math.isnan(number) or math.isinf(number) or (self.least is None and number <= 0):
-            return f'must be a number above 0, got "{value}"'
-        return self._bounds_problem(number, 0, math.inf, value)
+        if math.isnan(number) or math.isinf(number):
+            return f'must be a number, got "{value}"'
+        return self._bounds_problem(number, -math.inf, math.inf, value)
 
     def _bounds_problem(self, number: float, least: float, most: float, value: str) -> str | None:
         least = least if self.least is None else self.least
@@ -118,7 +127,7 @@ class ConfigKey:
         """Tell whether ``engine`` (at ``version``, if given) has this key."""
         if self.engine is not None and self.engine != engine:
             return False
-        return version is None or self.engine is None or applies(self.versions, version)
+        return version is None or engine != "apache" or applies(self.versions, version)
 
 
 def _is_network(text: str) -> bool:
@@ -132,23 +141,26 @@ def _is_network(text: str) -> bool:
 @functools.cache
 def config_keys() -> MappingProxyType[str, ConfigKey]:
     """Return the whole catalogue by key."""
-    return MappingProxyType(
-        {
-            row["key"]: ConfigKey(
-                name=row["key"],
-                type=row["type"],
-                change=row["class"],
-                engine=row.get("engine"),
-                versions=row.get("versions", ""),
-                bits=row.get("bits", 32),
-                least=row.get("least"),
-                most=row.get("most"),
-                order=row.get("order", SLAVES_FIRST),
-                default=row.get("default"),
-                source=row["source"],
-            )
-            for row in read_rows("config_keys.yaml")
-        }
+    file = resources.files("failback.operator.engines").joinpath(GENERATED_FILE)
+    found = {row["key"]: row for row in read_rows("config_keys.yaml")}
+    for key, row in json.loads(file.read_text(encoding="utf-8")).items():
+        found[key] = {**row, **found.get(key, {"key": key, **_OF_APACHE})}
+    return MappingProxyType({key: _row(each) for key, each in found.items()})
+
+
+def _row(row: Mapping[str, Any]) -> ConfigKey:
+    return ConfigKey(
+        name=row["key"],
+        type=row["type"],
+        change=row["class"],
+        engine=row.get("engine"),
+        versions=row.get("versions", ""),
+        bits=row.get("bits", 32),
+        least=row.get("least"),
+        most=row.get("most"),
+        order=row.get("order", SLAVES_FIRST),
+        default=row.get("default"),
+        source=row["source"],
     )
 
 
@@ -215,7 +227,9 @@ def _number(value: str) -> str:
 
 
 def unknown_key_hint(key: str, engine: str, version: str | None = None) -> str | None:
-    """Say that ``key`` is not known to ``engine`` (with the nearest that is), or ``None``.
+    """Say that ``key`` is not known to ``engine``, or ``None``.
+
+    What another version or engine knows is said so, else the nearest key is.
 
     >>> unknown_key_hint("fileReservedTimes", "failback", "0.1.0")
     'fileReservedTimes is not a broker.conf key of failback 0.1.0, did you mean "fileReservedTime"?'
@@ -223,7 +237,11 @@ def unknown_key_hint(key: str, engine: str, version: str | None = None) -> str |
     known = known_keys(engine, version)
     if key in known:
         return None
-    near = nearest(key, known)
     name = engine if version is None else f"{engine} {version}"
-    hint = f', did you mean "{near}"?' if near else ""
-    return f"{key} is not a broker.conf key of {name}{hint}"
+    found = f"{key} is not a broker.conf key of {name}"
+    other = config_keys().get(key)
+    if other is not None:  # of another version, or of the other engine
+        has = f"{other.engine or 'apache'} has it {in_words(other.versions)}".rstrip()
+        return f"{found}, {has}"
+    near = nearest(key, known)
+    return f'{found}, did you mean "{near}"?' if near else found

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable
+from bisect import bisect
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any, Final
@@ -23,6 +24,14 @@ _COMPARE: Final[dict[str, Callable[[tuple[int, ...], tuple[int, ...]], bool]]] =
     ">": lambda have, want: have[: len(want)] > want,
     "==": lambda have, want: have[: len(want)] == want,
 }
+PUBLISHED: Final = (
+    "4.9.0", "4.9.1", "4.9.2", "4.9.3", "4.9.4", "4.9.5", "4.9.7",
+    "5.0.0", "5.1.0", "5.1.1", "5.1.3", "5.1.4", "5.2.0",
+    "5.3.0", "5.3.1", "5.3.2", "5.3.3", "5.3.4", "5.4.0", "5.5.0", "5.5.1",
+)  # fmt: skip
+"""Versions of Apache from 4.9 on whose broker is on Maven Central."""
+_ELSEWHERE: Final = ("4.9.6", "4.9.8", "5.1.2")
+"""Releases of Apache whose broker is not."""
 OLDER_FIRST: Final = ("v4", "v5")
 """Store families; a broker reads its own and what was written by those before it."""
 
@@ -74,14 +83,40 @@ def quirk(key: str, engine: str, version: str) -> Fact:
 def applies(specifiers: str, version: str) -> bool:
     """Tell whether ``version`` is within ``specifiers``, such as ``>=5.3.3,<=5.3.4``.
 
-    Only as many parts are compared as a specifier has: 4.9.8 is ``<=4.9``.
+    Only as many parts are compared as a specifier has: 4.9.8 is ``<=4.9``. One of several ranges is
+    enough: ``>=4.9.4,<5|>=5.1``.
     """
-    have = _numbers(version)
-    for specifier in filter(None, specifiers.split(",")):
-        operator = specifier.rstrip("0123456789.")
-        if not _COMPARE[operator](have, _numbers(specifier.removeprefix(operator))):
-            return False
-    return True
+    have = numbers_of(version)
+    return any(
+        all(_holds(have, each) for each in filter(None, text.split(",")))
+        for text in specifiers.split("|")
+    )
+
+
+def _holds(have: tuple[int, ...], specifier: str) -> bool:
+    operator = specifier.rstrip("0123456789.")
+    return _COMPARE[operator](have, numbers_of(specifier.removeprefix(operator)))
+
+
+def in_words(specifiers: str) -> str:
+    """Return specifiers as people say them: ``from 4.9.4 on and before 5.0.0, from 5.1.0 on``."""
+    text = specifiers.replace(",", " and ").replace("|", ", ").replace("<", "before ")
+    return re.sub(r">=([\d.]+)", r"from \1 on", text)
+
+
+def nearest_versions(version: str, known: Sequence[str] = PUBLISHED) -> str:
+    """Return the versions of Apache just below and just above ``version``, in words."""
+    place = bisect(known, numbers_of(version), key=numbers_of)
+    return " or ".join(known[max(0, place - 1) : place + 1])
+
+
+def unreleased(version: str) -> str | None:
+    """Say that Apache has not released ``version``, or ``None``: it has, or it is a newer one."""
+    known = sorted((*PUBLISHED, *_ELSEWHERE), key=numbers_of)
+    if version in known or numbers_of(version) > numbers_of(known[-1]):
+        return None
+    near = nearest_versions(version, known)
+    return f"this operator knows no release {version} of Apache RocketMQ; the nearest: {near}"
 
 
 def store_compatible(before: EngineVersion, after: EngineVersion) -> str | None:
@@ -97,5 +132,6 @@ def store_compatible(before: EngineVersion, after: EngineVersion) -> str | None:
     return f"{after} does not read a store that {before} wrote"
 
 
-def _numbers(version: str) -> tuple[int, ...]:
+def numbers_of(version: str) -> tuple[int, ...]:
+    """Return the parts of a version, to compare it with others."""
     return tuple(int(part) for part in re.findall(r"\d+", version))

@@ -216,7 +216,8 @@ class Named(Model):
 class Engine(Model):
     """Which broker runs: Failback's or Apache's. Stores and wire are interchangeable.
 
-    A change restarts pods one by one; from Apache 5.x back to 4.x or to Failback is refused.
+    A change restarts pods one by one. To Apache 5.x it asks first (annotation
+    failback.dev/accept-quirk=storeUpgrade): from there back to 4.x or to Failback is refused.
     """
 
     type: EngineType = "Failback"

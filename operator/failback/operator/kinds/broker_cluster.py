@@ -215,8 +215,8 @@ class BrokerClusterSpec(Model):
     restart: on the slaves first (they serve), then on the master (it suggests them); off in the
     reverse order. RocketMQ's default is false."""
     config: dict[str, PropertyValue] = Field(default={}, max_length=128)
-    """Further keys of broker.conf, values as text. Some change live, the others restart brokers;
-    keys that have a field of their own are refused."""
+    """Further keys of broker.conf. Values are texts: numbers, true and false stand in quotes. Some
+    change live, the others restart brokers; keys that have a field of their own are refused."""
     storage: Storage = Field(default_factory=Storage)
     """The volume of each member."""
     resources: Resources = Field(default_factory=_default_resources)

@@ -200,7 +200,7 @@ class Arm(Model):
     engine: EngineType | None = None
     """Which broker program runs in this arm: Failback's or Apache's."""
     broker_config: dict[str, PropertyValue] = Field(default={}, max_length=128)
-    """Keys of broker.conf, laid over the cluster's while the arm runs."""
+    """Keys of broker.conf, laid over the cluster's while the arm runs; values are texts."""
     client_switches: dict[str, bool | int | float | str] = Field(default={}, max_length=64)
     """Settings of the workload's clients."""
     workload: dict[str, Any] = Field(default={})

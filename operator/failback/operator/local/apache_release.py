@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import fcntl
 import os
-import re
 import shutil
 import subprocess
-from bisect import bisect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,17 +17,12 @@ from pathlib import Path
 from typing import Final
 
 from failback.common import java as java_here
+from failback.operator.engines.quirks import PUBLISHED, nearest_versions, numbers_of
 from failback.protocol.errors import ConfigError
 
 MINIMUM_JAVA: Final = 17
 DEFAULT_VERSION: Final = "4.9.7"
 """Of Apache's servers where no version is given: the newest 4.9 of a broker on Maven Central."""
-PUBLISHED: Final = (
-    "4.9.0", "4.9.1", "4.9.2", "4.9.3", "4.9.4", "4.9.5", "4.9.7",
-    "5.0.0", "5.1.0", "5.1.1", "5.1.3", "5.1.4", "5.2.0",
-    "5.3.0", "5.3.1", "5.3.2", "5.3.3", "5.3.4", "5.4.0", "5.5.0", "5.5.1",
-)  # fmt: skip
-"""Versions from 4.9 on whose broker is on Maven Central. Maven is asked about later ones."""
 TESTED: Final = ("4.9.7", "5.1.4", "5.3.3", "5.5.0")
 """Versions that ``make versions`` runs."""
 FIELD: Final = "spec.engine.version"
@@ -107,20 +100,14 @@ def find_java() -> str:
     return java
 
 
-def nearest_versions(version: str) -> list[str]:
-    """Return the published versions just below and just above ``version``."""
-    place = bisect(PUBLISHED, _numbers(version), key=_numbers)
-    return list(PUBLISHED[max(0, place - 1) : place + 1])
-
-
 def _refuse_unknown(version: str) -> None:
     """Refuse a version that was never published; one newer than all known ones may exist."""
-    if version not in PUBLISHED and _numbers(version) < _numbers(PUBLISHED[-1]):
+    if version not in PUBLISHED and numbers_of(version) < numbers_of(PUBLISHED[-1]):
         raise ConfigError(FIELD, _unpublished(version))
 
 
 def _unpublished(version: str) -> str:
-    near = " or ".join(nearest_versions(version))
+    near = nearest_versions(version)
     return f"no broker of Apache RocketMQ {version} is on Maven Central; the nearest: {near}"
 
 
@@ -184,7 +171,3 @@ def _locked(path: Path) -> Iterator[None]:
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version))

@@ -5,6 +5,7 @@ What experiments and reports share with them is here, too.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from failback.operator.schema import rule_texts
@@ -37,15 +38,26 @@ def unchanged(field: str) -> str:
 
 def config_rules(path: str) -> tuple[Rule, ...]:
     """Return the rules of a table of broker.conf keys."""
-    keys = literals(key.lower() for key in rule_texts.MANAGED_BROKER_KEYS)
-    slip, meant = rule_texts.DLEDGER
-    managed = (
-        f"self.all(k, !(k.lowerAscii().replace('{slip}', '{meant}') in {keys})"
-        f" && !k.lowerAscii().startsWith('{rule_texts.MANAGED_PREFIX.lower()}'))"
-    )
     return (
-        Rule("BC8", path, managed, rule_texts.MANAGED_KEY),
+        *(
+            Rule("BC8", path, _none_of(keys, prefix), message)
+            for keys, prefix, message in (
+                (rule_texts.MANAGED_BROKER_KEYS, rule_texts.MANAGED_PREFIX, rule_texts.MANAGED_KEY),
+                (rule_texts.OTHER_MASTERS, rule_texts.CONTROLLER_PREFIX, rule_texts.OTHER_MASTER),
+                (rule_texts.ACCESS_KEYS, rule_texts.ACCESS_PREFIX, rule_texts.ACCESS_KEY),
+            )
+        ),
         Rule("BC9", path, _PROPERTIES, "not a broker.conf key or value"),
+    )
+
+
+def _none_of(keys: Iterable[str], prefix: str) -> str:
+    """Return the test that a table has none of some keys, nor any with a prefix."""
+    slip, meant = rule_texts.DLEDGER
+    return (
+        f"self.all(k, !(k.lowerAscii().replace('{slip}', '{meant}') in"
+        f" {literals(key.lower() for key in keys)})"
+        f" && !k.lowerAscii().startsWith('{prefix.lower()}'))"
     )
 
 

@@ -29,9 +29,6 @@ MANAGED_BROKER_KEYS: Final = frozenset(
         "brokerConfigPath",
         "rocketmqHome",
         "configBlackList",
-        "enableDLegerCommitLog",
-        "enableControllerMode",
-        "aclEnable",
         "failbackHttpPort",
         "failbackBindAddress",
         "failbackMembers",
@@ -49,6 +46,27 @@ MANAGED_NAMESRV_KEYS: Final = frozenset(
     }
 )
 MANAGED_PREFIX: Final = "storePath"
+OTHER_MASTERS: Final = frozenset(
+    {
+        "enableDLegerCommitLog",
+        "enableControllerMode",
+        "fetchControllerAddrByDnsLookup",
+        "enableSlaveActingMaster",
+        "inBrokerContainer",
+    }
+)
+"""Keys by which others than the operator make a member master; so do those of the next prefix."""
+CONTROLLER_PREFIX: Final = "controller"
+ACCESS_KEYS: Final = frozenset(
+    {
+        "aclEnable",
+        "initAuthenticationUser",
+        "innerClientAuthenticationCredentials",
+        "migrateAuthFromV1Enabled",
+    }
+)
+"""Keys by which a broker of Apache takes signed requests alone; so do those of the next prefix."""
+ACCESS_PREFIX: Final = "auth"
 DLEDGER: Final = ("dledger", "dleger")
 """Apache spells some keys of DLedger without the second d; in small letters."""
 RESERVED_ENVIRONMENT: Final = frozenset(
@@ -73,6 +91,8 @@ SPARK_NEVER: Final = (
 NAME_CHARACTERS: Final = r"^[%|a-zA-Z0-9_-]+$"
 
 MANAGED_KEY: Final = "key is managed by the operator; use the spec field"
+OTHER_MASTER: Final = "key is not offered: the operator alone makes a member master"
+ACCESS_KEY: Final = "key is not offered: the operator signs no request to a broker of Apache"
 NO_SUCH_MEMBER: Final = "masterMember has no such member"
 CLUSTER_REF_FIXED: Final = "clusterRef is immutable"
 NO_TOPIC_NAME: Final = "not a topic name"

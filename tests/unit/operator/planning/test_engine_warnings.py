@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 
 from failback.operator.planning.plan.encoding import find_condition
+from failback.operator.planning.state.running_engine import engine_of
+from failback.operator.render.context import kubernetes_context
 from tests.support.operator.planning_run import Run, steady
 from tests.support.operator.planning_world import World
 
 NEW = {"type": "Apache", "version": "5.3.3"}
+VERSION = "app.kubernetes.io/version"
 AUTO = {"config": {"autoCreateTopicEnable": "true"}}
 
 
@@ -51,7 +54,6 @@ def test_a_store_of_5_x_does_not_go_back_and_that_is_told_once(
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        ({"type": "Apache", "version": "4.9.7"}, NEW),
         ({"type": "Apache", "version": "4.9.7"}, {"type": "Failback"}),
         ({"type": "Failback"}, {"type": "Apache", "version": "4.9.7"}),
     ],
@@ -64,6 +66,139 @@ def test_other_changes_of_the_engine_roll_and_are_no_warning(
     run = Run(world).until_steady()
     assert any(step.startswith("Roll/") for step in run.steps)
     assert warned(world) == ("NoWarning", "there is nothing to warn of")
+
+
+OLD = {"type": "Apache", "version": "4.9.7"}
+
+
+def versions(world: World) -> list[str]:
+    found = sorted(world.pods.items())
+    return [pod.template["metadata"]["labels"][VERSION] for _, pod in found]
+
+
+def until_first_slave_is_new(run: Run) -> None:
+    for _ in range(100):
+        if NEW["version"] in versions(run.world):
+            return
+        run.one_pass()
+        run.world.tick()
+    raise AssertionError("no slave was upgraded")
+
+
+@pytest.mark.parametrize("before", [OLD, {"type": "Failback"}])
+def test_an_upgrade_without_a_way_back_asks_first(before: dict[str, Any]) -> None:
+    world = steady(offsetCarry={"mode": "Off"}, engine=before)
+    world.edit(engine=NEW, config={"timerWheelEnable": "true"})
+    run = Run(world, context=kubernetes_context("shop", "0.2.0")).until_steady().for_passes(3)
+    version = before.get("version", "0.1.0")
+    message = (
+        f"{before['type'].lower()} {version} does not read a store that apache 5.3.3 wrote:"
+        " annotation failback.dev/accept-quirk=storeUpgrade begins this upgrade without a way back"
+    )
+    assert warned(world) == ("EngineChangeRefused", f"EngineChangeRefused: {message}")
+    assert [item.message for item in world.events if item.warning] == [message]
+    assert (world.log, run.steps, versions(world)) == ([], [], [version] * 2)
+    world.annotate(accept_quirk="dropsTopicsOnSync, storeUpgrade")
+    run.until_steady()
+    assert (warned(world)[0], versions(world)) == ("None", ["5.3.3"] * 2)
+    file = world.objects["ConfigMap", "orders-0-0"]["data"]["broker.conf"]
+    assert "timerWheelEnable=true" in file
+
+
+def test_an_upgrade_that_began_goes_on_without_the_annotation() -> None:
+    world = steady(offsetCarry={"mode": "Off"}, engine=OLD)
+    world.annotate(accept_quirk="storeUpgrade")
+    world.edit(engine=NEW)
+    run = Run(world)
+    until_first_slave_is_new(run)
+    del world.annotations["failback.dev/accept-quirk"]
+    run.until_steady()
+    assert (warned(world)[0], versions(world)) == ("None", ["5.3.3"] * 2)
+
+
+def test_before_a_slave_was_upgraded_the_old_version_is_simply_written_again() -> None:
+    world = steady(offsetCarry={"mode": "Off"}, engine=OLD)
+    pods = {name: pod.uid for name, pod in world.pods.items()}
+    world.annotate(accept_quirk="storeUpgrade")
+    world.edit(engine=NEW)
+    run = Run(world)
+    run.one_pass()
+    assert engine_of(world.objects["StatefulSet", "orders-0-0"])["version"] == "5.3.3"
+    world.edit(engine=OLD)
+    run.until_steady()
+    assert {name: pod.uid for name, pod in world.pods.items()} == pods
+    assert (warned(world)[0], versions(world)) == ("None", ["4.9.7"] * 2)
+
+
+@pytest.mark.parametrize("slaves", [1, 2])
+def test_a_pair_whose_slave_was_upgraded_goes_back_by_copying_that_slave_again(
+    slaves: int,
+) -> None:
+    world = steady(offsetCarry={"mode": "Off"}, engine=OLD, slavesPerPair=slaves)
+    master = world.running(0, 0).uid
+    world.annotate(accept_quirk="storeUpgrade")
+    world.edit(engine=NEW)
+    run = Run(world)
+    until_first_slave_is_new(run)
+    world.edit(engine=OLD)
+    run.for_passes(20)
+    label, claim = f"orders-0-{slaves}", world.claims[f"data-orders-0-{slaves}-0"].uid
+    order = f"failback.dev/force-resync-member={claim}"
+    assert warned(world)[1] == (
+        "EngineChangeRefused: apache 4.9.7 does not read a store that apache 5.3.3 wrote:"
+        f" {order} copies {label} again and leads back, 5.3.3 written again goes on"
+    )
+    assert versions(world) == ["4.9.7"] * slaves + ["5.3.3"]
+    world.annotate(force_resync_member=claim)
+    run.until_steady()
+    assert (warned(world)[0], versions(world)) == ("None", ["4.9.7"] * (slaves + 1))
+    assert world.running(0, 0).uid == master
+
+
+def test_what_more_than_one_member_wrote_leads_nowhere_back() -> None:
+    world = steady(offsetCarry={"mode": "Off"}, engine=OLD, pairs=2)
+    world.annotate(accept_quirk="storeUpgrade")
+    world.edit(engine=NEW)
+    run = Run(world)
+    while versions(world).count("5.3.3") < 2:
+        run.one_pass()
+        world.tick()
+    world.edit(engine=OLD)
+    before = versions(world)
+    run.for_passes(30)
+    assert warned(world)[1].endswith(
+        "5.3.3 wrote: orders-0-0, orders-0-1 ran it, 5.3.3 written again goes on"
+    )
+    assert versions(world) == before
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason", "words"),
+    [
+        (
+            {"engine": {"type": "Apache", "version": "4.9.99"}},
+            "UnknownVersion",
+            "engine.version: this operator knows no release 4.9.99 of Apache RocketMQ;"
+            " the nearest: 4.9.8 or 5.0.0",
+        ),
+        (
+            {"resources": {"requests": {"cpu": "500"}}},
+            "ManyCores",
+            "resources: cpu 500 is over 64 cores (500m is half)",
+        ),
+        (
+            {"pairOverrides": [{"index": 0, "resources": {"limits": {"cpu": 65}}}]},
+            "ManyCores",
+            "resources: cpu 65 is over 64 cores (500m is half)",
+        ),
+        ({"resources": {"requests": {"cpu": "64"}}}, "None", ""),
+    ],
+)
+def test_values_that_are_a_slip_most_likely_are_told(
+    spec: dict[str, Any], reason: str, words: str
+) -> None:
+    told = warned(steady(offsetCarry={"mode": "Off"}, **spec))
+    assert told == (reason, f"{reason}: {words}" if words else "")
 
 
 def lost(spec: dict[str, Any], member: int, template: dict[str, Any] | None) -> World:

@@ -21,6 +21,7 @@ from failback.operator.planning.plan.types import Operation
 from failback.operator.planning.state import precedence
 from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.planning.state.predicates import PREDICATES, evaluate
+from failback.operator.planning.state.running_engine import engine_of
 from failback.operator.render.shape import Member
 from tests.support.operator.planning_run import Run
 from tests.support.operator.planning_world import World
@@ -319,7 +320,7 @@ def _runs_apache(case: Case, version: str) -> Case:
         template = changed["spec"]["template"]
         template["metadata"]["labels"]["app.kubernetes.io/version"] = version
         template["spec"]["containers"][0]["args"] = ["./mqbroker", "-c", "broker.conf"]
-        case.view(member, statefulset=changed)
+        case.view(member, statefulset=changed).pod(member, engine=engine_of(changed))
     return case
 
 
@@ -328,7 +329,7 @@ def _runs_apache(case: Case, version: str) -> Case:
     [
         ("4.9.7", {"type": "Failback"}, False),
         ("4.9.7", {"type": "Apache", "version": "4.9.8"}, False),
-        ("4.9.8", {"type": "Apache", "version": "5.3.3"}, False),
+        ("4.9.8", {"type": "Apache", "version": "5.3.3"}, True),
         ("5.3.3", {"type": "Apache", "version": "5.3.4"}, False),
         ("5.3.3", {"type": "Apache", "version": "4.9.8"}, True),
         ("5.3.3", {"type": "Failback"}, True),
@@ -337,6 +338,10 @@ def _runs_apache(case: Case, version: str) -> Case:
 def test_store_compatible(running: str, wanted: dict[str, Any], false: bool) -> None:
     case = _engine(_runs_apache(Case(), running), **wanted)
     assert case.false("StoreCompatible") is false
+    marks = {"annotations": {"failback.dev/accept-quirk": "storeUpgrade"}}
+    metadata = case.cluster.metadata.model_copy(update=marks)
+    case.cluster = case.cluster.model_copy(update={"metadata": metadata})
+    assert case.false("StoreCompatible") is (false and running == "5.3.3")
 
 
 def test_claims_settled() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from failback.operator.planning.cluster.unapplied_keys import FIXED
 from failback.operator.planning.plan.encoding import find_condition
+from failback.operator.render.context import kubernetes_context
 from tests.support.operator.planning_run import Run, steady
 from tests.support.operator.planning_world import World
 
@@ -79,3 +80,79 @@ def test_a_wrong_size_over_a_kept_volume_can_be_corrected() -> None:
 
 def test_the_paths_of_the_store_are_the_operator_s_own() -> None:
     assert not [key for key in FIXED if key.startswith("storePath")]
+
+
+APACHE = {"type": "Apache", "version": "5.3.3"}
+TIMER = {"timerWheelEnable": "false"}
+
+
+def condition(world: World, kind: str) -> tuple[str, str]:
+    found = find_condition(world.status, kind)
+    assert found is not None
+    return found["reason"], found["message"]
+
+
+def file(world: World) -> str:
+    return str(world.objects["ConfigMap", "orders-0-1"]["data"]["broker.conf"])
+
+
+@pytest.mark.parametrize("version", ["5.1.4", "5.3.3", "5.5.0"])
+def test_offsets_in_rocksdb_are_applied_and_warned_of(version: str) -> None:
+    world = World(
+        engine={"type": "Apache", "version": version}, config={"storeType": "defaultRocksDB"}
+    )
+    Run(world).until_steady()
+    assert "storeType=defaultRocksDB" in file(world)
+    assert condition(world, "ConfigApplied")[0] == "Verified"
+    told = "CarryUnsupported: offsets are in RocksDB, no start is given any: orders-0 has storeType"
+    assert condition(world, "Warning")[1].startswith(told)
+    world.edit(config={})
+    Run(world).for_passes(3)
+    assert ready(world) == refused("storeType", "defaultRocksDB")
+
+
+def test_a_key_of_another_version_is_left_out_and_told_with_the_version_that_has_it() -> None:
+    world = World(engine=APACHE | {"version": "4.9.7"}, config=TIMER | {"filterServerNums": "0"})
+    Run(world).until_steady()
+    assert "timerWheelEnable" not in file(world)
+    assert "filterServerNums" in file(world)
+    assert condition(world, "Warning")[1].startswith(
+        "UnknownConfigKey: timerWheelEnable is not a broker.conf key of apache 4.9.7,"
+        " apache has it from 5.0.0 on"
+    )
+
+
+@pytest.mark.parametrize("change", ["spec", "restart", "accepted"])
+def test_a_key_that_an_earlier_release_left_out_is_not_applied_by_an_upgrade(change: str) -> None:
+    world = steady(engine=APACHE)
+    world.document["spec"]["config"] = TIMER  # as an operator left it that did not know the key
+    later = kubernetes_context("shop", "0.2.0")
+    run = Run(world, context=later).until_steady().for_passes(3)
+    assert [item for item in world.log if "broker.conf" in str(item)] == []
+    assert run.steps == []
+    assert condition(world, "ConfigApplied") == (
+        "UnknownKey",
+        "not applied: timerWheelEnable; failback.dev/accept-unknown-key names what is to be",
+    )
+    if change == "spec":
+        world.edit(slaveReadEnable=False)
+    elif change == "restart":
+        world.annotate(restart="now")
+    else:
+        world.annotate(accept_unknown_key="timerWheelEnable")
+    run.until_steady()
+    assert "timerWheelEnable=false" in file(world)
+    assert condition(world, "ConfigApplied")[0] == "Verified"
+    run.for_passes(3)
+    assert "timerWheelEnable=false" in file(world)
+
+
+def test_a_line_that_a_person_takes_out_of_a_file_comes_back() -> None:
+    world = World(engine=APACHE, config=TIMER, slavesPerPair=0)
+    run = Run(world, context=kubernetes_context("shop", "0.2.0")).until_steady()
+    made = world.objects["ConfigMap", "orders-0-0"]
+    text = made["data"]["broker.conf"].replace("timerWheelEnable=false\n", "")
+    world.put({**made, "data": {"broker.conf": text}})
+    run.until_steady()
+    again = world.objects["ConfigMap", "orders-0-0"]["data"]["broker.conf"]
+    assert "timerWheelEnable=false" in again

@@ -182,7 +182,8 @@ def _by_its_spec(given: _Given, refusal: _Refusal | None = None) -> Plan:
     shape = shape_of(state)
     rendered_in = cluster_context(cluster, observed, shape, context)
     rendered_in = with_addresses(rendered_in, cluster, observed)
-    unknown = left_out(cluster, observed, common.engine_version(cluster.spec.engine, rendered_in))
+    version = common.engine_version(cluster.spec.engine, rendered_in)
+    unknown = left_out(state, version, rendered_in.version)
     applied_spec = without(cluster, unknown, given.memory)
     desired = given.memory.render(
         applied_spec,

@@ -6,23 +6,27 @@ member after the other.
 
 Other keys the engine does not know: a slip is not rolled out. Such a key stays in force where the
 file of a member has it already, so an upgrade does not take back what an earlier release applied.
+Nor does it apply what an earlier release left out, before the spec changes or a restart is asked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Final
 
 from failback.operator.engines.catalogue import (
     ACCEPT_UNKNOWN_KEY,
     config_keys,
     known_keys,
+    quirk,
     same_value,
 )
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.planning.observed import facts
 from failback.operator.planning.observed.observed import Key, Object, ObservedCluster
 from failback.operator.planning.plan.memory import Memory
+from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.schema.rule_texts import MANAGED_BROKER_KEYS
 
 FIXED: Final[Mapping[str, str]] = {
@@ -60,15 +64,21 @@ def _changes(current: Object, wanted: Object | None) -> Iterator[tuple[str, str]
             yield key, value
 
 
-def left_out(cluster: BrokerCluster, observed: ObservedCluster, version: str) -> frozenset[str]:
+def left_out(state: ClusterState, version: str, release: str) -> frozenset[str]:
     """Return the keys of the spec that are not applied.
 
     Args:
-        version: Of the engine.
+        version: Of the engine that is wanted.
+        release: Of Failback, which the members' pods are of.
     """
-    spec = cluster.spec
+    cluster, spec, observed = state.cluster, state.cluster.spec, state.observed
+    engine = state.held_engine or {"type": spec.engine.program, "version": version}
     keys = {*spec.config, *(key for each in spec.pair_overrides for key in each.config)}
-    unknown = keys - known_keys(spec.engine.program, version).keys()
+    known = known_keys(engine["type"], engine["version"])
+    is_new = state.status.get("observedGeneration") != cluster.metadata.generation
+    if not (is_new or quirk("keysOfJars", "failback", release)):
+        known = MappingProxyType({key: row for key, row in known.items() if row.source})
+    unknown = keys - known.keys()
     if not unknown:
         return frozenset()
     accepted = cluster.metadata.annotations.get(ACCEPT_UNKNOWN_KEY, "").replace(" ", "").split(",")

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from failback.operator.engines.catalogue import normalise, quirk, unknown_key_hint
-from failback.operator.engines.quirks import EngineVersion, store_compatible
-from failback.operator.kinds.base import parse_quantity
+from failback.operator.engines.quirks import EngineVersion, store_compatible, unreleased
+from failback.operator.kinds.base import Engine, Resources, parse_quantity
 from failback.operator.kinds.permits import Permits
 from failback.operator.planning.cluster.conditions import Verdict
 from failback.operator.planning.cluster.view import ClusterView
@@ -19,7 +19,13 @@ from failback.operator.planning.observed import facts
 from failback.operator.planning.observed.observed import MemberView
 from failback.operator.planning.operations import resize, resync
 from failback.operator.planning.plan.encoding import find_condition, names, stored_operations
-from failback.operator.planning.state.running_engine import held_engine
+from failback.operator.planning.state.running_engine import (
+    ACCEPT,
+    STORE_UPGRADE,
+    accepts,
+    has_v5_store,
+    held_engine,
+)
 from failback.operator.render.members import could_carry, offsets_in_rocksdb
 from failback.operator.schema.permitted import refusals
 
@@ -42,6 +48,7 @@ KNOWN_ANNOTATIONS: Final = frozenset(
         "last-handled-configuration",
     )
 )
+_MANY_CORES: Final = 64
 _WEAKER: Final[Mapping[str, Any]] = {"runAsNonRoot": False, "runAsUser": 0, "runAsGroup": 0}
 
 
@@ -87,7 +94,9 @@ def truncated(found: Verdict) -> Verdict:
 
 
 def _found(view: ClusterView, engine_version: str) -> Iterator[tuple[str, str]]:
+    spec = view.cluster.spec
     yield from another_operator(view.observed.other_operators)
+    yield from unlikely(spec.engine, spec.resources, *(x.resources for x in spec.pair_overrides))
     yield from _annotations_and_overrides(view)
     yield from _roles(view)
     yield from _keys_and_quirks(view, engine_version)
@@ -102,6 +111,16 @@ def another_operator(other_operators: Sequence[str]) -> Iterator[tuple[str, str]
             "AnotherOperator",
             f"operators of versions {' and '.join(other_operators)} both act on it",
         )
+
+
+def unlikely(engine: Engine, *given: Resources | None) -> Iterator[tuple[str, str]]:
+    """Yield the reasons for values that no node and no registry will have."""
+    if engine.program == "apache" and (text := unreleased(engine.version or "")):
+        yield "UnknownVersion", f"engine.version: {text}"
+    tables = [table for each in given if each for table in (each.requests, each.limits)]
+    cpus = [table["cpu"] for table in tables if "cpu" in table]
+    if many := [cpu for cpu in cpus if parse_quantity(cpu) > _MANY_CORES]:
+        yield "ManyCores", f"resources: cpu {many[0]} is over {_MANY_CORES} cores (500m is half)"
 
 
 def _annotations_and_overrides(view: ClusterView) -> Iterator[tuple[str, str]]:
@@ -156,10 +175,9 @@ def _keys_and_quirks(view: ClusterView, version: str) -> Iterator[tuple[str, str
     if not by_replicas and wanted is not None and wanted != 2:
         yield "InSyncReplicasIgnored", f"this engine waits for one slave, not for {wanted - 1}"
     yield from _carry(view, version)
-    accepted = cluster.metadata.annotations.get("failback.dev/accept-quirk", "").split(",")
     reads = any(cluster.pair(pair).slave_read_enable for pair in range(cluster.spec.pairs))
     if reads and _drops_topics(engine.program, version):
-        added = " (accepted)" if "dropsTopicsOnSync" in accepted else ""
+        added = " (accepted)" if accepts(cluster, "dropsTopicsOnSync") else ""
         yield "EngineQuirk", f"dropsTopicsOnSync of {engine.program} {version}{added}"
 
 
@@ -264,7 +282,24 @@ def _refused_change(view: ClusterView, version: str) -> str | None:
     if held is None:
         return None
     running = EngineVersion(held["type"], held["version"])
-    return store_compatible(running, EngineVersion(wanted.program, version))
+    asked = EngineVersion(wanted.program, version)
+    back = store_compatible(running, asked)
+    if back is None:
+        text = store_compatible(asked, running)
+        return f"{text}: annotation {ACCEPT}={STORE_UPGRADE} begins this upgrade without a way back"
+    return back + _way_back(view, running)
+
+
+def _way_back(view: ClusterView, running: EngineVersion) -> str:
+    """Return what a person can do where not all members were upgraded."""
+    done = [item for item in view.members if has_v5_store(item)]
+    if len(done) == len(view.members):
+        return ""
+    slave, label = done[0], view.member_name(done[0])
+    on = f"{running.version} written again goes on"
+    if len(done) > 1 or slave == view.master(slave.pair) or slave.claim is None:
+        return f": {names(map(view.member_name, done))} ran it, {on}"
+    return f": {resync.ANNOTATION}={slave.claim.uid} copies {label} again and leads back, {on}"
 
 
 def _makes_no_topics(broker: Any) -> bool:

@@ -20,6 +20,7 @@ from failback.operator.planning.cluster.warnings import (
     another_operator,
     joined,
     unknown_annotations,
+    unlikely,
 )
 from failback.operator.planning.observed.observed import ObservedNameServer, Pod
 from failback.operator.planning.plan.children import by_key, plan_children
@@ -241,6 +242,7 @@ def _why(name: str, index: int, pod: Pod | None) -> str:
 
 def _warning(name_server: NameServer, observed: ObservedNameServer) -> Verdict:
     found = list(another_operator(observed.other_operators))
+    found += unlikely(name_server.spec.engine, name_server.spec.resources)
     if unknown := unknown_annotations(name_server.metadata.annotations):
         found.append(("UnknownAnnotation", f"{names(unknown)} is no annotation of this operator"))
     if name_server.spec.metrics.pod_monitor.enabled and "PodMonitor" not in observed.served_kinds:

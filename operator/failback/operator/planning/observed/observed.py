@@ -48,6 +48,8 @@ class Pod:
     """Readiness gate ``failback.dev/registered``; ``None`` when the pod has none."""
     image: str = ""
     """``spec.containers[name=broker].image``."""
+    engine: Mapping[str, str] = field(default_factory=dict)
+    """Engine type, version and image that it runs, as ``running_engine.engine_of`` reads them."""
     restarts: int = 0
     problem: str = ""
     """``ImagePullError``, ``Unschedulable``, ``CrashLoop`` or empty."""

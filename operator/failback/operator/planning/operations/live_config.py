@@ -34,12 +34,12 @@ from failback.operator.planning.plan.types import (
 from failback.operator.planning.state import live_keys, precedence, predicates
 from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.planning.state.live_keys import PERMISSION, READ
+from failback.operator.planning.state.running_engine import accepts
 from failback.operator.render.config import properties_text
 from failback.operator.render.members import member_name
 from failback.operator.render.shape import Member, Shape
 
 TYPE: Final = "LiveConfig"
-ACCEPT: Final = "failback.dev/accept-quirk"
 MAX_ATTEMPTS: Final = 3
 """Passes that sent the same value to the same broker, before it counts as refused."""
 AGAIN_SECONDS: Final = 5.0
@@ -186,11 +186,8 @@ def _may_enable(
         names = (*_ENABLE, "MetadataEqual")
     found_false = predicates.evaluate(names, state, pair=pair, master=master)
     engine = state.cluster.spec.engine
-    accepted = {
-        item.strip() for item in state.cluster.metadata.annotations.get(ACCEPT, "").split(",")
-    }
     drops = quirk("dropsTopicsOnSync", engine.program, engine.version or "")
-    if drops and "dropsTopicsOnSync" not in accepted:
+    if drops and not accepts(state.cluster, "dropsTopicsOnSync"):
         return (*found_false, "EngineQuirk")
     return found_false
 

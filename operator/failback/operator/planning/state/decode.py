@@ -11,6 +11,7 @@ from typing import Any, Final
 from failback.operator.engines.catalogue import config_keys
 from failback.operator.planning.observed.observed import Claim, Object, Pod
 from failback.operator.planning.plan.encoding import from_time
+from failback.operator.planning.state.running_engine import engine_of
 from failback.operator.render.broker import REGISTERED_GATE
 from failback.operator.render.common import EPOCH, LOG_END, LOG_ID, MARKED_UID, ROLE_LABEL
 
@@ -66,6 +67,7 @@ def decode_pod(item: Object) -> Pod:
         problem=problem,
         message=message,
         image=_image(item),
+        engine=engine_of({"spec": {"template": item}}),
         prefix=str(verdict.get("prefix", "")),
         prefix_message=_words(verdict),
         tail_bytes=_tail_bytes(verdict),

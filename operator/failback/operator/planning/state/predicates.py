@@ -255,7 +255,7 @@ def min_ready_seconds(question: Question) -> bool:
 
 
 def store_compatible(question: Question) -> bool:
-    """The wanted engine can read the stores that are there."""
+    """No engine must stay: the wanted one reads the stores, and a one-way upgrade is accepted."""
     return question.state.held_engine is None
 
 

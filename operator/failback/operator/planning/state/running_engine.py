@@ -16,7 +16,12 @@ from failback.operator.engines.catalogue import quirk
 from failback.operator.kinds.base import Engine
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.kinds.name_server import NameServer
-from failback.operator.planning.observed.observed import Object, ObservedCluster, ObservedNameServer
+from failback.operator.planning.observed.observed import (
+    MemberView,
+    Object,
+    ObservedCluster,
+    ObservedNameServer,
+)
 from failback.operator.render.common import RELEASE, restarted_at
 from failback.operator.render.context import Context
 from failback.operator.render.nameserver import statefulset_name
@@ -24,6 +29,9 @@ from failback.operator.render.shape import Shape
 
 APACHE_OF_ARMS: Final = "4.9.7"
 """Version of Apache's broker in an arm, where the cluster itself runs another engine."""
+ACCEPT: Final = "failback.dev/accept-quirk"
+STORE_UPGRADE: Final = "storeUpgrade"
+"""The word by which a person accepts that a 5.x store is not read by 4.x again."""
 _OVER: Final = frozenset({"Completed", "Aborted", "Failed"})
 _SERVERS: Final = ("broker", "namesrv")
 _OF_APACHE: Final = ("./mqbroker", "./mqnamesrv")
@@ -55,11 +63,12 @@ def arm_engine(cluster: BrokerCluster, arm: Mapping[str, Any] | None) -> dict[st
 def engine_of(statefulset: Object) -> dict[str, str]:
     """Return engine type, version and image that a StatefulSet runs."""
     template = statefulset["spec"]["template"]
-    named = [item for item in template["spec"]["containers"] if item.get("name") in _SERVERS]
+    containers = template.get("spec", {}).get("containers") or ()
+    named = [item for item in containers if item.get("name") in _SERVERS]
     container = named[0] if named else {}
     labels = template.get("metadata", {}).get("labels", {})
     found = {
-        "type": "apache" if container.get("args", [""])[0] in _OF_APACHE else "failback",
+        "type": "apache" if (container.get("args") or [""])[0] in _OF_APACHE else "failback",
         "version": labels.get("app.kubernetes.io/version", ""),
     }
     if container.get("image"):
@@ -70,25 +79,47 @@ def engine_of(statefulset: Object) -> dict[str, str]:
 def held_engine(
     cluster: BrokerCluster, observed: ObservedCluster, over: Mapping[str, Any]
 ) -> dict[str, str] | None:
-    """Return the engine that must stay because the wanted one can't read the store, or ``None``.
+    """Return the engine that must stay, or ``None``.
 
-    A store that 5.x wrote may hold records, timer logs and reset state that 4.x does not read.
+    A store that 5.x wrote may hold records, timer logs and reset state that 4.x does not read. So
+    no way leads back from 5.x, and none leads there before a person has accepted that.
     """
     kind = str(over.get("type") or cluster.spec.engine.program)
     version = str(over.get("version") or cluster.spec.engine.version or "")
-    if _family(kind, version) != "v4":
-        return None
-    for _, view in sorted(observed.members.items()):
-        if view.statefulset is None:
-            continue
-        running = engine_of(view.statefulset)
-        if _family(running["type"], running["version"]) == "v5":
-            return running
-    return None
+    views = [view for _, view in sorted(observed.members.items())]
+    named = [engine_of(view.statefulset) for view in views if view.statefulset is not None]
+    newer = [engine for engine in named if _is_v5(engine)]
+    if _is_v5({"type": kind, "version": version}):
+        begun = newer or any(map(has_v5_store, views)) or accepts(cluster, STORE_UPGRADE)
+        return None if begun or not named else named[0]
+    written = [view for view in views if has_v5_store(view)]
+    ran = [dict(view.pod.engine) for view in written if view.pod is not None]
+    return (newer or ran)[0] if written else None
 
 
-def _family(engine: str, version: str) -> str:
-    return str(quirk("storeFamily", engine, version))
+def has_v5_store(view: MemberView) -> bool:
+    """Tell whether a member's store was written by 5.x, or may have been.
+
+    A pod runs what it was made with until it is replaced. A member that is stopped and has no claim
+    has no store: a Resync wiped it.
+    """
+    if view.pod is not None and view.pod.engine.get("version"):
+        return _is_v5(view.pod.engine)
+    if view.statefulset is None:
+        return False
+    stopped = view.statefulset["spec"].get("replicas") == 0
+    wiped = stopped and view.pod is None and view.claim is None
+    return not wiped and _is_v5(engine_of(view.statefulset))
+
+
+def accepts(cluster: BrokerCluster, word: str) -> bool:
+    """Tell whether a person accepts a flaw of the engine, by annotation."""
+    given = cluster.metadata.annotations.get(ACCEPT, "")
+    return word in (each.strip() for each in given.split(","))
+
+
+def _is_v5(engine: Mapping[str, str]) -> bool:
+    return quirk("storeFamily", engine["type"], engine["version"]) == "v5"
 
 
 def cluster_context(
