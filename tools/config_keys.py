@@ -153,7 +153,7 @@ def text_of(found: Mapping[str, Types]) -> str:
         found: Version → its keys, in the order of the versions.
     """
     lines = []
-    for key in sorted({key for keys in found.values() for key in keys}, key=str.lower):
+    for key in sorted({key for keys in found.values() for key in keys}, key=in_order):
         kind, bits = max(keys[key] for keys in found.values() if key in keys)
         row: dict[str, str | int] = {"type": kind}
         if bits != 32:
@@ -164,6 +164,11 @@ def text_of(found: Mapping[str, Types]) -> str:
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
+def in_order(key: str) -> tuple[str, str]:
+    """Return by what the keys of the file are sorted: two differ in the case of a letter alone."""
+    return key.lower(), key
+
+
 def specifiers(known: Sequence[tuple[str, bool]]) -> str:
     """Return the versions with ``True``, as ``quirks.applies`` reads them; empty = all.
 
@@ -172,10 +177,10 @@ def specifiers(known: Sequence[tuple[str, bool]]) -> str:
     """
     runs = [(has, [version for version, _ in run]) for has, run in groupby(known, lambda e: e[1])]
     found = []
-    for place, (has, versions) in enumerate(runs):
+    for at, (has, versions) in enumerate(runs):
         if has:
-            first = [f">={versions[0]}"] if place else []
-            end = [f"<{runs[place + 1][1][0]}"] if place + 1 < len(runs) else []
+            first = [f">={versions[0]}"] if at else []
+            end = [f"<{runs[at + 1][1][0]}"] if at + 1 < len(runs) else []
             found.append(",".join(first + end))
     return "|".join(found)
 

@@ -11,6 +11,7 @@ from itertools import cycle, islice, product
 from typing import Any
 
 import pytest
+from tools.config_keys import in_order
 
 from failback.broker.config.config import BrokerConfig
 from failback.broker.config.config_keys import DANGEROUS, FIXED_AT_START, NOT_OFFERED
@@ -163,7 +164,7 @@ def test_the_generated_file_is_well_formed_and_agrees_with_what_is_written_by_ha
     text = (files("failback.operator.engines") / GENERATED_FILE).read_text()
     rows: dict[str, dict[str, Any]] = json.loads(text)
     assert text.count("\n") == len(rows) + 2  # a key a line
-    assert list(rows) == sorted(rows, key=str.lower)
+    assert list(rows) == sorted(rows, key=in_order)
     known = set(PUBLISHED)
     for key, row in rows.items():
         assert set(row) <= {"type", "bits", "versions"}, key
