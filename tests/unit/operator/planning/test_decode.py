@@ -158,6 +158,21 @@ def test_a_readiness_gate_is_read_with_its_state() -> None:
     assert decode_pod(item).gate is True
 
 
+def test_the_engine_is_that_of_the_pod_whatever_its_statefulset_says_by_now() -> None:
+    assert decode_pod(pod()).engine == {"type": "failback", "version": ""}
+    item = pod()
+    item["metadata"]["labels"] = {"app.kubernetes.io/version": "5.3.3"}
+    broker = {"name": "broker", "image": "apache/rocketmq:5.3.3", "args": ["./mqbroker"]}
+    item["spec"] = {"containers": [{"name": "carry", "args": []}, broker]}
+    assert decode_pod(item).engine == {
+        "type": "apache",
+        "version": "5.3.3",
+        "image": "apache/rocketmq:5.3.3",
+    }
+    broker["args"] = []
+    assert decode_pod(item).engine["type"] == "failback"
+
+
 def test_a_claim_tells_what_was_asked_and_what_is_there() -> None:
     found = decode_claim(
         {
