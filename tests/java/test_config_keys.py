@@ -58,7 +58,9 @@ def keys_of(version: str) -> dict[str, tuple[str, str]]:
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120 * SCALE)
     # Brokers of 5.x also say where their log is.
     rows = (line.split("\t") for line in done.stdout.splitlines() if "\t" in line)
-    return {key: (kind, default) for key, kind, default in rows}
+    # Where a key has two setters, the one of a text is taken: it is the last.
+    ordered = sorted(rows, key=lambda row: row[1] == "String")
+    return {key: (kind, default) for key, kind, default in ordered}
 
 
 @pytest.fixture(scope="module", params=["failback", "apache"])

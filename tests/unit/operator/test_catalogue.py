@@ -35,43 +35,43 @@ OURS = BrokerConfig.from_properties({}).to_properties()
 LIVE = [name for name, row in config_keys().items() if row.change == "live"]
 
 
-@pytest.mark.parametrize(
-    ("key", "change"),
-    [
-        ("slaveReadEnable", "live"),
-        ("brokerPermission", "live"),
-        ("accessMessageInMemoryMaxRatio", "live"),
-        ("namesrvAddr", "live"),
-        ("fileReservedTime", "live"),
-        ("maxTransferCountOnMessageInDisk", "live"),
-        ("haTransferBatchSize", "live"),
-        ("autoCreateTopicEnable", "live"),
-        ("autoCreateSubscriptionGroup", "live"),
-        ("longPollingEnable", "live"),
-        ("transferMsgByHeap", "live"),
-        ("traceTopicEnable", "roll"),
-        ("flushDiskType", "roll"),
-        ("flushConsumerOffsetInterval", "roll"),
-        ("registerNameServerPeriod", "roll"),
-        ("sendMessageThreadPoolNums", "roll"),
-        ("brokerRole", "switch"),
-        ("brokerId", "switch"),
-        ("aclEnable", "refused"),
-        ("brokerConfigPath", "refused"),
-        ("rocketmqHome", "refused"),
-        ("configBlackList", "refused"),
-        ("listenPort", "immutable"),
-        ("mappedFileSizeCommitLog", "immutable"),
-        ("mappedFileSizeConsumeQueue", "immutable"),
-        ("maxHashSlotNum", "immutable"),
-        ("maxIndexNum", "immutable"),
-        ("storePathRootDir", "immutable"),
-        ("noSuchKey", "roll"),
-    ],
-)
-def test_a_key_has_its_class(key: str, change: str) -> None:
-    assert class_of(key, "apache") == change
-    assert restarts(key) == (change != "live")
+CLASSES = [
+    ("slaveReadEnable", "live"),
+    ("brokerPermission", "live"),
+    ("accessMessageInMemoryMaxRatio", "live"),
+    ("namesrvAddr", "live"),
+    ("fileReservedTime", "live"),
+    ("maxTransferCountOnMessageInDisk", "live"),
+    ("haTransferBatchSize", "live"),
+    ("autoCreateTopicEnable", "live"),
+    ("autoCreateSubscriptionGroup", "live"),
+    ("longPollingEnable", "live"),
+    ("transferMsgByHeap", "live"),
+    ("traceTopicEnable", "roll"),
+    ("flushDiskType", "roll"),
+    ("flushConsumerOffsetInterval", "roll"),
+    ("registerNameServerPeriod", "roll"),
+    ("sendMessageThreadPoolNums", "roll"),
+    ("brokerRole", "switch"),
+    ("brokerId", "switch"),
+    ("aclEnable", "refused"),
+    ("brokerConfigPath", "refused"),
+    ("rocketmqHome", "refused"),
+    ("configBlackList", "refused"),
+    ("listenPort", "immutable"),
+    ("mappedFileSizeCommitLog", "immutable"),
+    ("mappedFileSizeConsumeQueue", "immutable"),
+    ("maxHashSlotNum", "immutable"),
+    ("maxIndexNum", "immutable"),
+    ("storePathRootDir", "immutable"),
+    ("noSuchKey", "roll"),
+]
+
+
+def test_a_key_has_its_class() -> None:
+    for key, change in CLASSES:
+        assert (key, class_of(key, "apache")) == (key, change)
+        assert (key, restarts(key)) == (key, change != "live")
 
 
 def test_a_key_that_an_engine_does_not_know_rolls() -> None:
