@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 from failback.broker.store.config import StoreConfig
+from failback.broker.store.log.tail import read_tail
 from failback.broker.store.message_store import MessageStore
+from failback.cli.container.verify_prefix import main
 from failback.protocol.message import pack_host
 from tests.support.brokers.cluster_processes import ClusterProcesses
 from tests.support.net.ports import free_port
@@ -221,3 +223,24 @@ def test_a_configuration_that_is_not_there_is_the_callers_mistake(tmp_path: Path
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert "nowhere" in done.stderr
+
+
+def test_only_read_says_where_a_log_ends_and_starts_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "store" / "commitlog"
+    assert main(["--only-read", str(log)]) == 3
+    assert json.loads(capsys.readouterr().out) == {"prefix": "Gated", "ownEnd": 0}
+    write_log(tmp_path / "store", range(10))
+    end = read_tail(log, 1).end
+    file = next(log.iterdir())
+    before = file.read_bytes()
+    for torn in (b"", before[:60]):
+        file.write_bytes(before[:end] + torn + before[end + len(torn) :])
+        assert main(["--only-read", str(log)]) == 3
+        found = json.loads(capsys.readouterr().out)
+        assert (found["ownEnd"], found["prefix"]) == (end, "Gated")
+        assert found["storedMs"] > 0
+    file.write_bytes(b"spoilt!!" + before[8:])
+    assert main(["--only-read", str(log)]) == 2
+    assert "has data, and no record is readable" in capsys.readouterr().err

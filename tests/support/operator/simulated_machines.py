@@ -88,6 +88,11 @@ class SimPod:
         return f"{self.config['brokerIP1']}:{self.config['listenPort']}"
 
     @property
+    def is_gated(self) -> bool:
+        """Whether the pod only reads where its log ends, and starts no process."""
+        return "failback.dev/gate" in self.template["metadata"]["annotations"]
+
+    @property
     def is_master(self) -> bool:
         """Whether the process runs as a master."""
         return self.up and self.config["brokerRole"] != "SLAVE"
@@ -111,7 +116,7 @@ class Machines:
         self.stuck: set[Member] = set()
         """Members whose pods hang Terminating: their node is lost."""
         self.broken: set[Member] = set()
-        """Members whose process never starts."""
+        """Members whose process never starts, nor the step before it."""
         self.broken_images: set[str] = set()
         self.silent: set[Member] = set()
         """Members whose process runs but answers nobody."""
@@ -210,6 +215,7 @@ class Machines:
             self.member_of(name)[0]
             for (kind, name), item in self.objects.items()
             if kind == "StatefulSet" and item["spec"]["replicas"] and self._file_says_master(name)
+            if "failback.dev/gate" not in item["spec"]["template"]["metadata"]["annotations"]
         ]
         assert len(files) == len(set(files)), "two files say master"
 
@@ -224,7 +230,7 @@ class Machines:
 
     def _end(self, pod: SimPod) -> None:
         """End the process in a pod."""
-        ids = self.registered.get(pod.config["brokerName"], {})
+        ids = self.registered.get(pod.config.get("brokerName", ""), {})
         for broker_id in [i for i, address in ids.items() if address == pod.address]:
             del ids[broker_id]
         pod.up, pod.ready_since = False, None
@@ -267,7 +273,8 @@ class Machines:
             self.claims[claim].capacity = self.claims[claim].requested
             store = self.claims[claim].store
         config_map = self.objects.get(("ConfigMap", name))
-        if config_map is None:
+        gated = "failback.dev/gate" in spec["template"]["metadata"]["annotations"]
+        if config_map is None and not gated:
             return
         self.pods[f"{name}-0"] = SimPod(
             uid=self.uid(),
@@ -295,6 +302,9 @@ class Machines:
     def _start(self, pod: SimPod) -> None:
         """Start the process in a pod that has none, as soon as it can be."""
         if self.now - pod.begun_at < self.start_seconds:
+            return
+        if pod.is_gated:
+            pod.prefix = "Gated"
             return
         config_map = self.objects.get(("ConfigMap", pod.statefulset))
         pod.config = dict(facts.properties(config_map)) or pod.config
@@ -347,7 +357,8 @@ class Machines:
 
     def _work(self, seconds: float) -> None:
         """Let producers, replication, consumers and name servers work."""
-        names = {pod.member[0]: pod.config["brokerName"] for pod in self.pods.values()}
+        known = (pod for pod in self.pods.values() if pod.config)
+        names = {pod.member[0]: pod.config["brokerName"] for pod in known}
         for pair, name in names.items():
             master = self.master(pair)
             if master is not None:
@@ -444,7 +455,9 @@ class Machines:
             role=pod.role,
             prefix=pod.prefix,
             tail_bytes=self._tail(pod),
-            own_end=pod.store.end if self._tail(pod) is not None else None,
+            own_end=pod.store.end if self._tail(pod) is not None or pod.prefix == "Gated" else None,
+            checked_at=pod.begun_at + self.start_seconds if pod.prefix == "Gated" else None,
+            gated=pod.is_gated,
             problem="ImagePullError" if pod.image in self.broken_images else "",
         )
 
@@ -459,7 +472,7 @@ class Machines:
 
     def _broker(self, member: Member, pod: SimPod) -> Broker:
         if not pod.up or member in self.silent:
-            return Broker(pod.address)
+            return Broker(pod.address if pod.config else "nowhere")
         store = pod.store
         return Broker(
             pod.address,

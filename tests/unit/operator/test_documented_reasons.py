@@ -32,7 +32,7 @@ operations and steps: ApplyOffsets ChooseMember CopyMetadata CreateMembers Delet
     Unregister Verify VolumeResize WaitEmpty WaitReady WaitRegistered WaitReplicated WaitResized
     WipeClaim
 predicates: ClaimsSettled ClusterExists LagAcceptable LagKnown LogEndsKnown MasterAgreed
-    MasterAnswers
+    MasterAnswers MasterKnown
     MasterReady MasterUnregistered MemberAnswers MetadataEqual MinReadySeconds NamesFree
     NameServersReachable NoChaosRunning NoOtherMemberDown NoOtherOperation NoOtherPairDisrupted
     NotPaused OffsetsFresh OffsetsKnown OldMasterDown OldMasterFenced OldMasterGone OldMasterReady
@@ -47,7 +47,7 @@ events: AddressesChanged ConfigRejected ConfigUpdated Created Deleted DrainBlock
     ReportFailed ReportFinished ReportStarted Retained RoleSwitchFailed RoleSwitchFinished
     RoleSwitchBlocked RoleSwitchRolledBack RoleSwitchStarted RoleSwitchStep ScaledDown ScaledUp
     SlaveDiverged TopicUpdated TwoMastersDetected Updated VolumeResized
-fields: ConfigChanged CopyMax Idle Delete Empty Ephemeral FallenBehind LoadBalancer Master
+fields: ConfigChanged CopyMax Idle Delete Empty Ephemeral FallenBehind Gated LoadBalancer Master
     ImageChanged Manual NodePort OnDelete Persistent Planned
     Retain RuntimeDefault SLAVE SlaveReadOnly Spark TemplateChanged TooFarBehind Unconfined Under1Mi
     Under256Mi Unverified WaitSync Zero

@@ -1,7 +1,8 @@
 """``failback tools verify-prefix``: refuse to start a slave whose log is not its master's.
 
 An init container of every pod of a broker. Masters and empty logs pass at once, before anything
-of the network is imported. Exit codes: 0 the broker may start, 2 bad input, 3 it must not.
+of the network is imported. With ``--only-read`` no broker starts: which copy of a pair is to be
+served is not known yet. Exit codes: 0 the broker may start, 2 bad input, 3 it must not.
 """
 
 from __future__ import annotations
@@ -26,8 +27,13 @@ def main(argv: Sequence[str]) -> int:
         "failback tools verify-prefix",
         "Check that a slave's log is the beginning of its master's.",
     )
-    parser.add_argument(
-        "--conf", type=Path, required=True, metavar="FILE", help="The slave's broker.conf."
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--conf", type=Path, metavar="FILE", help="The slave's broker.conf.")
+    source.add_argument(
+        "--only-read",
+        type=Path,
+        metavar="FOLDER",
+        help="Only say where this commit log ends, and start no broker.",
     )
     parser.add_argument(
         "--seconds",
@@ -41,13 +47,38 @@ def main(argv: Sequence[str]) -> int:
     )
     options = parser.parse_args(argv)
     try:
-        verdict, code = _check(_properties(options.conf), options.seconds, options.records)
+        if options.only_read is not None:
+            verdict, code = _read(options.only_read), _MUST_NOT_START
+        else:
+            verdict, code = _check(_properties(options.conf), options.seconds, options.records)
     except (OSError, ValueError) as error:
-        print(f"verify-prefix: {options.conf}: {error}", file=sys.stderr)
+        print(f"verify-prefix: {options.only_read or options.conf}: {error}", file=sys.stderr)
         return _USER_ERROR
     print(json.dumps(verdict), flush=True)
     write_termination(verdict)
     return code
+
+
+def _read(commit_log: Path) -> dict[str, Any]:
+    """Return where a log ends, and when its last message was stored.
+
+    Raises:
+        ValueError: It has data and no record: it is damaged, not empty.
+    """
+    from failback.broker.store.log.record import Record, read_record
+    from failback.broker.store.log.tail import log_files, read_tail
+
+    tail = read_tail(commit_log, 1)
+    for _, path in () if tail.records else log_files(commit_log):
+        with path.open("rb") as file:
+            if any(file.read(8)):
+                raise ValueError(f"{path.name} has data, and no record is readable")
+    found: dict[str, Any] = {"prefix": "Gated", "ownEnd": tail.end}
+    for offset, data in tail.records:
+        record = read_record(memoryview(data), 0, offset, check_crc=False)
+        if isinstance(record, Record):
+            found["storedMs"] = record.store_timestamp
+    return found
 
 
 def _properties(conf: Path) -> dict[str, str]:

@@ -53,7 +53,7 @@ from failback.operator.planning.plan.encoding import (
     from_time,
     stored_operations,
 )
-from failback.operator.planning.plan.types import Event, Plan
+from failback.operator.planning.plan.types import Action, Event, Plan
 
 logger = logging.getLogger(__name__)
 
@@ -122,8 +122,8 @@ class Passes:
         self._recorder = recorder
         self._metrics = metrics
         self._kinds = kinds
-        self._last_events: dict[str, tuple[Event, ...]] = {}
-        """By uid: events to post once a resource is gone."""
+        self._last: dict[str, tuple[tuple[Event, ...], tuple[Action, ...]]] = {}
+        """By uid: events to post and what to do once a resource is gone."""
         self._blind: dict[tuple[str, str, str], str] = {}
         """Resources whose peers could not be looked at → why; their passes say so."""
 
@@ -197,12 +197,14 @@ class Passes:
         self._metrics.forget(kind, namespace, name)
 
     async def on_deleted(self, kind: str, resource: Object) -> None:
-        """Post the events about the end of a resource that is gone.
+        """Post the events about the end of a resource that is gone, and do what was left for then.
 
         Posted before the finalizer goes, they would be posted again by every operator that dies
         between the two.
         """
-        for event in self._last_events.pop(resource["metadata"]["uid"], ()):
+        events, actions = self._last.pop(resource["metadata"]["uid"], ((), ()))
+        await self._carry_out.run({**resource, "kind": kind}, actions, {}, range(len(actions)))
+        for event in events:
             await self._recorder.post({**resource, "kind": kind}, event)
 
     async def _run(self, kind: str, namespace: str, name: str) -> Passed | None:
@@ -321,9 +323,9 @@ class Passes:
         done = plan.finalizer is False and outcome.ok
         uid = resource["metadata"]["uid"]
         if done and _is_leaving(resource):
-            self._last_events[uid] = events
+            self._last[uid] = events, plan.last_actions
         else:
-            self._last_events[uid] = plan.farewell
+            self._last[uid] = plan.farewell, plan.last_actions
             await self._post(resource, events)
         if done:
             await self._patch_finalizer(resource, without_finalizer(resource))

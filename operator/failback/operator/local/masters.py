@@ -1,8 +1,8 @@
 """Which member of a kept pair starts as master: files beside the stores, as marks on claims.
 
 ``claims/CLAIM/mark.json`` has the last role of the member, and the epoch of its master. The rule
-that chooses the master is the one of Kubernetes (``planning.state.mastership``). Where it finds
-none, no member starts. A claim's uid is the member's name here.
+that chooses the master is the one of Kubernetes (``planning.state.mastership``); where logs end is
+read from them. Where it finds none, no member starts. A claim's uid is the member's name here.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from failback.broker.store.log.tail import read_tail
 from failback.operator.kinds.base import Resource
 from failback.operator.kinds.broker_cluster import BrokerCluster, PairOverride
 from failback.operator.local.root import Root, read_json, write_json
-from failback.operator.planning.observed.observed import Claim, MemberView
+from failback.operator.planning.observed.observed import Claim, MemberView, Pod
+from failback.operator.planning.state.decode import GATED
 from failback.operator.planning.state.mastership import MASTER, SLAVE, Mastership, mastership
 from failback.operator.render.members import claim_name, member_name
 from failback.protocol.errors import ConfigError
@@ -99,7 +101,10 @@ def mark(
 
 
 def _view(cluster: BrokerCluster, pair: int, ordinal: int, root: Root) -> MemberView:
-    return MemberView(pair, ordinal, claim=_claim(cluster, pair, ordinal, root))
+    claim = _claim(cluster, pair, ordinal, root)
+    end = read_tail(root.claim_dir(claim.name) / "commitlog", 1).end
+    pod = Pod(claim.name, "", prefix=GATED, own_end=end, gated=True)
+    return MemberView(pair, ordinal, claim=claim, pod=pod)
 
 
 def _claim(cluster: BrokerCluster, pair: int, ordinal: int, root: Root) -> Claim:

@@ -52,6 +52,7 @@ def statefulset(
         **spec.pod_template.annotations,
         **common.restarted_at(cluster),
         "failback.dev/restart-hash": restart_hash(properties),
+        **({common.GATE: "true"} if member.gated else {}),
     }
     found: Object = {
         "apiVersion": "apps/v1",
@@ -124,6 +125,8 @@ def _pod(context: ClusterContext, member: MemberContext) -> Object:
         found["nodeSelector"] = dict(pair.node_selector)
     if engine.image_pull_secrets:
         found["imagePullSecrets"] = [{"name": secret.name} for secret in engine.image_pull_secrets]
+    if member.gated:  # the member may have no file yet
+        found["volumes"][0] = {"name": "desired", "emptyDir": {}}
     if spec.storage.type == "Ephemeral":
         found["volumes"].append({"name": "data", "emptyDir": {"sizeLimit": pair.storage_size}})
     if engine.program == "apache":
@@ -137,6 +140,8 @@ def _init_containers(
 ) -> list[Object]:
     """Return the steps before the broker; the same for every role, so that a switch of roles
     needs no other template."""
+    if member.gated:
+        return [common.gate_container(member.home, context.place, shared)]
     steps = [common.conf_container(member.home, "broker.conf", context.place, shared)]
     if context.cluster.spec.lifecycle.verify_seconds:
         steps.append(_verify_container(context, member, shared))

@@ -31,10 +31,14 @@ ROLE_LABEL: Final = "failback.dev/role"
 EPOCH: Final = "failback.dev/master-epoch"
 LOG_ID: Final = "failback.dev/log-id"
 LOG_END: Final = "failback.dev/log-end"
+LOG_END_AT: Final = "failback.dev/log-end-at"
 MARKED_UID: Final = "failback.dev/claim-uid"
+OPENED_BY: Final = "failback.dev/opened-by"
 """Annotations of a claim, see ``planning.state.mastership``."""
 ORDER: Final = "failback.dev/open-member"
 """Annotation of a cluster: the claim whose member starts as master where the marks name none."""
+GATE: Final = "failback.dev/gate"
+"""Annotation of a pod that starts no broker: it only reads where its member's log ends."""
 
 
 def engine_version(engine: Engine, context: Context) -> str:
@@ -189,6 +193,20 @@ def conf_container(home: str, file: str, context: Context, shared: Object) -> Ob
         "image": context.tools_image,
         "command": list(INIT),
         "args": ["tools", "install-conf", "--from", source, "--to", target],
+        **copy.deepcopy(shared),
+    }
+
+
+def gate_container(home: str, context: Context, shared: Object) -> Object:
+    """Return the init container that says where a log ends, and lets no broker start.
+
+    It is of the operator's own release: members of an earlier one have no such command.
+    """
+    return {
+        "name": "verify",
+        "image": context.image("tools", context.own_version or context.version),
+        "command": list(INIT),
+        "args": ["tools", "verify-prefix", "--only-read", f"{home}/store/commitlog"],
         **copy.deepcopy(shared),
     }
 

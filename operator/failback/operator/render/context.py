@@ -42,6 +42,8 @@ class Context:
     version: str
     """Release of Failback: default engine version and image tag. For existing objects it is the
     release that made them (:mod:`failback.operator.planning.state.running_engine`)."""
+    own_version: str = ""
+    """Release of the operator, where ``version`` is another one's."""
     pod_monitors: bool = False
     """Whether the PodMonitor CRD is served."""
     images: Mapping[str, str] = field(default_factory=dict)

@@ -78,6 +78,8 @@ class MemberContext:
     """Labels that match the member's pod and no other."""
     stopped: bool
     """Whether its StatefulSet has no replica now."""
+    gated: bool
+    """Whether its pod only reads where its log ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +157,7 @@ def _member(
         ),
         selector=member_selector(cluster, pair.index, ordinal),
         stopped=is_held or (pair.index, ordinal) in shape.stopped,
+        gated=(pair.index, ordinal) in shape.gated,
     )
 
 

@@ -33,6 +33,8 @@ class Shape:
     """Pairs whose master has ``brokerPermission=4``."""
     stopped: frozenset[Member] = frozenset()
     """Members whose StatefulSet has no replicas now."""
+    gated: frozenset[Member] = frozenset()
+    """Members whose pod only reads where their log ends, and starts no broker."""
     read_forced: frozenset[int] = frozenset()
     """Pairs whose slaves serve reads against the spec (failover ``SlaveReadOnly``)."""
     live: Mapping[Member, Mapping[str, str | None]] = field(default_factory=dict)

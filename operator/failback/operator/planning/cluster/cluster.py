@@ -50,7 +50,7 @@ from failback.operator.planning.plan.types import (
     SetPodCondition,
 )
 from failback.operator.planning.state import live_keys
-from failback.operator.planning.state.claim_marks import claim_marks
+from failback.operator.planning.state.claim_marks import claim_marks, last_marks
 from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.planning.state.decode import member_of
 from failback.operator.planning.state.running_engine import cluster_context
@@ -192,7 +192,7 @@ def _by_its_spec(given: _Given, refusal: _Refusal | None = None) -> Plan:
         shape,
         lambda: by_key(render_cluster(applied_spec, addresses, rendered_in, shape=shape)),
     )
-    desired = _without_unclear(state, without_waiting(cluster, rendered_in, desired))
+    desired = _without_unclear(state, shape, without_waiting(cluster, rendered_in, desired))
     fixed = refused_changes(observed, desired)
     if fixed and refusal is None:
         return _by_last_valid(given, "; ".join(fixed[:3]))
@@ -232,6 +232,7 @@ def _by_its_spec(given: _Given, refusal: _Refusal | None = None) -> Plan:
         operations_first=turn.first if actions else None,
         events=(*events, *_refusal_events(view.previous, refusal)),
         wake_after=_wake_after(view, turn, new),
+        last_actions=last_marks(state),
     )
 
 
@@ -242,7 +243,8 @@ def shape_of(state: ClusterState) -> Shape:
     (``planning.state.cluster_state``). A closed pair is closed until an operation opens it. Live
     keys wait for their member's turn.
     """
-    shape = operations.reshape(state.base_shape, state.cluster, state.operations)
+    known = [item for item in state.operations if item.pair not in state.unclear]
+    shape = operations.reshape(state.base_shape, state.cluster, known)
     return dataclasses.replace(shape, live=live_keys.held(state, shape))
 
 
@@ -340,21 +342,29 @@ def _pod_marks(view: ClusterView) -> tuple[Action, ...]:
     return tuple(found)
 
 
-def _without_unclear(state: ClusterState, desired: Desired) -> Desired:
+def _without_unclear(state: ClusterState, shape: Shape, desired: Desired) -> Desired:
     """Leave out what would open a pair whose master cannot be told.
 
-    Its members that exist are stopped, and keep the files that they have.
+    Its members are stopped or stand at their gates, and keep the files that they have. A slave that
+    serves reads keeps its role.
     """
     if not state.unclear:
         return desired
-    stands = {key for key in state.observed.objects if key[0] != "ConfigMap"}
-    unclear = {str(pair) for pair in state.unclear}
-    return {
-        key: item
-        for key, item in desired.items()
-        if key in stands
-        or item["metadata"].get("labels", {}).get("failback.dev/pair") not in unclear
-    }
+    found = {}
+    for key, item in desired.items():
+        member, stands = member_of(item), key in state.observed.objects
+        pair = item["metadata"].get("labels", {}).get("failback.dev/pair", "")
+        if not pair.isdigit() or int(pair) not in state.unclear:
+            keeps = True
+        elif member is None or key[0] not in _OF_MEMBERS:
+            keeps = stands
+        elif member in shape.stopped | shape.gated:
+            keeps = key[0] == "StatefulSet" and (stands or member in shape.gated)
+        else:
+            keeps = shape.masters[member[0]] != member[1]
+        if keeps:
+            found[key] = item
+    return found
 
 
 def _verdicts(

@@ -29,6 +29,7 @@ _ADDRESS_KEYS: Final = frozenset(
 )
 _BEFORE_READY: Final = frozenset(
     {"Creating", "NameServerMissing", "NameTaken", "InvalidSpec", "Suspended", "MasterUnclear"}
+    | {"ReadingLogs"}
 )
 
 
@@ -87,8 +88,9 @@ def ready(view: ClusterView) -> Verdict:
 
 
 def _unclear(view: ClusterView) -> tuple[str, str]:
-    found = [view.state.mastership(pair).unclear for pair in sorted(view.state.unclear)]
-    return ("MasterUnclear", " | ".join(found)) if found else ("", "")
+    found = [view.state.mastership(pair) for pair in sorted(view.state.unclear)]
+    reason = "ReadingLogs" if all(each.reads for each in found) else "MasterUnclear"
+    return (reason, " | ".join(each.unclear for each in found)) if found else ("", "")
 
 
 def _platform_problem(view: ClusterView) -> tuple[str, str]:
@@ -132,7 +134,7 @@ def _creating(view: ClusterView) -> tuple[str, str]:
 
 
 def _is_settled(view: ClusterView, member: MemberView) -> bool:
-    if view.is_stopped(member):
+    if view.is_stopped(member) and not facts.is_gated(member):
         return True
     return member.is_ready and (view.is_registered(member) or not facts.routes_known(view.observed))
 

@@ -14,6 +14,7 @@ from typing import Final
 from failback.common.numbers import whole
 from failback.operator.engines.catalogue import config_keys, same_value
 from failback.operator.planning.observed.observed import Broker, MemberView, Object, ObservedCluster
+from failback.operator.render.common import GATE
 
 FALL_BEHIND_BYTES: Final = 256 * 1024 * 1024
 """``haSlaveFallbehindMax`` where the broker does not say otherwise."""
@@ -42,6 +43,13 @@ def is_stopped(member: MemberView) -> bool:
         return False
     found = member.statefulset
     return found is None or (found["spec"].get("replicas", 1) == 0 and controller_has_seen(found))
+
+
+def is_gated(member: MemberView) -> bool:
+    """Tell whether a member's pod, or the one it gets, only reads where its log ends."""
+    metadata = member.statefulset["spec"]["template"]["metadata"] if member.statefulset else {}
+    marks = metadata.get("annotations") or {}
+    return GATE in marks or (member.pod is not None and member.pod.gated)
 
 
 def controller_has_seen(statefulset: Object) -> bool:

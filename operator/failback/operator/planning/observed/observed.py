@@ -57,7 +57,7 @@ class Pod:
     """The platform's words for ``problem``, exit code and last words of a crash included."""
     prefix: str = ""
     """Verdict of the init container ``verify``: ``Verified``, ``Unverified``, ``Diverged``,
-    ``SlaveAhead``, ``TooFarBehind`` or empty."""
+    ``SlaveAhead``, ``TooFarBehind``, ``Gated`` (only read) or empty."""
     prefix_message: str = ""
     tail_bytes: int | None = None
     """Of a diverged member: bytes of its log from the first that the master's log lacks or has
@@ -68,6 +68,10 @@ class Pod:
     """``masterEnd`` of that verdict: where the master's log ended when it was given."""
     checked_at: float | None = None
     """Unix time of that verdict."""
+    gated: bool = False
+    """It only reads where the member's log ends, and starts no broker."""
+    stored_ms: int | None = None
+    """Unix milliseconds when the last message that it read there was stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +101,11 @@ class Claim:
     log_id: str = ""
     """Which pair's epochs these are: uid of the cluster that began them, and the pair."""
     log_end: int | None = None
-    """Where the commit log ended when the claim was marked last, in bytes."""
+    """Where the commit log ended when that was marked last, in bytes: it ends there or later."""
+    log_end_at: float | None = None
+    """Unix time of that mark."""
+    opened_by: str = ""
+    """uid of the cluster that opened the member as master last."""
     marked_uid: str = ""
     """uid of the claim that was marked: another one is a copy of it."""
 

@@ -101,12 +101,15 @@ def _urgency(operation: Operation) -> tuple[int, bool]:
 def choose(state: ClusterState) -> tuple[Operation, ...]:
     """Return the operations of this pass: the running ones, and those that begin.
 
-    What a more urgent cause needs the pair of gives way, at once or at the end of its step.
+    What a more urgent cause needs the pair of gives way, at once or at the end of its step. On a
+    pair whose master cannot be told nothing begins.
     """
     chosen = list(in_order(state.operations))
     for module in _BY_PRIORITY:
         for found in module.causes(state):
             if _is_under_way(found, chosen) or _waits_its_turn(state, found, chosen):
+                continue
+            if found.pair in state.unclear:
                 continue
             chosen = _cleared(state, found, chosen)
             if not any(_is_rival(found, other) for other in chosen):

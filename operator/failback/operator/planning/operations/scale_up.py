@@ -67,7 +67,7 @@ def _operation(state: ClusterState, pair: int) -> Operation:
         step_started_at=state.now,
         data={
             "opens": pair in closed,
-            "existing": pair not in state.ordinals and state.master(pair).claim is not None,
+            "existing": state.master(pair).config_map is None and bool(state.master(pair).claim),
             "new": [list(member) for member in _new_slaves(state)],
         },
     )

@@ -103,6 +103,8 @@ def _advance(
     live = operation.type == operations.live_config.TYPE and held == "SingleMaster"
     if held and not own_way and not live:
         return Advance(operation.blocked(held))
+    if operation.pair in this.state.unclear:
+        return Advance(operation.blocked("MasterKnown"))
     if operation != known:
         return Advance(operation, wake_after=_SOON)
     found = operations.advance(StepContext(this.state, desired, operation))

@@ -325,6 +325,8 @@ class Plan:
     """Seconds until the next pass although nothing happens; ``None`` = the resync period."""
     farewell: tuple[Event, ...] = ()
     """Told once the resource is gone, if it goes without any work."""
+    last_actions: tuple[Action, ...] = ()
+    """Carried out once the resource is gone."""
     finalizer: bool | None = None
     """Whether the resource is to carry our finalizer: its deletion would leave something to undo.
     It is put on before the actions and taken off after them; ``None`` = as it is."""

@@ -18,6 +18,7 @@ from failback.operator.planning.observed.observed import Key, MemberView, Object
 from failback.operator.planning.plan.encoding import operations_from_status
 from failback.operator.planning.plan.types import Operation
 from failback.operator.planning.state import instants
+from failback.operator.planning.state.log_ends import serves_reads
 from failback.operator.planning.state.mastership import Mastership, mastership, says_master
 from failback.operator.planning.state.running_engine import arm_engine, held_engine, running_arm
 from failback.operator.render.members import member_name
@@ -168,9 +169,8 @@ class ClusterState:
             pairs=len(self.masters),
             slaves=spare,
             masters=dict(self.masters),
-            stopped=frozenset(
-                (pair, each) for pair in self.unclear for each in range(MOST_MEMBERS)
-            ),
+            stopped=self._stopped,
+            gated=self._gated,
             closed=frozenset(pair for pair in self.masters if self._is_closed(pair)),
             read_forced=frozenset(pair for pair in self.pairs if self._reads_are_forced(pair)),
             overlay=dict(self.arm.get("brokerConfig") or {}) if self.arm else {},
@@ -179,12 +179,41 @@ class ClusterState:
         held = self.held_engine
         return shape if held is None else dataclasses.replace(shape, engine=held)
 
+    @functools.cached_property
+    def _gated(self) -> frozenset[Member]:
+        """The members of unclear pairs that only read where the log on their claim ends: once
+        nothing else runs there, nor is about to."""
+        return frozenset(
+            member
+            for member, view in self.observed.members.items()
+            if self._is_unclear(view) and not self.masterships[view.pair].stops
+            if view.claim is not None and not (view.claim.empty or view.claim.deleting)
+            if facts.is_gated(view) or facts.is_stopped(view)
+        )
+
+    @functools.cached_property
+    def _stopped(self) -> frozenset[Member]:
+        """The other members of unclear pairs, but slaves that serve reads; and those that have
+        read where their log ends, until their pods are gone."""
+        kept = {
+            member
+            for member, view in self.observed.members.items()
+            if serves_reads(view) and not self.masterships[view.pair].stops
+        }
+        unclear = {(pair, each) for pair in self.unclear for each in range(MOST_MEMBERS)}
+        read = {member for member, view in self.observed.members.items() if facts.is_gated(view)}
+        return frozenset((unclear - kept | read) - self._gated)
+
+    def _is_unclear(self, view: MemberView) -> bool:
+        return view.pair in self.unclear and view.ordinal in self.cluster.pair(view.pair).ordinals
+
     def _is_closed(self, pair: int) -> bool:
         """Tell whether a pair takes no writes now: its master's file says so, or it is new."""
         view = self.master(pair)
         if view.config_map is not None:
             return facts.properties(view.config_map).get("brokerPermission") == "4"
-        if pair not in self.ordinals:
+        views = (self.observed.member(pair, each) for each in self.ordinals.get(pair, ()))
+        if all(map(facts.is_gated, views)):
             return not self._is_fresh
         config = view.broker.config if view.broker else None
         return (config or {}).get("brokerPermission") == "4"

@@ -12,8 +12,8 @@ from failback.operator.engines.catalogue import config_keys
 from failback.operator.planning.observed.observed import Claim, Object, Pod
 from failback.operator.planning.plan.encoding import from_time
 from failback.operator.planning.state.running_engine import engine_of
+from failback.operator.render import common
 from failback.operator.render.broker import REGISTERED_GATE
-from failback.operator.render.common import EPOCH, LOG_END, LOG_ID, MARKED_UID, ROLE_LABEL
 
 _IMAGE_REASONS: Final = frozenset(
     {
@@ -38,6 +38,8 @@ MAY_START: Final = frozenset({"Verified", "Unverified", "Master", "Empty"})
 """Verdicts of the check of a member's log that let its broker start."""
 STAYS_OUT: Final = frozenset({"Diverged", "SlaveAhead", "TooFarBehind"})
 """Verdicts that do not."""
+GATED: Final = "Gated"
+"""No verdict: the end of the log was read, and the broker never starts."""
 
 
 def decode_pod(item: Object) -> Pod:
@@ -74,6 +76,8 @@ def decode_pod(item: Object) -> Pod:
         own_end=_bytes(verdict, "ownEnd"),
         master_end=_bytes(verdict, "masterEnd"),
         checked_at=checked_at,
+        gated=common.GATE in marks,
+        stored_ms=_bytes(verdict, "storedMs"),
     )
 
 
@@ -244,11 +248,13 @@ def decode_claim(item: Object) -> Claim:
             labels.get("failback.dev/pair", ""),
             labels.get("failback.dev/member", ""),
         ),
-        role=labels.get(ROLE_LABEL, ""),
-        epoch=_number(marks.get(EPOCH)),
-        log_id=marks.get(LOG_ID, ""),
-        log_end=_number(marks.get(LOG_END)),
-        marked_uid=marks.get(MARKED_UID, ""),
+        role=labels.get(common.ROLE_LABEL, ""),
+        epoch=_number(marks.get(common.EPOCH)),
+        log_id=marks.get(common.LOG_ID, ""),
+        log_end=_number(marks.get(common.LOG_END)),
+        log_end_at=from_time(marks.get(common.LOG_END_AT)),
+        opened_by=marks.get(common.OPENED_BY, ""),
+        marked_uid=marks.get(common.MARKED_UID, ""),
     )
 
 

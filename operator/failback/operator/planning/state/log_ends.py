@@ -1,10 +1,16 @@
-"""What would be lost with a member's volume: its log beside its master's, byte by byte. Pure."""
+"""Where logs end, and what would be lost with a member's volume, byte by byte. Pure.
+
+What a process or a check of the disk says now decides. A mark on a claim is what was seen once: the
+log ends there or later.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from failback.operator.planning.observed import facts
 from failback.operator.planning.observed.observed import MemberView
+from failback.operator.planning.state.decode import GATED, STAYS_OUT
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +65,32 @@ class GivenUp:
         return (int(named) if named.isdecimal() else 0) >= self.bytes
 
 
+def serves_reads(view: MemberView) -> bool:
+    """Tell whether a member runs as a slave. It goes on, whoever is master, and takes no writes."""
+    pod, role = view.pod, facts.says_master(view.broker)
+    if pod is None or view.statefulset is None or facts.is_gated(view):
+        return False
+    runs = pod.phase == "Running" and not (pod.deleting or pod.problem)
+    is_slave = role is False or (role is None and pod.role == "slave")
+    return runs and is_slave and facts.properties(view.config_map).get("brokerRole") == "SLAVE"
+
+
+def end_now(view: MemberView) -> int | None:
+    """Return where a member's log ends, by the disk or by a slave; ``None`` = neither says so now.
+
+    A master may get more at any moment.
+    """
+    if view.pod is not None and view.pod.prefix in (GATED, *STAYS_OUT) and not view.pod.ready:
+        return view.pod.own_end
+    return view.broker.end if view.broker is not None and serves_reads(view) else None
+
+
 def given_up(master: MemberView, view: MemberView) -> GivenUp:
     """Compare a member's log with its master's."""
     mine, theirs = view.claim, master.claim
     tail = view.pod.tail_bytes if view.pod is not None and not view.is_ready else None
     newer = bool(mine and theirs and (mine.epoch or 0) > (theirs.epoch or 0))
-    return GivenUp(_end(view), _master_end(master, view), tail, newer)
+    return GivenUp(seen_end(view), _master_end(master, view), tail, newer)
 
 
 def _master_end(master: MemberView, view: MemberView) -> int | None:
@@ -83,9 +109,13 @@ def _master_end(master: MemberView, view: MemberView) -> int | None:
 
 
 def _end(view: MemberView) -> int | None:
-    """Return where a member's log ends: its process says so, the check before it, its claim."""
+    """Return where a member's log ends at least: as was seen, or by the mark on its claim."""
+    seen = seen_end(view)
+    return view.claim.log_end if seen is None and view.claim is not None else seen
+
+
+def seen_end(view: MemberView) -> int | None:
+    """Return where a member's log ends, as its process or the check before it says."""
     if view.broker is not None and view.broker.end is not None:
         return view.broker.end
-    if view.pod is not None and view.pod.own_end is not None and not view.is_ready:
-        return view.pod.own_end
-    return view.claim.log_end if view.claim is not None else None
+    return view.pod.own_end if view.pod is not None and not view.is_ready else None

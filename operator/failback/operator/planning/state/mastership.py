@@ -2,10 +2,11 @@
 
 Every claim says whose log lies on it: the role that its member had, and the *epoch*, which every
 change of master raises. A claim outlives the cluster, so that a cluster made again over kept,
-restored or foreign claims opens the member that was master last. Where that cannot be told no
-member opens, until a person names the claim. Claims that say nothing are those of a new pair, or
-were made by something else: then the members' files, the status and ``masterMember`` name the
-master.
+restored or foreign claims opens the member that was master last, once its disk and those of its
+slaves were read: a mark may be older than the data, and the data older than the mark. Where that
+cannot be told no member opens, until a person names the claim. Claims that say nothing are those of
+a new pair, or were made by something else: then the members' files, the status and
+``masterMember`` name the master.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from typing import Any, Final
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.planning.observed import facts
 from failback.operator.planning.observed.observed import Claim, MemberView, Object
+from failback.operator.planning.plan.encoding import to_time
+from failback.operator.planning.state.log_ends import end_now, serves_reads
 from failback.operator.render.common import ORDER
 
 MASTER, SLAVE = "master", "slave"
@@ -29,13 +32,18 @@ class Mastership:
     """The master of one pair."""
 
     member: int
-    """Ordinal. Of an unclear pair it is the first master that the spec names, and says nothing."""
+    """Ordinal. Of an unclear pair it is the one whose file says so, or the first master that the
+    spec names, and says nothing."""
     epoch: int = 0
     """Of this master; 0 = nothing remembers it, because the storage is ephemeral."""
     log_id: str = ""
     """Which pair's epochs these are."""
     unclear: str = ""
     """Why no member may open, and what to do; empty = the master is known."""
+    reads: bool = False
+    """Of an unclear pair: it opens by itself once the ends of its logs were read."""
+    stops: bool = False
+    """Of an unclear pair: a person has decided, and all its members are to stop."""
 
 
 def says_master(config_map: Object | None) -> bool:
@@ -102,7 +110,8 @@ class _Case:
     def lives(self) -> bool:
         """The cluster has made members of this pair: it decided before."""
         return any(
-            view.statefulset is not None or view.config_map is not None for view in self.views
+            view.config_map is not None or not (view.statefulset is None or facts.is_gated(view))
+            for view in self.views
         )
 
     @property
@@ -140,16 +149,20 @@ class _Case:
             )
         wish = self.cluster.pair(self.pair).first_master
         for member in (self.told, wish, *(self.claims if len(self.claims) == 1 else ())):
-            if member in self.claims and member in self.cluster.pair(self.pair).ordinals:
+            if member in self.claims and member in self._wanted:
                 return Mastership(member, epoch, self.new_log_id)
         return self._ordered() or self._unclear("its claims do not say who was master")
 
     # --- claims that say whose log they hold ---
 
     def of_claims(self) -> Mastership:
-        contradiction, ordered = self._contradiction(), self._ordered()
-        if ordered is not None and (contradiction or ordered.member != self._newest[0]):
+        contradiction, ordered, unread = self._contradiction(), self._ordered(), False
+        if contradiction is None:
+            unread, contradiction = self._compared()
+        if ordered is not None and (contradiction or unread or ordered.member != self._newest[0]):
             return self._once_all_are_stopped(ordered)
+        if unread:
+            return self._unclear("the ends of its logs are read before it opens", reads=True)
         if contradiction is None:
             member = self._newest[0]
             serving = self._serving_other_than(member)
@@ -181,18 +194,54 @@ class _Case:
             return f"several claims are of the master of epoch {self.top}"
         if self.lives:
             return None
-        if self._newest[0] not in self.cluster.pair(self.pair).ordinals:
+        if self._newest[0] not in self._wanted:
             return f"the spec has no member {self._newest[0]}, which was master last"
         unknown = [claim.name for claim in self.claims.values() if claim.epoch is None]
-        if unknown:
+        if unknown and not self._is_decided:
             return f"{unknown[0]} does not say whose log it has"
-        newest = self.claims[self._newest[0]]
-        longer = [
-            claim.name
-            for claim in self.claims.values()
-            if claim.epoch == self.top and (claim.log_end or 0) > (newest.log_end or 0)
-        ]
-        return f"{longer[0]} has more than {newest.name}, the last master's" if longer else None
+        return None
+
+    # --- what the disks say of the last master's log ---
+
+    @property
+    def _wanted(self) -> Sequence[int]:
+        return self.cluster.pair(self.pair).ordinals
+
+    def _compared(self) -> tuple[bool, str | None]:
+        """Tell whether logs are still to be read, and which slave has more than the last master.
+
+        Not asked of a claim that this cluster has opened, nor where nothing else has that log.
+        """
+        newest = self._newest[0]
+        same = {each: claim for each, claim in self.followed.items() if claim.epoch == self.top}
+        if len(same) == 1 or self._is_decided:
+            return False, None
+        ends = {each: self._end(each) for each in same}
+        if any(end is None for each, end in ends.items() if each in self._wanted):
+            return True, None
+        # A member that the spec has no more is not started: of it there is only the mark.
+        found = {
+            each: claim.log_end or 0 if ends[each] is None else ends[each] or 0
+            for each, claim in same.items()
+        }
+        longer = [same[each].name for each, end in found.items() if end > found[newest]]
+        own = same[newest].name
+        return False, f"{longer[0]} has more than {own}, the last master's" if longer else None
+
+    @property
+    def _is_decided(self) -> bool:
+        """This cluster has opened the last master's very claim, or that member serves."""
+        view, claim = self.view(self._newest[0]), self.claims[self._newest[0]]
+        opened = claim.opened_by == self.cluster.metadata.uid and claim.marked_uid == claim.uid
+        serves = view.is_ready and facts.says_master(view.broker) is True
+        return opened or serves or self.row.get("masterClaim") == claim.uid
+
+    def _end(self, ordinal: int) -> int | None:
+        """Return where a log ends; an answer from before another's disk was read is too old."""
+        view = self.view(ordinal)
+        at = view.broker.end_at if view.broker is not None and not facts.is_gated(view) else None
+        read = [each.pod.checked_at or 0.0 for each in self.views if each.pod and each.pod.gated]
+        return None if at is not None and at < max(read, default=0.0) + 1 else end_now(view)
 
     def _serving_other_than(self, member: int) -> int | None:
         """Return another member that serves as master now: no mark of a claim stops it."""
@@ -218,32 +267,48 @@ class _Case:
         """Return what the annotation orders; its number makes it count once."""
         orders = self.cluster.metadata.annotations.get(ORDER, "").replace(" ", "").split(",")
         for ordinal, claim in self.claims.items():
-            wanted = ordinal in self.cluster.pair(self.pair).ordinals
-            if wanted and f"{claim.uid}@{self.top + 1}" in orders:
+            if ordinal in self._wanted and f"{claim.uid}@{self.top + 1}" in orders:
                 return Mastership(ordinal, self.top + 1, claim.log_id or self.new_log_id)
         return None
 
     def _once_all_are_stopped(self, ordered: Mastership) -> Mastership:
         """Return what was ordered, as soon as no member of the pair runs or is about to."""
-        if all(facts.is_stopped(view) for view in self.views):
+        if all(facts.is_stopped(view) or facts.is_gated(view) for view in self.views):
             return ordered
         claim = self.claims[ordered.member].name
         text = f"{claim} opens as ordered when no member of the pair runs any more"
-        return Mastership(self.first, unclear=f"{self.cluster.broker_name(self.pair)}: {text}")
+        return Mastership(
+            self.first, unclear=f"{self.cluster.broker_name(self.pair)}: {text}", stops=True
+        )
 
-    def _unclear(self, why: str) -> Mastership:
+    def _unclear(self, why: str, *, reads: bool = False) -> Mastership:
         found = "; ".join(
-            f"{claim.uid}@{self.top + 1} is {claim.name}{_described(claim)}"
-            for _, claim in sorted(self.claims.items())
+            f"{claim.uid}@{self.top + 1} is {claim.name} ({_described(self.view(each), claim)})"
+            for each, claim in sorted(self.claims.items())
         )
         name = self.cluster.broker_name(self.pair)
         text = f"{name}: {why}; {ORDER}=... opens the one that you name: {found}"
-        return Mastership(self.first, unclear=text)
+        member = self.first if self.told is None else self.told
+        return Mastership(member, unclear=text, reads=reads)
 
 
-def _described(claim: Claim) -> str:
-    """Say what a claim remembers, for a person that has to choose."""
-    if claim.epoch is None:
-        return ""
-    end = "" if claim.log_end is None else f", to {claim.log_end}"
-    return f" ({claim.role} of {claim.epoch}{end})"
+def _described(view: MemberView, claim: Claim) -> str:
+    """Say whose log a claim holds and where that ends, for a person that has to choose.
+
+    A mark is told with its time, and only as long as the log itself was not read.
+    """
+    words = ["without marks" if claim.epoch is None else f"{claim.role} of {claim.epoch}"]
+    pod, end = view.pod, end_now(view)
+    if serves_reads(view):
+        words.append("serves reads")
+    if end is not None:
+        words.append(f"its log ends at {end}" if end else "its log is empty")
+        if pod is not None and pod.stored_ms is not None:
+            words.append(f"its last message is of {to_time(pod.stored_ms / 1000)}")
+        return ", ".join(words)
+    problem = f": {pod.message}" if pod is not None and pod.message else ""
+    words.append(f"not read yet{problem}")
+    if claim.log_end is not None:
+        at = "an unknown time" if claim.log_end_at is None else to_time(claim.log_end_at)
+        words.append(f"at least to {claim.log_end} as of {at}")
+    return ", ".join(words)

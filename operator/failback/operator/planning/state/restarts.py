@@ -29,7 +29,7 @@ def reasons(view: MemberView) -> tuple[str, ...]:
     ``ConfigChanged``, ``ImageChanged``, ``Manual``, ``TemplateChanged`` or ``VolumeResize``.
     """
     pod, statefulset = view.pod, view.statefulset
-    if pod is None or statefulset is None:
+    if pod is None or statefulset is None or pod.gated:  # it goes by itself
         return ()
     template = statefulset["spec"]["template"]
     marks = template.get("metadata", {}).get("annotations", {})

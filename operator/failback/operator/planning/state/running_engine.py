@@ -157,7 +157,7 @@ def _standing(statefulsets: Iterable[Object], engine: Engine | None, context: Co
     for item in found:
         release = item["metadata"].get("annotations", {}).get(RELEASE, "")
         if release and release != context.version:
-            return dataclasses.replace(context, version=release)
+            return dataclasses.replace(context, version=release, own_version=context.version)
     return context
 
 

@@ -59,6 +59,8 @@ def preflight(
     refused = _refused(cluster, observed, request, old)
     if refused:
         return Preflight(old, refused)
+    if pair in state.unclear:
+        return Preflight(old, blocked=("MasterKnown",))
     forced = request.spec.mode == "Forced"
     names = _COMMON if forced else _COMMON + _PLANNED
     false = predicates.evaluate(
