@@ -456,7 +456,6 @@ class Machines:
             prefix=pod.prefix,
             tail_bytes=self._tail(pod),
             own_end=pod.store.end if self._tail(pod) is not None or pod.prefix == "Gated" else None,
-            checked_at=pod.begun_at + self.start_seconds if pod.prefix == "Gated" else None,
             gated=pod.is_gated,
             problem="ImagePullError" if pod.image in self.broken_images else "",
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from failback.operator.local.masters import mark, masters_of, with_masters
 from failback.operator.local.root import Root, write_json
 from failback.operator.schema.decoding import decode
 from failback.protocol.errors import ConfigError
+from tests.support.store.damaged_logs import some_log
 
 MEMBERS = ("demo-0-0", "demo-0-1")
 
@@ -104,3 +106,23 @@ def test_stores_without_marks_open_who_their_status_says(root: Root) -> None:
     status = {"BrokerCluster/demo": {"pairs": [{"index": 0, "masterMember": 1}]}}
     write_json(root.status_file, status)
     assert opened(root, cluster()) == 1
+
+
+def test_a_master_that_has_less_than_its_slave_does_not_start(root: Root) -> None:
+    assert opened(root, cluster()) == 0
+    logs = [root.claim_dir(f"data-{name}-0") / "commitlog" / f"{0:020}" for name in MEMBERS]
+    log = some_log(Random(1), 2)
+    first_end = int.from_bytes(log[:4], "big")
+    logs[0].write_bytes(log)
+    logs[1].write_bytes(log[:first_end])
+    assert opened_as_is(root) == 0
+    logs[0].write_bytes(log[:first_end])
+    logs[1].write_bytes(log)
+    told = r"data-demo-0-1-0 has more than data-demo-0-0-0, .* its log ends at "
+    with pytest.raises(ConfigError, match=rf"MasterUnclear.*{told}{first_end}"):
+        opened_as_is(root)
+    assert opened_as_is(root, "demo-0-1@2") == 1
+
+
+def opened_as_is(root: Root, order: str = "") -> int:
+    return masters_of([cluster(order)], root)["demo", 0].member

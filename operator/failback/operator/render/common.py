@@ -198,10 +198,8 @@ def conf_container(home: str, file: str, context: Context, shared: Object) -> Ob
 
 
 def gate_container(home: str, context: Context, shared: Object) -> Object:
-    """Return the init container that says where a log ends, and lets no broker start.
-
-    It is of the operator's own release: members of an earlier one have no such command.
-    """
+    """Return the init container that only says where a log ends; its image is of the operator's own
+    release: those of earlier ones have no such command."""
     return {
         "name": "verify",
         "image": context.image("tools", context.own_version or context.version),

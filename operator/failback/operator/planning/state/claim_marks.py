@@ -30,7 +30,6 @@ _PREFIX_OF_MASTER: Final = frozenset({"", "Verified", "Empty", "Master"})
 _FILE_BYTES: Final = 1024**3
 """``mappedFileSizeCommitLog`` where the file does not say otherwise."""
 _LONGEST_SECONDS: Final = 3600.0
-"""Until the mark of a log that grows is another."""
 
 
 def claim_marks(
@@ -74,8 +73,7 @@ def claim_marks(
 
 def last_marks(state: ClusterState) -> tuple[MarkClaim, ...]:
     """Return what is written once the cluster is deleted: the ends of its logs, as seen last."""
-    found = (_ends_alone(state, filter(_stays, _members(state, each))) for each in state.masters)
-    return tuple(mark for marks in found for mark in marks)
+    return tuple(_ends_alone(state, filter(_stays, state.observed.members.values())))
 
 
 def _ends_alone(state: ClusterState, views: Iterable[MemberView]) -> Iterator[MarkClaim]:

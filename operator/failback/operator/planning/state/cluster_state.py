@@ -169,8 +169,8 @@ class ClusterState:
             pairs=len(self.masters),
             slaves=spare,
             masters=dict(self.masters),
-            stopped=self._stopped,
-            gated=self._gated,
+            stopped=self._kept_out[0],
+            gated=self._kept_out[1],
             closed=frozenset(pair for pair in self.masters if self._is_closed(pair)),
             read_forced=frozenset(pair for pair in self.pairs if self._reads_are_forced(pair)),
             overlay=dict(self.arm.get("brokerConfig") or {}) if self.arm else {},
@@ -180,32 +180,20 @@ class ClusterState:
         return shape if held is None else dataclasses.replace(shape, engine=held)
 
     @functools.cached_property
-    def _gated(self) -> frozenset[Member]:
-        """The members of unclear pairs that only read where the log on their claim ends: once
-        nothing else runs there, nor is about to."""
-        return frozenset(
-            member
-            for member, view in self.observed.members.items()
-            if self._is_unclear(view) and not self.masterships[view.pair].stops
-            if view.claim is not None and not (view.claim.empty or view.claim.deleting)
-            if facts.is_gated(view) or facts.is_stopped(view)
-        )
-
-    @functools.cached_property
-    def _stopped(self) -> frozenset[Member]:
-        """The other members of unclear pairs, but slaves that serve reads; and those that have
-        read where their log ends, until their pods are gone."""
-        kept = {
-            member
-            for member, view in self.observed.members.items()
-            if serves_reads(view) and not self.masterships[view.pair].stops
-        }
-        unclear = {(pair, each) for pair in self.unclear for each in range(MOST_MEMBERS)}
-        read = {member for member, view in self.observed.members.items() if facts.is_gated(view)}
-        return frozenset((unclear - kept | read) - self._gated)
-
-    def _is_unclear(self, view: MemberView) -> bool:
-        return view.pair in self.unclear and view.ordinal in self.cluster.pair(view.pair).ordinals
+    def _kept_out(self) -> tuple[frozenset[Member], frozenset[Member]]:
+        """The members that are stopped while their master is not known, and those that only read
+        where the log on their claim ends, once nothing runs there. A slave that serves reads is
+        neither. What has read is stopped before it opens."""
+        stopped = {(pair, each) for pair in self.unclear for each in range(MOST_MEMBERS)}
+        gated: set[Member] = set()
+        for member, view in self.observed.members.items():
+            if member not in stopped or self.masterships[view.pair].stops:
+                stopped |= {member} if facts.is_gated(view) else set()
+            elif serves_reads(view):
+                stopped.remove(member)
+            elif view.claim is not None and not (view.claim.empty or view.claim.deleting):
+                gated |= {member} if facts.is_gated(view) or facts.is_stopped(view) else set()
+        return frozenset(stopped - gated), frozenset(gated)
 
     def _is_closed(self, pair: int) -> bool:
         """Tell whether a pair takes no writes now: its master's file says so, or it is new."""

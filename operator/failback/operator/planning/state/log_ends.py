@@ -1,8 +1,4 @@
-"""Where logs end, and what would be lost with a member's volume, byte by byte. Pure.
-
-What a process or a check of the disk says now decides. A mark on a claim is what was seen once: the
-log ends there or later.
-"""
+"""Where logs end, and what would be lost with a member's volume, byte by byte. Pure."""
 
 from __future__ import annotations
 
@@ -76,10 +72,7 @@ def serves_reads(view: MemberView) -> bool:
 
 
 def end_now(view: MemberView) -> int | None:
-    """Return where a member's log ends, by the disk or by a slave; ``None`` = neither says so now.
-
-    A master may get more at any moment.
-    """
+    """Return where a log ends now, by its disk or as a slave says; ``None`` = not known."""
     if view.pod is not None and view.pod.prefix in (GATED, *STAYS_OUT) and not view.pod.ready:
         return view.pod.own_end
     return view.broker.end if view.broker is not None and serves_reads(view) else None

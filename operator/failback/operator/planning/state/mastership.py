@@ -219,12 +219,9 @@ class _Case:
         ends = {each: self._end(each) for each in same}
         if any(end is None for each, end in ends.items() if each in self._wanted):
             return True, None
-        # A member that the spec has no more is not started: of it there is only the mark.
-        found = {
-            each: claim.log_end or 0 if ends[each] is None else ends[each] or 0
-            for each, claim in same.items()
-        }
-        longer = [same[each].name for each, end in found.items() if end > found[newest]]
+        # A member that the spec has no more need not start: of it there is the mark.
+        known = {o: claim.log_end if ends[o] is None else ends[o] for o, claim in same.items()}
+        longer = [same[o].name for o, end in known.items() if (end or 0) > (known[newest] or 0)]
         own = same[newest].name
         return False, f"{longer[0]} has more than {own}, the last master's" if longer else None
 
@@ -232,16 +229,17 @@ class _Case:
     def _is_decided(self) -> bool:
         """This cluster has opened the last master's very claim, or that member serves."""
         view, claim = self.view(self._newest[0]), self.claims[self._newest[0]]
-        opened = claim.opened_by == self.cluster.metadata.uid and claim.marked_uid == claim.uid
+        own = claim.opened_by == self.cluster.metadata.uid != ""
+        opened = own and claim.marked_uid == claim.uid
         serves = view.is_ready and facts.says_master(view.broker) is True
         return opened or serves or self.row.get("masterClaim") == claim.uid
 
     def _end(self, ordinal: int) -> int | None:
-        """Return where a log ends; an answer from before another's disk was read is too old."""
+        """Return where a log ends; what a slave said before its master was gone is too old."""
         view = self.view(ordinal)
         at = view.broker.end_at if view.broker is not None and not facts.is_gated(view) else None
-        read = [each.pod.checked_at or 0.0 for each in self.views if each.pod and each.pod.gated]
-        return None if at is not None and at < max(read, default=0.0) + 1 else end_now(view)
+        gone = [each.pod.started_at or 0.0 for each in self.views if each.pod and each.pod.gated]
+        return None if at is not None and at < max(gone, default=0.0) + 1 else end_now(view)
 
     def _serving_other_than(self, member: int) -> int | None:
         """Return another member that serves as master now: no mark of a claim stops it."""
@@ -301,14 +299,13 @@ def _described(view: MemberView, claim: Claim) -> str:
     pod, end = view.pod, end_now(view)
     if serves_reads(view):
         words.append("serves reads")
-    if end is not None:
+    if end is None:
+        words.append(f"not read yet: {pod.message}" if pod and pod.message else "not read yet")
+    else:
         words.append(f"its log ends at {end}" if end else "its log is empty")
-        if pod is not None and pod.stored_ms is not None:
-            words.append(f"its last message is of {to_time(pod.stored_ms / 1000)}")
-        return ", ".join(words)
-    problem = f": {pod.message}" if pod is not None and pod.message else ""
-    words.append(f"not read yet{problem}")
-    if claim.log_end is not None:
+    if end is not None and pod is not None and pod.stored_ms is not None:
+        words.append(f"its last message is of {to_time(pod.stored_ms / 1000)}")
+    if end is None and claim.log_end is not None:
         at = "an unknown time" if claim.log_end_at is None else to_time(claim.log_end_at)
         words.append(f"at least to {claim.log_end} as of {at}")
     return ", ".join(words)
