@@ -10,7 +10,6 @@ import pytest
 
 from failback.operator.planning.plan.encoding import find_condition, to_time
 from failback.operator.planning.plan.types import MarkClaim
-from failback.operator.planning.state.log_ends import given_up
 from failback.operator.render.common import LOG_END, LOG_END_AT
 from tests.support.operator.planning_run import EVERY_WRITE, Run, steady
 from tests.support.operator.planning_world import World
@@ -257,11 +256,3 @@ def test_the_end_is_written_once_the_cluster_is_deleted() -> None:
         claim(member): {LOG_END: str(END), LOG_END_AT: to_time(world.now)} for member in (0, 1)
     }
     assert not [each for each in plan.actions if isinstance(each, MarkClaim)]
-
-
-def test_a_stopped_member_has_no_known_end_although_its_claim_has_a_mark() -> None:
-    world = filled()
-    world.annotate(hold_member="orders-0-1")
-    Run(world).for_passes(20)
-    seen = world.observe()
-    assert given_up(seen.member(0, 0), seen.member(0, 1)).bytes is None

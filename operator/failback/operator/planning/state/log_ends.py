@@ -62,7 +62,7 @@ class GivenUp:
 
 
 def serves_reads(view: MemberView) -> bool:
-    """Tell whether a member runs as a slave. It goes on, whoever is master, and takes no writes."""
+    """Tell whether a member runs as a slave: it takes no writes, so it may go on in any case."""
     pod, role = view.pod, facts.says_master(view.broker)
     if pod is None or view.statefulset is None or facts.is_gated(view):
         return False
@@ -83,7 +83,7 @@ def given_up(master: MemberView, view: MemberView) -> GivenUp:
     mine, theirs = view.claim, master.claim
     tail = view.pod.tail_bytes if view.pod is not None and not view.is_ready else None
     newer = bool(mine and theirs and (mine.epoch or 0) > (theirs.epoch or 0))
-    return GivenUp(seen_end(view), _master_end(master, view), tail, newer)
+    return GivenUp(_end(view), _master_end(master, view), tail, newer)
 
 
 def _master_end(master: MemberView, view: MemberView) -> int | None:
