@@ -62,6 +62,7 @@ def test_a_torn_last_record_is_not_part_of_the_log(tmp_path: Path) -> None:
     data[at : at + 3] = bytes(3)  # the body no longer fits its CRC
     file.write_bytes(data)
     assert read_tail(log, 64) == LogTail(place, whole.records[:-1])
+    assert read_tail(log, 1).end == place
 
 
 def test_files_that_are_no_log_files_are_left_out(tmp_path: Path) -> None:

@@ -68,13 +68,13 @@ def _read(commit_log: Path) -> dict[str, Any]:
     from failback.broker.store.log.record import Record, read_record
     from failback.broker.store.log.tail import log_files, read_tail
 
-    tail = read_tail(commit_log, 1)
-    for _, path in () if tail.records else log_files(commit_log):
+    tail = read_tail(commit_log, 64)
+    for _, path in () if tail.end else log_files(commit_log):
         with path.open("rb") as file:
             if any(file.read(8)):
                 raise ValueError(f"{path.name} has data, and no record is readable")
     found: dict[str, Any] = {"prefix": "Gated", "ownEnd": tail.end}
-    for offset, data in tail.records:
+    for offset, data in tail.records[-1:]:
         record = read_record(memoryview(data), 0, offset, check_crc=False)
         if isinstance(record, Record):
             found["storedMs"] = record.store_timestamp

@@ -43,7 +43,7 @@ def read_tail(directory: Path, records: int) -> LogTail:
     end, found = 0, list[tuple[int, bytes]]()
     for start, path in log_files(directory):
         file_end, kept = _file_tail(path, start, records - len(found))
-        if kept and not found:
+        if not end and (kept or file_end > start):  # records that are torn may be all that was read
             end = file_end
         found = kept + found
         if len(found) >= records:
