@@ -270,7 +270,12 @@ async def test_claims_of_another_cluster_tell_it_and_those_without_marks_open_no
     uid = claim(pair, 1)["metadata"]["uid"]
     assert f"{uid}@1 is {CLAIMS[1]}" in condition_of(cluster, "Ready")["message"]
     await asyncio.sleep(7)  # a pass of every resource lies within
-    assert pair.api.list("StatefulSet", labels="failback.dev/cluster=orders") == []
+    made = pair.api.list("StatefulSet", labels="failback.dev/cluster=orders")
+    marks = [item["spec"]["template"]["metadata"]["annotations"] for item in made]
+    assert all("failback.dev/gate" in each for each in marks), "no broker starts"
+    cluster = pair.api.get("BrokerCluster", "orders")
+    ends = f"{CLAIMS[1]} (without marks, its log ends at {end}"
+    assert ends in condition_of(cluster, "Ready")["message"]
     pair.annotate(open_member=f"{uid}@1")
     await serves_all(pair, end)
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from itertools import product
 from typing import Any
-
-import pytest
 
 from failback.operator.planning.plan.encoding import find_condition, to_time
 from failback.operator.planning.plan.types import MarkClaim
@@ -17,7 +16,11 @@ from tests.support.operator.simulated_machines import Store
 from tests.support.operator.switch_world import delivered
 from tests.unit.operator.planning.test_mastership import made_again
 
-APACHE = {"type": "Apache", "version": "5.3.3"}
+SPECS: tuple[dict[str, Any], ...] = (
+    {},
+    {"slavesPerPair": 2},
+    {"engine": {"type": "Apache", "version": "5.3.3"}},
+)
 END = 288_400
 
 
@@ -65,8 +68,12 @@ def order(world: World, member: int) -> None:
     world.annotate(open_member=next(word for word in words if word.startswith(f"{uid}@")))
 
 
-@pytest.mark.parametrize("spec", [{}, {"slavesPerPair": 2}, {"engine": APACHE}])
-def test_a_healthy_slave_goes_on_and_its_end_is_told(spec: dict[str, Any]) -> None:
+def test_a_healthy_slave_goes_on_and_its_end_is_told() -> None:
+    for spec in SPECS:
+        goes_on(spec)
+
+
+def goes_on(spec: dict[str, Any]) -> None:
     world = filled(failover={"mode": "SlaveReadOnly"}, **spec)
     slaves = {name: pod.uid for name, pod in world.pods.items() if not pod.is_master}
     lose(world, 0)
@@ -92,10 +99,12 @@ def test_a_healthy_slave_goes_on_and_its_end_is_told(spec: dict[str, Any]) -> No
     assert ready(world)[0] == "AllReady"
 
 
-@pytest.mark.parametrize("spec", [{}, {"slavesPerPair": 2}, {"engine": APACHE}])
-def test_without_the_masters_claim_a_cluster_made_again_reads_what_there_is(
-    spec: dict[str, Any],
-) -> None:
+def test_without_the_masters_claim_a_cluster_made_again_reads_what_there_is() -> None:
+    for spec in SPECS:
+        reads(spec)
+
+
+def reads(spec: dict[str, Any]) -> None:
     world = filled(**spec)
     made_again(world)
     del world.claims[claim(0)]
@@ -125,10 +134,9 @@ def test_a_copy_that_cannot_be_read_is_never_called_short() -> None:
     assert "slave of 1, not read yet, at least to 0 as of 20" in ready(world)[1]
 
 
-@pytest.mark.parametrize("mark", ["0", "300", "99999999"])
-def test_no_mark_outranks_a_disk(mark: str) -> None:
+def test_no_mark_outranks_a_disk() -> None:
     """The master's claim is an old snapshot with its marks, which may be newer than the data."""
-    for lives in (False, True):
+    for lives, mark in product((False, True), ("0", "300", "99999999")):
         for own, opens in ((300, False), (END, True), (END + 5, True)):
             world = filled()
             world.annotate(hold_member="orders-0-0")
@@ -139,7 +147,7 @@ def test_no_mark_outranks_a_disk(mark: str) -> None:
             world.claims[claim(0)].marks |= {LOG_END: mark}
             world.annotate(hold_member="")
             run = Run(world).for_passes(40)
-            case = (lives, own, ready(world))
+            case = (lives, mark, own, ready(world))
             if opens:
                 assert world.running(0, 0).is_master, case
                 continue
@@ -188,10 +196,12 @@ def lost(world: World) -> None:
     lose(world, 0)
 
 
-@pytest.mark.parametrize("begin", [deleted_without_the_masters_claim, deleted, lost])
-def test_an_operator_that_dies_after_every_write_comes_to_the_same(
-    begin: Callable[[World], None],
-) -> None:
+def test_an_operator_that_dies_after_every_write_comes_to_the_same() -> None:
+    for begin in (deleted_without_the_masters_claim, deleted, lost):
+        comes_to_the_same(begin)
+
+
+def comes_to_the_same(begin: Callable[[World], None]) -> None:
     world = filled()
     begin(world)
     run = Run(world, crashes=EVERY_WRITE)
