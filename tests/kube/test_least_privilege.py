@@ -179,6 +179,10 @@ def _live(namespace: Namespace) -> None:
         api.create(manifest)
     for name in ("demo", "bin"):
         api.wait("BrokerCluster", name, is_true("Ready"), seconds=180)
+    refused = {"podTemplate": {"priorityClassName": "of-nobody"}}
+    api.create(resource("NameServer", "refused", **refused))
+    says = lambda item: condition_of(item, "Ready").get("reason") == "PodRefused"  # noqa: E731
+    api.wait("NameServer", "refused", says, seconds=60)
     api.create(resource("OffsetSnapshot", "kept", clusterRef={"name": "demo"}))
     api.wait("OffsetSnapshot", "kept", is_true("Ready"), seconds=60)
     _a_foreign_registration_opens_the_gate(namespace)

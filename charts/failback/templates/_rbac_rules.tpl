@@ -44,7 +44,8 @@
   verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [""]
   resources: [events]
-  verbs: [create]
+  # list: those of a StatefulSet or Job whose pod is refused
+  verbs: [create, list]
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
   verbs: [get, create, update, delete]

@@ -114,6 +114,7 @@ class Kube:
         label_selector: str = "",
         *,
         name: str = "",
+        fields: str = "",
         metadata_only: bool = False,
     ) -> list[Object]:
         """Return all objects of a kind (or those of one name), read in pages of 500.
@@ -121,15 +122,15 @@ class Kube:
         A continuation that expired (410) starts the list again.
 
         Args:
+            fields: Only objects with these fields, a selector.
             metadata_only: Of each object only name, namespace, uid and resourceVersion.
         """
         accept = requests.METADATA if metadata_only else requests.JSON
         found: list[Object] = []
         mark = ""
         while True:
-            asked = requests.page(
-                kind, namespace, label_selector, name=name, mark=mark, accept=accept
-            )
+            chosen = {"name": name, "fields": fields, "mark": mark}
+            asked = requests.page(kind, namespace, label_selector, accept=accept, **chosen)
             try:
                 page = await self._send(asked)
             except ApiError as error:

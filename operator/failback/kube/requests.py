@@ -61,6 +61,7 @@ def page(
     label_selector: str = "",
     *,
     name: str = "",
+    fields: str = "",
     mark: str = "",
     accept: str = JSON,
 ) -> Request:
@@ -68,9 +69,10 @@ def page(
 
     Args:
         name: Only objects of this name.
+        fields: Only objects with these fields, a selector.
         mark: ``continue`` of the page before.
     """
-    field_selector = f"metadata.name={name}" if name else ""
+    field_selector = f"metadata.name={name}" if name else fields
     query = {
         "limit": str(PAGE),
         "labelSelector": label_selector,

@@ -109,6 +109,7 @@ class World:
         self.applied: list[tuple[str, str]] = []
         self.finished = False
         self.now = NOW
+        self.refused_pods: dict[str, str] = {}
 
     def plan(self, *, deleting: bool = False) -> Plan:
         observed = ObservedExperiment(
@@ -121,6 +122,7 @@ class World:
             lease=self.lease,
             jobs=self.jobs,
             pods=self.pods,
+            refused_pods=self.refused_pods,
             claim=self.claim,
             progress=self.progress,
         )

@@ -51,7 +51,7 @@ fields: ConfigChanged CopyMax Idle Delete Empty Ephemeral FallenBehind Gated Loa
     ImageChanged Manual NodePort OnDelete Persistent Planned
     Retain RuntimeDefault SLAVE SlaveReadOnly Spark TemplateChanged TooFarBehind Unconfined Under1Mi
     Under256Mi Unverified WaitSync Zero
-of RocketMQ and kubelet: TBW102 OOMKilled
+of RocketMQ and kubelet: TBW102 OOMKilled PROM
 of Kubernetes and Spark: AlreadyExists Background COMPLETED Conflict ControllerResizeError
     CrashLoop ErrImageNeverPull ErrImagePull FAILED FAILING False FileSystemResizePending
     Foreground INVALIDATING ImageInspectError ImagePullBackOff InvalidImageName NodeResizeError

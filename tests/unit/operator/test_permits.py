@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from failback.operator.kinds.permits import Permits, is_image_allowed, read_permits, repository
 from failback.operator.schema.decoding import KINDS, decode
-from failback.operator.schema.permitted import refusals, weaknesses
+from failback.operator.schema.permitted import accepting, refusals, weaknesses
 from tests.support.operator.commands import OPTIONS, S3A, SAFE_OPTIONS, VARIABLES
 from tests.support.operator.rule_cases import BASES
 
@@ -25,6 +25,9 @@ EVERYTHING = Permits(
     secrets=("*",),
     config_maps=("*",),
     environment=("*",),
+    pod_annotations=("*",),
+    pod_labels=("*",),
+    service_annotations=("*",),
     java_options=("*",),
     pull_secrets=("*",),
     spark_settings=("*",),
@@ -32,6 +35,11 @@ EVERYTHING = Permits(
     external_services=("LoadBalancer", "NodePort"),
     weak_security=True,
 )
+LISTS = {
+    "allow.podAnnotations": "POD_ANNOTATIONS",
+    "allow.podLabels": "POD_LABELS",
+    "allow.serviceAnnotations": "SERVICE_ANNOTATIONS",
+}
 SECRET = [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "db", "key": "p"}}}]
 CONFIG = [{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "cm", "key": "p"}}}]
 OWN = [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}}]
@@ -42,6 +50,10 @@ POD_FIELDS = [
     ("spec.podTemplate.env[0].valueFrom.secretKeyRef.name", {"podTemplate": {"env": SECRET}}),
     ("spec.podTemplate.env[0].valueFrom.configMapKeyRef.name", {"podTemplate": {"env": CONFIG}}),
     ("spec.external.type", {"external": {"type": "LoadBalancer"}}),
+    (
+        "spec.engine.logs.configMap",
+        {"engine": {"type": "Apache", "version": "4.9.7", "logs": {"configMap": "cm"}}},
+    ),
     *(
         ("spec.podTemplate.env[0].name", {"podTemplate": {"env": [{"name": name, "value": "x"}]}})
         for name in VARIABLES
@@ -139,6 +151,51 @@ def test_variables_and_options_that_run_nothing_are_allowed(name: str) -> None:
     assert fields("BrokerCluster", template, DEFAULT) == []
     engine = {"engine": {"type": "Apache", "version": "4.9.7", "javaOptions": SAFE_OPTIONS}}
     assert fields("BrokerCluster", engine, DEFAULT) == []
+
+
+def test_keys_by_which_others_change_a_pod_need_a_list() -> None:
+    for kind in ("NameServer", "BrokerCluster"):
+        for where, of_chart, refused, harmless in (
+            (
+                "podTemplate.annotations",
+                "allow.podAnnotations",
+                (
+                    "sidecar.istio.io/inject",
+                    "vault.hashicorp.com/agent-inject",
+                    "x.org/prometheus.io",
+                ),
+                ("team", "prometheus.io/scrape", "cluster-autoscaler.kubernetes.io/safe-to-evict"),
+            ),
+            (
+                "podTemplate.labels",
+                "allow.podLabels",
+                ("azure.workload.identity/use", "sidecar.istio.io/inject"),
+                ("team", "cost-center"),
+            ),
+            (
+                "external.annotations",
+                "allow.serviceAnnotations",
+                ("external-dns.alpha.kubernetes.io/hostname", "eks.amazonaws.com/role-arn"),
+                ("service.beta.kubernetes.io/aws-load-balancer-type", "metallb.io/address-pool"),
+            ),
+        ):
+            part, field = where.split(".")
+            base = {"type": "LoadBalancer"} if part == "external" else {}
+            open_services = replace(DEFAULT, external_services=("LoadBalancer",))
+            for key in refused:
+                asked = resource(kind, {part: {**base, field: {key: "true"}}})
+                (found,) = refusals(asked, open_services)
+                assert found.field == f"spec.{where}.{key}"
+                assert found.message == f"{key} is not in {of_chart} of the chart"
+                assert not refusals(asked, accepting(open_services, asked)), "it goes on"
+                named = f"FAILBACK_ALLOWED_{LISTS[of_chart]}"
+                for entry in (key, f"{key[:6]}*"):
+                    permits = read_permits(
+                        {named: entry, "FAILBACK_ALLOWED_EXTERNAL_SERVICES": "LoadBalancer"}
+                    )
+                    assert not refusals(asked, permits)
+            asked = resource(kind, {part: {**base, field: dict.fromkeys(harmless, "x")}})
+            assert not refusals(asked, open_services)
 
 
 def test_the_operators_own_account_is_on_no_list() -> None:

@@ -98,12 +98,12 @@ def refusal(tmp_path: Path, text: str) -> str:
         (
             "engine: {type: Apache}",
             "10: BrokerCluster/demo: spec.engine.type: apache needs version 4.9.x or 5.x.y;"
-            " javaOptions is for apache, rules for failback",
+            " javaOptions and logs are for apache, rules for failback",
         ),
         (
             "engine: {javaOptions: -Xmx1g}",
             "10: BrokerCluster/demo: spec.engine.javaOptions: apache needs version 4.9.x or"
-            " 5.x.y; javaOptions is for apache, rules for failback",
+            " 5.x.y; javaOptions and logs are for apache, rules for failback",
         ),
         (
             'nameServerAddresses: ["127.0.0.1:9876"]',

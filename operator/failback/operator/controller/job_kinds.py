@@ -15,11 +15,13 @@ from failback.operator.brokers.http_answers import read_bounded
 from failback.operator.controller.cluster_kinds import Dependencies
 from failback.operator.controller.outcome import Outcome
 from failback.operator.controller.passes import Decision
+from failback.operator.controller.refused_pods import Missing, refused_pods
 from failback.operator.kinds.chaos_experiment import ChaosExperiment
 from failback.operator.kinds.reconsumption_report import ReconsumptionReport
 from failback.operator.kubernetes.store import Store
 from failback.operator.planning.jobs.experiment import OVER, plan_experiment
 from failback.operator.planning.jobs.report import claim_of, plan_report
+from failback.operator.planning.jobs.results import end_of
 from failback.operator.planning.observed.observed import (
     Key,
     Object,
@@ -46,6 +48,17 @@ class _JobKind:
         self._dependencies = dependencies
         self._store = store
         self._kube = kube
+        self._missing: dict[tuple[str, str], Missing] = {}
+
+    async def _refused(
+        self, resource: Object, jobs: Mapping[str, Object], pods: Mapping[str, Object]
+    ) -> dict[str, str]:
+        """Return the running Jobs whose pod was refused, and by what."""
+        metadata = resource["metadata"]
+        known = self._missing.setdefault((metadata["namespace"], metadata["name"]), {})
+        begun = {name: job for name, job in jobs.items() if end_of(job) is None}
+        makers = {name: job for name, job in begun.items() if name not in pods}
+        return await refused_pods(self._kube, known, makers)
 
     def _context(self, namespace: str) -> JobContext:
         settings = self._dependencies.settings
@@ -94,7 +107,8 @@ class _JobKind:
         self._dependencies.metrics.show(*where, plan.status, cluster=cluster)
 
     def forget(self, namespace: str, name: str) -> None:
-        """Nothing is remembered."""
+        """Drop what is remembered of a resource that is gone."""
+        self._missing.pop((namespace, name), None)
 
 
 class ExperimentKind(_JobKind):
@@ -149,6 +163,7 @@ class ExperimentKind(_JobKind):
             lease=await self._kube.lease(namespace, f"failback-{name}-chaos"),
             jobs=jobs,
             pods=pods,
+            refused_pods=await self._refused(resource, jobs, pods),
             claim=await self._kube.get("PersistentVolumeClaim", namespace, claim),
             progress=await _progress(jobs, pods),
         )
@@ -215,11 +230,13 @@ class ReportKind(_JobKind):
         if "SparkApplication" in served:
             application = await self._kube.get("SparkApplication", namespace, name)
         claim = claim_of(model, experiment, context)
+        refused = await self._refused(resource, jobs, pods)
         return ObservedReport(
             at=self._dependencies.clock(),
             experiment=experiment,
             job=jobs.get(name),
             pod=pods.get(name),
+            refused_pod=refused.get(name, ""),
             application=application,
             claim=await self._kube.get("PersistentVolumeClaim", namespace, claim),
             served_kinds=served,

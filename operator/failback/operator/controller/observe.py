@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from failback.kube.asynchronous import Kube
 from failback.operator.brokers.peers import Peers, Target
 from failback.operator.brokers.route_history import RouteHistory
+from failback.operator.controller.refused_pods import Missing, refused_pods
 from failback.operator.engines.catalogue import quirk
 from failback.operator.kinds.base import schema_words
 from failback.operator.kinds.broker_cluster import BrokerCluster
@@ -71,6 +72,7 @@ class ClusterMemory:
     permissions: dict[str, dict[str, int] | None] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     other_operator: OtherOperator = field(default_factory=OtherOperator)
+    missing_pods: Missing = field(default_factory=dict)
     registered: list[object] | None = None
     """What the name servers said of this cluster's brokers when they were looked at last."""
     members: tuple[Sequence[Object], str, dict[Member, MemberView]] | None = None
@@ -380,6 +382,7 @@ class Observer:
             foreign=await self._foreign(cluster.namespace, cluster.metadata.uid, memory.foreign),
             rival=self._rival(cluster, servers or []),
             members=views,
+            refused_pods=await refused_pods(self._kube, memory.missing_pods, _makers(members)),
             name_servers=servers,
             read_only=self._read_only(cluster, servers or (), context),
             routes=self._routes(servers or [], memory),
@@ -501,7 +504,10 @@ class Observer:
             for index, address in enumerate(addresses(name_server, context))
             if index in pods
         }
-        uid = name_server.metadata.uid
+        uid, name = name_server.metadata.uid, statefulset_name(name_server)
+        maker = _owned(children, uid).get(("StatefulSet", name), {"spec": {"replicas": 0}})
+        wanted = set(range(maker["spec"].get("replicas", 1))) - pods.keys()
+        makers = {f"{name}-{index}": maker for index in sorted(wanted)}
         monitors = await self._monitors(name_server.namespace, statefulset_name(name_server))
         other_operators, shown = memory.look_for_other_operators(name_server.status, context)
         return ObservedNameServer(
@@ -510,6 +516,7 @@ class Observer:
             foreign=await self._foreign(name_server.namespace, uid, memory.foreign),
             pods=pods,
             routes=routes,
+            refused_pods=await refused_pods(self._kube, memory.missing_pods, makers),
             served_kinds=await self.served_kinds(),
             other_operators=other_operators,
             version_shown=shown,
@@ -540,6 +547,12 @@ def _decoded(children: Sequence[Object], uid: str) -> dict[Member, MemberView]:
     return {
         member: MemberView(member[0], member[1], **part) for member, part in sorted(parts.items())
     }
+
+
+def _makers(members: Mapping[Member, MemberView]) -> dict[str, Object]:
+    """Return the pods that are not there although they are to run, each with its StatefulSet."""
+    sets = [view.statefulset for view in members.values() if view.pod is None and view.statefulset]
+    return {f"{each['metadata']['name']}-0": each for each in sets if each["spec"]["replicas"]}
 
 
 def _addresses(name_server: Object, context: Context) -> list[str]:

@@ -213,6 +213,16 @@ class Named(Model):
     """Name of the object."""
 
 
+class Logs(Model):
+    """The log files of Apache's servers. The kubelet evicts a pod whose files pass the size."""
+
+    size_limit: Size = "1Gi"
+    """Size of the volume; the files of the operator's own configuration stay below half of 1Gi."""
+    config_map: ObjectName | None = None
+    """A ConfigMap of this namespace with a configuration of logback under the key logback.xml, one
+    that the chart allows. Its files must stay below sizeLimit. Unset: the operator's own."""
+
+
 class Engine(Model):
     """Which broker runs: Failback's or Apache's. Stores and wire are interchangeable.
 
@@ -238,7 +248,10 @@ class Engine(Model):
     """Unset means compat: exactly RocketMQ 4.9.8, flaws included. guarded adds the
     counter-measures against re-consumption. Only for Failback."""
     java_options: str | None = Field(default=None, max_length=1024, pattern=r"^[^\x00-\x1f\x7f]*$")
-    """Options put last on the JVM's command line. Only for Apache."""
+    """Options put last on the JVM's command line. Only for Apache. Without -Xmx half of
+    limits.memory is heap; without -XX:MaxDirectMemorySize an eighth is direct memory."""
+    logs: Logs = Field(default_factory=Logs)
+    """Size and configuration of the log files. Only for Apache."""
 
     @property
     def program(self) -> str:
@@ -252,7 +265,8 @@ class Resources(Model):
     requests: dict[str, Quantity] = Field(default={}, max_length=16)
     """What the scheduler reserves, by resource name."""
     limits: dict[str, Quantity] = Field(default={}, max_length=16)
-    """What the container may use at most, by resource name."""
+    """What the container may use at most, by resource name. Unset, memory of Apache's servers is
+    what they request, at least 1Gi for a broker and 512Mi for a name server."""
 
 
 class EnvironmentSource(Model):

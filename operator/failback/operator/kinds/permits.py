@@ -64,6 +64,15 @@ JAVA_OPTION: Final = (
     r"|io[.]netty[.][A-Za-z0-9_.]+|java[.]net[.]prefer[A-Za-z0-9]+)=[A-Za-z0-9_.:/+-]*)$"
 )
 """An option of ``javaOptions`` that sets memory, collection or a property; no text is a command."""
+POD_ANNOTATIONS: Final = (
+    "cluster-autoscaler.kubernetes.io/safe-to-evict", "fluentbit.io/*",
+    "karpenter.sh/do-not-disrupt", "kubectl.kubernetes.io/*", "prometheus.io/*",
+)  # fmt: skip
+SERVICE_ANNOTATIONS: Final = (
+    "cloud.google.com/*", "lbipam.cilium.io/*", "metallb.io/*", "metallb.universe.tf/*",
+    "networking.gke.io/*", "service.beta.kubernetes.io/*", "service.kubernetes.io/*",
+)  # fmt: skip
+"""By which clouds choose the kind of load balancer. None of them makes a name in a DNS."""
 SPARK_MASTERS: Final = (
     "local*",
     "k8s://https://kubernetes.default.svc",
@@ -88,12 +97,16 @@ class Permits:
     secrets: tuple[str, ...] = ()
     """Secrets that variables may be read from."""
     config_maps: tuple[str, ...] = ()
-    """ConfigMaps that variables may be read from."""
+    """ConfigMaps that variables and the configuration of logback may be read from."""
     pull_secrets: tuple[str, ...] = ()
     environment: tuple[str, ...] = ()
     """Variables that may be set although code can come from them."""
     java_options: tuple[str, ...] = ()
     """Options of ``javaOptions`` beside those of memory, collection and known properties."""
+    pod_annotations: tuple[str, ...] = POD_ANNOTATIONS
+    """Annotations of pods by which nothing else changes them; keys without a prefix are free."""
+    pod_labels: tuple[str, ...] = ()
+    service_annotations: tuple[str, ...] = SERVICE_ANNOTATIONS
     spark_settings: tuple[str, ...] = SPARK_SETTINGS
     spark_masters: tuple[str, ...] = SPARK_MASTERS
     name_servers: tuple[str, ...] = ()
@@ -131,6 +144,9 @@ def read_permits(environment: Mapping[str, str]) -> Permits:
         pull_secrets=words("FAILBACK_ALLOWED_PULL_SECRETS"),
         environment=words("FAILBACK_ALLOWED_ENVIRONMENT"),
         java_options=words("FAILBACK_ALLOWED_JAVA_OPTIONS"),
+        pod_annotations=(*POD_ANNOTATIONS, *words("FAILBACK_ALLOWED_POD_ANNOTATIONS")),
+        pod_labels=words("FAILBACK_ALLOWED_POD_LABELS"),
+        service_annotations=(*SERVICE_ANNOTATIONS, *words("FAILBACK_ALLOWED_SERVICE_ANNOTATIONS")),
         spark_settings=(*SPARK_SETTINGS, *words("FAILBACK_ALLOWED_SPARK_SETTINGS")),
         spark_masters=(*SPARK_MASTERS, *words("FAILBACK_ALLOWED_SPARK_MASTERS")),
         name_servers=words("FAILBACK_ALLOWED_NAME_SERVERS"),

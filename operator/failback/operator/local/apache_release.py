@@ -18,6 +18,7 @@ from typing import Final
 
 from failback.common import java as java_here
 from failback.operator.engines.quirks import PUBLISHED, nearest_versions, numbers_of
+from failback.operator.render.apache import logback
 from failback.protocol.errors import ConfigError
 
 MINIMUM_JAVA: Final = 17
@@ -125,7 +126,8 @@ def _fetch(version: str, target: Path) -> None:
     shutil.rmtree(half, ignore_errors=True)
     half.mkdir(parents=True)
     # A pom of our own folder may lie where nothing can be written; Maven writes nothing beside it.
-    with resources.as_file(_data("apache_pom.xml")) as pom:
+    folder = resources.files("failback.operator.local")
+    with resources.as_file(folder.joinpath("apache_pom.xml")) as pom:
         command = [maven, "-q", "-B", "--strict-checksums", "-f", str(pom)]
         command += ["dependency:copy-dependencies", "-DincludeScope=runtime"]
         command += [f"-DoutputDirectory={half}", f"-Drocketmq.version={version}"]
@@ -156,13 +158,8 @@ def _run(command: list[str]) -> str | None:
 def _make_home(home: Path) -> None:
     """Make ``rocketmq.home.dir``: 4.9 does not start without its logback files; 5.x brings them."""
     (home / "conf").mkdir(parents=True, exist_ok=True)
-    text = _data("apache_logback.xml").read_text(encoding="utf-8")
     for name in _PROGRAMS:
-        (home / "conf" / f"logback_{name}.xml").write_text(text.replace("NAME", name))
-
-
-def _data(name: str) -> resources.abc.Traversable:
-    return resources.files("failback.operator.local").joinpath(name)
+        (home / "conf" / f"logback_{name}.xml").write_text(logback(name))
 
 
 @contextmanager

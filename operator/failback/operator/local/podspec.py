@@ -205,7 +205,11 @@ def _volumes(
             if mount["name"] in claims:
                 found[path] = Volume(path, claim=f"{mount['name']}-{pod}")
             elif config_map := sources[mount["name"]].get("configMap"):
-                found[path] = Volume(path, files=objects[("ConfigMap", config_map["name"])]["data"])
+                files = objects[("ConfigMap", config_map["name"])]["data"]
+                if "subPath" in mount:  # one file: its folder has no other here
+                    path, _, name = path.rpartition("/")
+                    files = {name: files[mount["subPath"]]}
+                found[path] = Volume(path, files=files)
             else:
                 found[path] = Volume(path)
     return list(found.values())

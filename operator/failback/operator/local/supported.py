@@ -118,6 +118,8 @@ def _pod(pod: Object, replicas: int, root: Root) -> Iterator[str]:
             for field in volume
             if field not in ("name", "configMap", "emptyDir")
         )
+        if volume["name"] == "logback":  # a ConfigMap of somebody else
+            yield f"{path}.volumes[{index}].configMap"
     if len(pod["containers"]) != 1:
         yield f"{path}.containers[1]"
     for kind in ("initContainers", "containers"):
@@ -147,7 +149,7 @@ def _container(container: Object, path: str, root: Root) -> Iterator[str]:
         yield from (
             f"{path}.volumeMounts[{index}].{field}"
             for field in mount
-            if field not in ("name", "mountPath", "readOnly")
+            if field not in ("name", "mountPath", "readOnly", "subPath")
         )
         if not mount["mountPath"].startswith(f"{root.path / 'pods'}/"):
             yield f"{path}.volumeMounts[{index}].mountPath {mount['mountPath']}"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from failback.operator.engines.catalogue import quirk
-from failback.operator.render import common
+from failback.operator.render import apache, common
 from failback.operator.render.config import restart_hash
 from failback.operator.render.context import Object
 from failback.operator.render.members import (
@@ -100,8 +100,13 @@ def _pod(context: ClusterContext, member: MemberContext) -> Object:
         "FAILBACK_MEMBER": str(member.ordinal),
         "FAILBACK_DRAIN_SECONDS": str(spec.lifecycle.drain_seconds),
     }
+    options = apache.java_options(
+        engine, "broker", member.home, context.version, pair.resources, context.place
+    )
     shared: Object = {
-        "env": common.environment(engine, member.home, member.http_port, marks, spec.pod_template),
+        "env": common.environment(
+            engine, member.home, member.http_port, marks, spec.pod_template, options
+        ),
         "securityContext": common.container_security(),
         "terminationMessagePolicy": common.LAST_WORDS,
         "volumeMounts": common.mounts(member.home, member.run_dir, data=True),
@@ -119,7 +124,7 @@ def _pod(context: ClusterContext, member: MemberContext) -> Object:
         ),
         "initContainers": _init_containers(context, member, shared),
         "containers": [_container(context, member, shared)],
-        "volumes": common.volumes(member.name),
+        "volumes": common.volumes(member.name, engine, context.place),
     }
     if pair.node_selector:
         found["nodeSelector"] = dict(pair.node_selector)
@@ -161,6 +166,7 @@ def _verify_container(context: ClusterContext, member: MemberContext, shared: Ob
             *("tools", "verify-prefix", "--conf", f"{member.home}/conf/broker.conf"),
             *("--seconds", seconds, "--records", _VERIFIED_RECORDS),
         ],
+        **common.bounds(context.place, "512Mi"),
         **copy.deepcopy(shared),
     }
 
@@ -187,10 +193,7 @@ def _carry_container(context: ClusterContext, member: MemberContext, shared: Obj
             *(("--keep-members",) if carry.keep_members else ()),
         ],
         "ports": [{"name": "http", "containerPort": port}],
-        "resources": {
-            "requests": {"cpu": "10m", "memory": "64Mi"},
-            "limits": {"memory": "384Mi"},
-        },
+        **common.bounds(context.place, "384Mi"),
         **copy.deepcopy(shared),
     }
 
@@ -221,6 +224,7 @@ def _container(context: ClusterContext, member: MemberContext, shared: Object) -
         found["args"] = ["./mqbroker", "-c", conf]
         # The start scripts run java as a child of a shell that passes no SIGTERM on.
         found["lifecycle"] = {"preStop": {"exec": {"command": ["sh", "-c", _STOP_AND_WAIT]}}}
+        ports |= apache.exporter(engine, member.pair.config, context.place)
     else:
         found["command"] = list(common.INIT)
         found["args"] = ["broker", "-c", conf]
@@ -228,6 +232,8 @@ def _container(context: ClusterContext, member: MemberContext, shared: Object) -
             found["args"] += ["--mounted", f"{member.home}/desired/broker.conf"]
         ports["http"] = member.http_port
     found["ports"] = [{"name": port, "containerPort": number} for port, number in ports.items()]
-    found["resources"] = common.resources_of(member.pair.resources)
+    wanted = apache.limited(engine, "broker", member.pair.resources, context.place)
+    found["resources"] = common.resources_of(wanted)
     found |= common.probes(engine, listen_port, member.http_port, liveness=liveness)
-    return found | shared
+    logs = apache.log_mounts(engine, "broker", member.home, context.version, context.place)
+    return {**found, **shared, "volumeMounts": [*shared["volumeMounts"], *logs]}

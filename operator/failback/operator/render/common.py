@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from failback.operator.kinds.base import Engine, PodTemplate, Resource, Resources, Spread
+from failback.operator.render import apache
 from failback.operator.render.context import Context, Object
 
 HTTP_PORT: Final = 8088
@@ -131,7 +132,12 @@ def pod_security_of(user: int) -> Object:
 
 
 def environment(
-    engine: Engine, home: str, http_port: int, marks: dict[str, str], template: PodTemplate
+    engine: Engine,
+    home: str,
+    http_port: int,
+    marks: dict[str, str],
+    template: PodTemplate,
+    java_options: str,
 ) -> list[Object]:
     """Return the container's variables: ours in a fixed order, then the user's."""
     values = {"HOME": home, "TMPDIR": f"{home}/scratch", **marks}
@@ -139,8 +145,7 @@ def environment(
     if engine.rules == "guarded":
         values["FAILBACK_RULES"] = "guarded"
     if engine.program == "apache":
-        options = f"-Duser.home={home} -Djava.io.tmpdir={home}/scratch"
-        values["JAVA_OPT_EXT"] = " ".join(filter(None, (options, engine.java_options)))
+        values["JAVA_OPT_EXT"] = java_options
     return variables(values) + [
         variable.model_dump(by_alias=True, exclude_none=True) for variable in template.env
     ]
@@ -169,15 +174,24 @@ def mounts(home: str, run_dir: str, *, data: bool) -> list[Object]:
     return [desired, *({"name": name, "mountPath": path} for name, path in places)]
 
 
-def volumes(config_map: str) -> list[Object]:
+def volumes(config_map: str, engine: Engine, context: Context) -> list[Object]:
     """Return the pod's volumes: the desired configuration and the scratch space."""
+    own = [{"name": "logback", "configMap": {"name": engine.logs.config_map}}]
     return [
         {"name": "desired", "configMap": {"name": config_map}},
         {"name": "conf", "emptyDir": {}},
-        {"name": "logs", "emptyDir": {"sizeLimit": "1Gi"}},
+        {"name": "logs", "emptyDir": {"sizeLimit": engine.logs.size_limit}},
         {"name": "scratch", "emptyDir": {"sizeLimit": "64Mi"}},
         {"name": "run", "emptyDir": {"sizeLimit": "16Mi"}},
+        *(own if engine.logs.config_map and apache.is_bounded(context) else ()),
     ]
+
+
+def bounds(context: Context, memory: str) -> Object:
+    """Return the resources of a container of ours: a namespace with a quota asks for all four."""
+    asked = {"cpu": "10m", "memory": "64Mi"}
+    found = {"resources": {"requests": asked, "limits": {"cpu": "1", "memory": memory}}}
+    return found if apache.is_bounded(context) else {}
 
 
 def conf_container(home: str, file: str, context: Context, shared: Object) -> Object:
@@ -193,6 +207,7 @@ def conf_container(home: str, file: str, context: Context, shared: Object) -> Ob
         "image": context.tools_image,
         "command": list(INIT),
         "args": ["tools", "install-conf", "--from", source, "--to", target],
+        **bounds(context, "128Mi"),
         **copy.deepcopy(shared),
     }
 
@@ -205,6 +220,7 @@ def gate_container(home: str, context: Context, shared: Object) -> Object:
         "image": context.image("tools", context.own_version or context.version),
         "command": list(INIT),
         "args": ["tools", "verify-prefix", "--only-read", f"{home}/store/commitlog"],
+        **bounds(context, "512Mi"),
         **copy.deepcopy(shared),
     }
 

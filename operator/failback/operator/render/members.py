@@ -14,7 +14,7 @@ from typing import Final
 from failback.operator.engines.catalogue import quirk
 from failback.operator.kinds.base import Engine
 from failback.operator.kinds.broker_cluster import BrokerCluster, Pair
-from failback.operator.render import common
+from failback.operator.render import apache, common
 from failback.operator.render.context import Context
 from failback.operator.render.shape import Shape, live_values, shaped_cluster, shaped_pair
 
@@ -223,7 +223,10 @@ def broker_properties(context: ClusterContext, member: MemberContext) -> dict[st
         needed = wanted or (2 if pair.master_role == "SYNC_MASTER" else 1)
         managed["totalReplicas"] = str(1 + pair.slaves)
         managed["inSyncReplicas"] = str(needed)
-    return live_values(pair, member.ordinal, {**pair.config, **managed}, context.shape)
+    # By default it listens at brokerIP1 alone, which may be an address of something else.
+    on = apache.exporter(engine, pair.config, context.place)
+    host = {"metricsPromExporterHost": "${POD_IP}"} if on else {}
+    return live_values(pair, member.ordinal, {**host, **pair.config, **managed}, context.shape)
 
 
 def is_carried(context: ClusterContext, pair: Pair) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from failback.operator.kinds.name_server import NameServer
-from failback.operator.render import common
+from failback.operator.render import apache, common
 from failback.operator.render.config import name_server_properties, restart_hash
 from failback.operator.render.context import POD_NAME, Context, Object
 
@@ -82,8 +82,10 @@ def _pod(name_server: NameServer, context: Context) -> Object:
     home, run_dir = context.home(POD_NAME), context.run_dir(POD_NAME)
     http_port = context.port_of(name, "http", common.HTTP_PORT)
     marks = {"FAILBACK_NAMESERVER": name_server.name}
+    version = common.engine_version(engine, context)
+    options = apache.java_options(engine, "namesrv", home, version, spec.resources, context)
     shared: Object = {
-        "env": common.environment(engine, home, http_port, marks, spec.pod_template),
+        "env": common.environment(engine, home, http_port, marks, spec.pod_template, options),
         "securityContext": common.container_security(),
         "terminationMessagePolicy": common.LAST_WORDS,
         "volumeMounts": common.mounts(home, run_dir, data=False),
@@ -101,7 +103,7 @@ def _pod(name_server: NameServer, context: Context) -> Object:
         ),
         "initContainers": [common.conf_container(home, "namesrv.conf", context, shared)],
         "containers": [_container(name_server, home, http_port, context, shared)],
-        "volumes": common.volumes(name),
+        "volumes": common.volumes(name, engine, context),
     }
     if spec.pod_template.node_selector:
         found["nodeSelector"] = dict(spec.pod_template.node_selector)
@@ -133,6 +135,8 @@ def _container(
         found["args"] = ["namesrv", "-c", conf]
         ports["http"] = http_port
     found["ports"] = [{"name": label, "containerPort": number} for label, number in ports.items()]
-    found["resources"] = common.resources_of(spec.resources)
+    wanted = apache.limited(engine, "namesrv", spec.resources, context)
+    found["resources"] = common.resources_of(wanted)
     found |= common.probes(engine, port, http_port, liveness=engine.program == "failback")
-    return found | shared
+    logs = apache.log_mounts(engine, "namesrv", home, version, context)
+    return {**found, **shared, "volumeMounts": [*shared["volumeMounts"], *logs]}

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from failback.operator.kinds.base import PodMonitor, Resource
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.kinds.name_server import NameServer
-from failback.operator.render import common
+from failback.operator.render import apache, common
 from failback.operator.render.broker import member_labels, statefulset
 from failback.operator.render.config import config_map, name_server_properties, properties_text
 from failback.operator.render.context import Context, Object
@@ -48,8 +48,9 @@ def render_name_server(name_server: NameServer, context: Context) -> list[Object
         name_server_labels(name_server), common.engine_version(name_server.spec.engine, context)
     )
     text = properties_text(name_server_properties(name_server, context))
+    files = {"namesrv.conf": text, **apache.log_files(name_server.spec.engine, "namesrv", context)}
     found = [
-        config_map(name_server, name, {"namesrv.conf": text}, marks, context),
+        config_map(name_server, name, files, marks, context),
         *name_server_services(name_server, context),
         *([name_server_external(name_server, context)] if name_server.spec.external else ()),
         name_server_statefulset(name_server, context),
@@ -94,7 +95,9 @@ def _pair(context: ClusterContext, index: int) -> Iterator[Object]:
     objects: list[Object] = []
     for member in context.members[index]:
         properties = broker_properties(context, member)
-        marks, files = member_labels(context, member), {"broker.conf": properties_text(properties)}
+        marks = member_labels(context, member)
+        files = apache.log_files(context.engine, "broker", context.place)
+        files["broker.conf"] = properties_text(properties)
         if is_carried(context, member.pair):
             files[common.MEMBERS_FILE] = other_members(context, member)
         if external is not None and external.type != "Template":
@@ -167,7 +170,8 @@ def _pod_monitor(
         "spec": {
             "selector": {"matchLabels": match},
             "podMetricsEndpoints": [
-                {"port": "http", "path": "/metrics", "interval": wanted.interval}
+                {"port": port, "path": "/metrics", "interval": wanted.interval}
+                for port in apache.METRICS_PORTS
             ],
         },
     }

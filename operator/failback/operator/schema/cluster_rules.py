@@ -18,10 +18,18 @@ _PROPERTIES: Final = (
 _ENGINE: Final = Rule(
     "EN1",
     "spec.engine",
-    "self.type == 'Failback' ? !has(self.javaOptions)"
+    "self.type == 'Failback'"
+    " ? !has(self.javaOptions) && (!has(self.logs) || !has(self.logs.configMap))"
     " : (!has(self.rules) || self.rules == 'compat') && has(self.version)"
     f" && self.version.matches({literal(rule_texts.APACHE_VERSION)})",
-    "apache needs version 4.9.x or 5.x.y; javaOptions is for apache, rules for failback",
+    "apache needs version 4.9.x or 5.x.y; javaOptions and logs are for apache, rules for failback",
+)
+_LEAST_LOGS: Final = "1Gi"  # the files of engines/apache_logback.xml and a GC log, twice
+_LOGS: Final = Rule(
+    "EN2",
+    "spec.engine",
+    f"!has(self.logs) || quantity(self.logs.sizeLimit).compareTo(quantity('{_LEAST_LOGS}')) >= 0",
+    f"logs.sizeLimit must be at least {_LEAST_LOGS}: the kubelet evicts a pod whose files pass it",
 )
 _PREFIXES: Final = (
     "self.all(k, !k.startsWith('failback.dev/') && !k.startsWith('app.kubernetes.io/'))"
@@ -266,6 +274,7 @@ BROKER_CLUSTER: Final = (
         "offsetCarry is for engine Apache with slaves",
     ),
     _ENGINE,
+    _LOGS,
     *_POD_TEMPLATE,
 )
 NAME_SERVER: Final = (
@@ -287,5 +296,6 @@ NAME_SERVER: Final = (
         "nodeAddresses and nodePort belong to type NodePort",
     ),
     _ENGINE,
+    _LOGS,
     *_POD_TEMPLATE,
 )

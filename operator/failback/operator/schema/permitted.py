@@ -7,7 +7,7 @@ allow. ``templates/admission.yaml`` of the chart has the same lists for the API 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -112,15 +112,19 @@ def _account(
 
 
 def accepting(permits: Permits | None, kept: BrokerCluster | NameServer) -> Permits | None:
-    """Return the lists with what a spec that was carried out has of commands: it goes on."""
+    """Return the lists with what a spec that was carried out has beside them: it goes on."""
     if permits is None:
         return None
     options = (kept.spec.engine.java_options or "").split()
     names = (variable.name for variable in kept.spec.pod_template.env)
+    outside = {} if kept.spec.external is None else kept.spec.external.annotations
     return replace(
         permits,
         environment=(*permits.environment, *names),
         java_options=(*permits.java_options, *options),
+        pod_annotations=(*permits.pod_annotations, *kept.spec.pod_template.annotations),
+        pod_labels=(*permits.pod_labels, *kept.spec.pod_template.labels),
+        service_annotations=(*permits.service_annotations, *outside),
     )
 
 
@@ -129,17 +133,33 @@ def _engine(engine: Engine, permits: Permits) -> Iterator[Violation]:
     for option in (engine.java_options or "").split():
         if not re.match(JAVA_OPTION, option) and not is_named(option, permits.java_options):
             yield _unlisted("spec.engine.javaOptions", option, "allow.javaOptions")
+    file = engine.logs.config_map
+    if file is not None and not is_named(file, permits.config_maps):
+        yield _unlisted("spec.engine.logs.configMap", file, "allow.configMaps")
     for position, secret in enumerate(engine.image_pull_secrets):
         if not is_named(secret.name, permits.pull_secrets):
             field = f"spec.engine.imagePullSecrets[{position}].name"
             yield _unlisted(field, secret.name, "allow.pullSecrets")
 
 
+def _keys(
+    field: str, keys: Iterable[str], allowed: tuple[str, ...], of_chart: str
+) -> Iterator[Violation]:
+    """By a key with a prefix another program may put something into a pod; others are free."""
+    for key in keys:
+        if "/" in key and not is_named(key, allowed):
+            yield _unlisted(f"{field}.{key}", key, of_chart)
+
+
 def _external(
     external: External | NameServerExternal | None, permits: Permits
 ) -> Iterator[Violation]:
     """A Service that opens a way into the cluster; a template opens none."""
-    if external is None or external.type in ("Template", *permits.external_services):
+    if external is None:
+        return
+    at, allowed = "spec.external.annotations", permits.service_annotations
+    yield from _keys(at, external.annotations, allowed, "allow.serviceAnnotations")
+    if external.type in ("Template", *permits.external_services):
         return
     yield _unlisted("spec.external.type", external.type, "allow.externalServices")
 
@@ -163,6 +183,10 @@ def _pod_template(template: PodTemplate, permits: Permits) -> Iterator[Violation
             wanted = None if reference is None else str(reference.get("name"))
             if wanted is not None and not is_named(wanted, allowed):
                 yield _unlisted(f"{field}.{word}.name", wanted, of_chart)
+    old = () if permits.weak_security else _OLD_PROFILES
+    keys = [key for key in template.annotations if not key.startswith(old)]
+    yield from _keys(f"{at}.annotations", keys, permits.pod_annotations, "allow.podAnnotations")
+    yield from _keys(f"{at}.labels", template.labels, permits.pod_labels, "allow.podLabels")
     if permits.weak_security:
         return
     for name in weaknesses(template.security_context):

@@ -288,6 +288,13 @@ def test_an_image_that_cannot_be_pulled_is_named() -> None:
     world.run()
     assert world.condition("Injected") == ("False", "ImagePullError")
     assert world.message("Injected") == "failback/chaos:9: ImagePullBackOff: not found"
+    world.pods.clear()
+    world.refused_pods = {STAY: "exceeded quota: q"}
+    world.run()
+    assert world.condition("Injected") == ("False", "PodRefused")
+    world.refused_pods = {}
+    world.run()
+    assert world.condition("Injected") == ("Unknown", "Running")
 
 
 def test_a_fault_that_was_not_proved_stays_said() -> None:

@@ -308,3 +308,6 @@ def test_an_image_that_cannot_be_pulled_is_named() -> None:
     seen = replace(SEEN, job={"metadata": {}, "status": {}}, pod=pod)
     plan = plan_report(report(), {}, seen, CONTEXT, NOW)
     assert condition(plan, "Complete")[1:] == ("ImagePullError", "i:1: ErrImagePull: gone")
+    seen = replace(seen, pod=None, refused_pod="exceeded quota: q")
+    plan = plan_report(report(), {}, seen, CONTEXT, NOW)
+    assert condition(plan, "Complete")[1:] == ("PodRefused", "exceeded quota: q")

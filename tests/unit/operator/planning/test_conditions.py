@@ -103,6 +103,16 @@ def test_a_pod_that_is_not_there_says_why(
     assert (found.value, found.reason, found.message) == (False, reason, words)
 
 
+def test_a_pod_that_is_refused_says_by_what() -> None:
+    world = steady()
+    seen = with_member(world, 0, 1, "claim", phase="Pending")
+    member = dataclasses.replace(seen.member(0, 1), pod=None)
+    refused = {"orders-0-1-0": "exceeded quota: q"}
+    seen = dataclasses.replace(seen, members={**seen.members, (0, 1): member}, refused_pods=refused)
+    found = conditions.ready(view(world, seen))
+    assert (found.reason, found.message) == ("PodRefused", "orders-0-1-0: exceeded quota: q")
+
+
 def test_a_claim_that_is_pending_is_named_with_its_class() -> None:
     world = steady()
     seen = with_member(world, 0, 0, "claim", phase="Pending", storage_class="fast")

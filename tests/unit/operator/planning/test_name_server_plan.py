@@ -171,6 +171,12 @@ def test_suspended_means_status_only() -> None:
     assert reason(found, "Paused") == "Requested"
 
 
+def test_a_pod_that_is_refused_says_by_what() -> None:
+    seen = observed(2, ready=1, refused_pods={"main-ns-1": "exceeded quota: q"})
+    found = plan(name_server(2), settled(2), seen)
+    assert reason(found) == "PodRefused"
+
+
 def test_a_foreign_object_of_our_name_stops_everything() -> None:
     seen = ObservedNameServer(NOW, foreign=frozenset({("Service", "main-ns")}))
     found = plan(name_server(2), {}, seen)

@@ -94,6 +94,10 @@ def _unclear(view: ClusterView) -> tuple[str, str]:
 
 
 def _platform_problem(view: ClusterView) -> tuple[str, str]:
+    refused = view.observed.refused_pods
+    lost = [name for item in view.members if (name := view.pod_name(item)) in refused]
+    if lost:
+        return "PodRefused", "; ".join(f"{each}: {refused[each]}" for each in lost[:3])
     for member in view.members:
         pod, claim = member.pod, member.claim
         if pod is not None and pod.problem in ("ImagePullError", "Unschedulable"):

@@ -26,6 +26,7 @@ from failback.operator.planning.state.running_engine import (
     has_v5_store,
     held_engine,
 )
+from failback.operator.render import apache
 from failback.operator.render.members import could_carry, offsets_in_rocksdb
 from failback.operator.schema.permitted import refusals
 
@@ -220,6 +221,14 @@ def _platform(view: ClusterView) -> Iterator[tuple[str, str]]:
     monitored = spec.metrics.pod_monitor.enabled
     if monitored and "PodMonitor" not in view.observed.served_kinds:
         yield "PodMonitorCrdMissing", "the API server does not serve PodMonitor"
+    pairs = [view.cluster.pair(index) for index in range(spec.pairs)]
+    silent = [each for each in pairs if each.config.get("metricsExporterType") != "PROM"]
+    mute = not all(could_carry(view.cluster, each) for each in silent)
+    if monitored and mute and spec.engine.program == "apache":
+        text = "pods of Apache have metrics by offsetCarry, or from 5.1 on metricsExporterType=PROM"
+        yield "NoMetricsPort", text
+    found = {apache.excess(spec.engine, pair.resources) for pair in pairs}
+    yield from (("HeapTooLarge", each) for each in sorted(filter(None, found)))
     resync_refused = resync.refusal(view.state)
     if resync_refused:
         yield "ResyncRefused", resync_refused

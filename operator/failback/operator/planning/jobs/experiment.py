@@ -252,12 +252,14 @@ def _show_progress(
     draft: _Draft, run: str, pod: Mapping[str, Any] | None, observed: ObservedExperiment
 ) -> Plan:
     problem = results.pull_problem(pod)
-    if problem:
-        draft.condition("Injected", False, "ImagePullError", problem)
+    refused = "; ".join(observed.refused_pods.values())
+    if problem or refused:
+        reason = "ImagePullError" if problem else "PodRefused"
+        draft.condition("Injected", False, reason, problem or refused)
         return draft.plan(_WAIT)
     progress = observed.progress
     if progress is None:
-        if draft.says("Injected", "ImagePullError"):
+        if draft.says("Injected", "ImagePullError") or draft.says("Injected", "PodRefused"):
             draft.condition("Injected", None, "Running", run)
         return draft.plan(_POLL)
     if progress.get("phase") in _STAGES:

@@ -186,8 +186,9 @@ def _follow(
     assert observed.job is not None
     end = results.end_of(observed.job)
     problem = results.pull_problem(observed.pod)
-    if end is None and problem:
-        verdicts = [_Verdict("Complete", False, "ImagePullError", problem)]
+    if end is None and (problem or observed.refused_pod):
+        reason = "ImagePullError" if problem else "PodRefused"
+        verdicts = [_Verdict("Complete", False, reason, problem or observed.refused_pod)]
         return _plan(report, status, {**status}, verdicts, context, now, [], [], _WAIT)
     try:
         # A report of a failed run ends with its exit code, so a Job may fail and be complete.

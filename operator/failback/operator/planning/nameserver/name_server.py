@@ -34,6 +34,7 @@ from failback.operator.planning.plan.encoding import (
 )
 from failback.operator.planning.plan.types import Event, Plan
 from failback.operator.planning.state.running_engine import name_server_context
+from failback.operator.render import apache
 from failback.operator.render.context import Context
 from failback.operator.render.nameserver import addresses, statefulset_name
 from failback.operator.render.objects import render_name_server
@@ -218,6 +219,9 @@ def _ready(
     for _, pod in sorted(observed.pods.items()):
         if pod.problem in ("ImagePullError", "Unschedulable"):
             return Verdict(kind, False, pod.problem, f"{pod.name}: {pod.message}")
+    if observed.refused_pods:
+        said = "; ".join(f"{pod}: {each}" for pod, each in sorted(observed.refused_pods.items()))
+        return Verdict(kind, False, "PodRefused", said)
     unready = [index for index in range(replicas.pods) if not _is_ready(observed.pods.get(index))]
     if unready:
         before = find_condition(status, kind)
@@ -247,6 +251,11 @@ def _warning(name_server: NameServer, observed: ObservedNameServer) -> Verdict:
         found.append(("UnknownAnnotation", f"{names(unknown)} is no annotation of this operator"))
     if name_server.spec.metrics.pod_monitor.enabled and "PodMonitor" not in observed.served_kinds:
         found.append(("PodMonitorCrdMissing", "the API server does not serve PodMonitor"))
+    engine = name_server.spec.engine
+    if name_server.spec.metrics.pod_monitor.enabled and engine.program == "apache":
+        found.append(("NoMetricsPort", "a name server of Apache has no port with metrics"))
+    if excess := apache.excess(engine, name_server.spec.resources):
+        found.append(("HeapTooLarge", excess))
     return joined(found)
 
 

@@ -256,6 +256,8 @@ class ObservedCluster:
     """Why an older BrokerCluster has this one's broker names; empty when none has."""
     members: Mapping[Member, MemberView] = field(default_factory=dict)
     """Members that have any object, wanted or not."""
+    refused_pods: Mapping[str, str] = field(default_factory=dict)
+    """Pods that are not there → what refused them last."""
     name_servers: Sequence[str] | None = None
     """``host:port`` in index order; ``None`` when the NameServer resource does not exist."""
     read_only: frozenset[str] = frozenset()
@@ -321,6 +323,7 @@ class ObservedNameServer:
     """Replica index → its pod."""
     routes: Mapping[str, Route] = field(default_factory=dict)
     """Address → what it answered (106) last; an address without a pod is missing."""
+    refused_pods: Mapping[str, str] = field(default_factory=dict)
     served_kinds: frozenset[str] = frozenset()
     other_operators: tuple[str, ...] = ()
     """Versions of this operator and of another one that writes the same status."""
@@ -354,6 +357,8 @@ class ObservedExperiment:
     """The ConfigMap that its Jobs read."""
     pods: Mapping[str, Object] = field(default_factory=dict)
     """Newest pod of each of those Jobs, by the Job's name."""
+    refused_pods: Mapping[str, str] = field(default_factory=dict)
+    """Jobs that have no pod → what refused it last."""
     claim: Object | None = None
     """The claim of the run volume."""
     progress: Mapping[str, Any] | None = None
@@ -370,6 +375,8 @@ class ObservedReport:
     job: Object | None = None
     pod: Object | None = None
     """Newest pod of the Job."""
+    refused_pod: str = ""
+    """What refused it last; empty if nothing did."""
     application: Object | None = None
     """The SparkApplication."""
     claim: Object | None = None
