@@ -44,7 +44,7 @@ OPERATOR: Rights = {
     ("", "pods"): {"list", "watch", "patch", "delete"},
     ("", "pods/eviction"): {"create"},
     ("", "pods/status"): {"patch"},
-    ("", "events"): {"create"},
+    ("", "events"): {"create", "list"},
     ("coordination.k8s.io", "leases"): {"get", "create", "update", "delete"},
 }
 OPERATOR["failback.dev", "roleswitches"] = {"get", "list", "watch", "patch", "delete"}

@@ -269,6 +269,14 @@ def lease(name: str) -> Object:
     }
 
 
+APACHE = {"type": "Apache", "version": "4.9.7"}
+DNS = {
+    "type": "Template",
+    "template": "b{pair}-{ordinal}.shop.example",
+    "annotations": {"external-dns.alpha.kubernetes.io/hostname": "shop.example"},
+}
+
+
 def test_the_api_server_refuses_it_by_the_charts_policies(namespace: Namespace) -> None:
     author = Api(namespace.identity("author", AUTHOR).kubeconfig).scoped(namespace.name)
     rules = chart_rules(namespace)
@@ -287,6 +295,13 @@ def test_the_api_server_refuses_it_by_the_charts_policies(namespace: Namespace) 
         for option in OPTIONS:
             asked = apache("a", f"-Xmx1g {option}")
             assert "allow.javaOptions" in refusal(author, asked), option
+        for part, of_chart in (
+            ({"podTemplate": {"annotations": {"sidecar.istio.io/inject": "true"}}}, "Annotations"),
+            ({"podTemplate": {"labels": {"azure.workload.identity/use": "true"}}}, "Labels"),
+            ({"external": DNS}, "serviceAnnotations"),
+            ({"engine": {**APACHE, "logs": {"configMap": "somebodys"}}}, "configMaps"),
+        ):
+            assert of_chart in refusal(author, cluster("a", **part)), part
         for key in S3A:
             conf = {"conf": {f"spark.hadoop.fs.s3a.{key}": "x"}}
             said = refusal(author, report("j", engine="Spark", spark=conf))
@@ -296,7 +311,11 @@ def test_the_api_server_refuses_it_by_the_charts_policies(namespace: Namespace) 
             cluster(
                 "fine",
                 engine={"image": "failback/broker:0.1.0"},
-                podTemplate={"securityContext": {"runAsUser": 5, "seccompProfile": None}},
+                podTemplate={
+                    "securityContext": {"runAsUser": 5, "seccompProfile": None},
+                    "annotations": {"prometheus.io/scrape": "true", "note": "x"},
+                    "labels": {"team": "shop"},
+                },
             ),
             experiment("fine"),
             report("fine", engine="Spark", spark={"conf": {"spark.sql.shuffle.partitions": "8"}}),

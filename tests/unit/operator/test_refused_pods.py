@@ -41,7 +41,7 @@ def maker(kind: str = "StatefulSet") -> dict[str, Any]:
 
 
 def refused(pod: str = "demo-0-0-0") -> str:
-    begin = f"create Pod {pod} in StatefulSet demo-0-0 failed error: "
+    begin = f"Create Pod {pod} in StatefulSet demo-0-0 failed error: "
     return f'{begin}pods "{pod}" is forbidden: {QUOTA}'
 
 

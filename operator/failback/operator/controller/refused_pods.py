@@ -21,7 +21,7 @@ _PATIENCE_SECONDS: Final = 3.0
 _ASK_SECONDS: Final = 10.0
 _AT_ONCE: Final = 3  # a message names no more
 _PREAMBLE: Final = re.compile(
-    r'^(create (Pod|Claim) .* failed error: |Error creating: )(pods "[^"]*" is forbidden: )?'
+    r'^([Cc]reate (Pod|Claim) .* failed error: |Error creating: )(pods "[^"]*" is forbidden: )?'
 )
 Missing = dict[str, tuple[float, str]]
 """Pod that is not there → when it is asked about, by the monotonic clock, and what was said."""
