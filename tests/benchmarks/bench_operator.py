@@ -13,6 +13,8 @@
 * *outage*: the only pair of a cluster under traffic, while a key that needs a restart changes and
   while its roles are switched: the longest time between two acknowledged sends of a producer that
   asks for its route every second.
+* *drain*: ``kubectl drain`` of the node of the only pair's master, engine by engine, first as the
+  budget allows it (``onDrain: Allow``), then with a switch before: how long nobody takes messages.
 * *forced*: a forced switch beside a drain that does not end: seconds until its first step.
 """
 
@@ -20,7 +22,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import statistics
 import sys
 import tempfile
@@ -38,11 +39,17 @@ from failback.client.remoting.settings import ClientSettings
 from failback.operator.planning.state.predicates import STABLE_MASTER_SECONDS
 from failback.protocol.errors import FailbackError
 from tests.kube.test_scaling import drain_is_blocked, leave_unread
+from tests.support.java.apache import LOG_FILE_BYTES
 from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.control_plane import ControlPlane, OwnControlPlane
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess, see_names
-from tests.support.operator.operator_process import OperatorProcess, is_true, operator_identity
+from tests.support.operator.operator_process import (
+    READS_NODES,
+    OperatorProcess,
+    is_true,
+    operator_identity,
+)
 from tests.support.operator.real_cluster import CONFIG, TOPIC, LivedCluster
 from tests.support.operator.resources import resource
 
@@ -52,11 +59,23 @@ QUIET_SECONDS = 150.0
 _POLL_SECONDS = 0.01
 _GROWING = 100
 """Clusters of phase growth."""
+_ENGINES: dict[str, Object] = {
+    "failback": {},
+    "apache 4.9.7": {
+        "engine": {
+            "type": "Apache",
+            "version": "4.9.7",
+            "javaOptions": "-Xms256m -Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        },
+        "config": {"mappedFileSizeCommitLog": str(LOG_FILE_BYTES)},
+    },
+}
+"""Engine → more of a cluster's spec."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
-    parser.add_argument("--phases", default="many,growth,rest,reaction,live,outage,forced")
+    parser.add_argument("--phases", default="many,growth,rest,reaction,live,outage,drain,forced")
     parser.add_argument("--clusters", type=int, default=200, help="of phase many")
     parser.add_argument("--resting", type=int, default=50, help="clusters of phase rest")
     parser.add_argument("--pairs", type=int, default=10, help="of phase live")
@@ -211,6 +230,34 @@ class Bench:
                 _say("planned switch: writes out", sending.gap(), "s", "<= 15")
         namespace.clean_up()
 
+    def drain(self, options: argparse.Namespace) -> None:
+        """How long nobody takes the messages of a single pair whose master's node is drained."""
+        for engine, spec in _ENGINES.items():
+            for on_drain, aim in (("Allow", "-"), ("Switch", "<= 15")):
+                namespace = Namespace(self._plane)
+                node = NodeProcess(self._plane)
+                with (
+                    node.further(namespace.name, "a", "b", "c") as names,
+                    Running(namespace, READS_NODES),
+                ):
+                    failover = {"onDrain": on_drain}
+                    cluster = LivedCluster(namespace, pairs=1, failover=failover, **spec)
+                    cluster.wait_settled()
+                    time.sleep(STABLE_MASTER_SECONDS + 5)
+                    with Sending(cluster.name_server) as sending:
+                        begun = time.monotonic()
+                        drained = namespace.api.get("Pod", "orders-0-0-0")["spec"]["nodeName"]
+                        assert drained in names
+                        flags = ("--ignore-daemonsets", "--delete-emptydir-data", "--force")
+                        namespace.kubectl("drain", drained, *flags, seconds=300)
+                        ended = time.monotonic() - begun
+                        cluster.wait_settled()
+                        text = f"{engine}, {on_drain}"
+                        _say(f"drain, {text}: node empty after", ended, "s", "-")
+                        _say(f"drain, {text}: writes out", sending.gap(), "s", aim)
+                        _say(f"drain, {text}: sends failed", sending.failed, "", "-")
+                namespace.clean_up()
+
     def forced(self, options: argparse.Namespace) -> None:
         """How soon a forced switch begins while another pair waits for its readers."""
         namespace = Namespace(self._plane)
@@ -247,6 +294,8 @@ class Sending:
             api_timeout_ms=1_000,
             poll_name_server_interval_ms=1_000,
         )
+        self.failed = 0
+        """Sends that were not acknowledged after the client's own retries."""
         self._ends = threading.Event()
         self._lock = threading.Lock()
         self._last, self._worst = time.monotonic(), 0.0
@@ -271,8 +320,11 @@ class Sending:
     async def _send(self) -> None:
         async with Producer("shop", self._settings) as producer:
             while not self._ends.is_set():
-                with contextlib.suppress(FailbackError, OSError):
+                try:
                     await producer.send(Message(TOPIC, b"paid"))
+                except (FailbackError, OSError):
+                    self.failed += 1
+                else:
                     with self._lock:
                         now = time.monotonic()
                         self._worst, self._last = max(self._worst, now - self._last), now
@@ -282,9 +334,9 @@ class Sending:
 class Running:
     """An operator process under the chart's rights, and what it uses."""
 
-    def __init__(self, namespace: Namespace) -> None:
+    def __init__(self, namespace: Namespace, *settings: str) -> None:
         self._namespace = namespace
-        self._operator = OperatorProcess(namespace, operator_identity(namespace))
+        self._operator = OperatorProcess(namespace, operator_identity(namespace, *settings))
 
     def __enter__(self) -> Running:
         self._operator.start()

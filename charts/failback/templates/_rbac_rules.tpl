@@ -10,9 +10,10 @@
 - apiGroups: [failback.dev]
   resources: [nameservers/status, brokerclusters/status, topics/status, subscriptiongroups/status, roleswitches/status, offsetsnapshots/status, chaosexperiments/status, reconsumptionreports/status]
   verbs: [patch]
+# create: for failover.onDrain
 - apiGroups: [failback.dev]
   resources: [roleswitches]
-  verbs: [delete]
+  verbs: [create, delete]
 - apiGroups: [apps]
   resources: [statefulsets]
   verbs: [get, list, watch, create, patch, delete]

@@ -16,6 +16,7 @@ RESOURCES: Final[Mapping[str, tuple[str, str, str]]] = {
     "PersistentVolumeClaim": ("", "v1", "persistentvolumeclaims"),
     "Event": ("", "v1", "events"),
     "Namespace": ("", "v1", "namespaces"),
+    "Node": ("", "v1", "nodes"),
     "StatefulSet": ("apps", "v1", "statefulsets"),
     "Deployment": ("apps", "v1", "deployments"),
     "PodDisruptionBudget": ("policy", "v1", "poddisruptionbudgets"),

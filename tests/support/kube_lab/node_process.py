@@ -6,6 +6,8 @@ import ctypes
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -43,6 +45,23 @@ class NodeProcess:
     def stop(self) -> None:
         """SIGTERM; it ends the processes of all pods first."""
         self.server.stop(_STOP_SECONDS * SCALE)
+
+    @contextmanager
+    def further(self, namespace: str, *names: str) -> Iterator[tuple[str, ...]]:
+        """Give a namespace nodes of its own, which this process runs; return their names.
+
+        Enter it before the first pod. They can be cordoned without others being concerned.
+        """
+        found = tuple(f"{self.name}.{namespace}.{name}" for name in names)
+        status = self._api.get("Node", self.name)["status"]
+        for name in found:
+            self._api.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+            self._api.patch("Node", name, {"status": status}, subresource="status")
+        try:
+            yield found
+        finally:
+            for name in found:
+                self._api.delete("Node", name)
 
     def _is_ready(self) -> bool:
         self.server.check()

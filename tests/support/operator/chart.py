@@ -25,10 +25,16 @@ MODES: Mapping[str, tuple[str, ...]] = {
         "leaderElection.enabled=true",
         "replicas=2",
         "rbac.watchCrds=true",
+        "rbac.readNodes=true",
         "chaos.enabled=true",
         "grafana.dashboards.enabled=false",
     ),
-    "cluster": ("rbac.scope=cluster", "crds.keep=false", "grafana.dashboards.enabled=false"),
+    "cluster": (
+        "rbac.scope=cluster",
+        "rbac.readNodes=true",
+        "crds.keep=false",
+        "grafana.dashboards.enabled=false",
+    ),
     "everything": (
         "grafana.dashboards.enabled=false",
         "metrics.serviceMonitor.enabled=true",

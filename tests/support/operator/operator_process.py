@@ -23,13 +23,18 @@ from tests.support.processes.child_process import (
 CHART = Path(__file__).parents[3] / "charts" / "failback"
 
 
+READS_NODES = "rbac.readNodes=true"
+"""Setting of the chart with which the operator sees that a node is drained."""
+
+
 def chart_rules(
-    namespace: Namespace, *settings: str, account: str = "failback-operator"
+    namespace: Namespace, *settings: str, account: str = "failback-operator", kind: str = "Role"
 ) -> list[dict[str, Any]]:
     """Return the rules of the chart's Role for an account in this namespace.
 
     Args:
         settings: Of the chart, such as ``podMonitors.enabled=true``.
+        kind: ``ClusterRole`` = what the operator may do beyond the namespace.
     """
     shown = namespace.helm(
         "template",
@@ -40,7 +45,9 @@ def chart_rules(
         *(part for word in ("chaos.enabled=true", *settings) for part in ("--set", word)),
     ).out
     for document in YAML(typ="safe", pure=True).load_all(shown):
-        if document and (document["kind"], document["metadata"]["name"]) == ("Role", account):
+        if not document or document["kind"] != kind:
+            continue
+        if kind == "ClusterRole" or document["metadata"]["name"] == account:
             rules: list[dict[str, Any]] = document["rules"]
             return rules
     raise AssertionError(f"the chart has no Role for {account}")
@@ -50,7 +57,13 @@ def operator_identity(
     namespace: Namespace, *settings: str, server: str = "", name: str = "op"
 ) -> Identity:
     """Create a ServiceAccount with the rules of the chart's Role, under settings of the chart."""
-    return namespace.identity(name, chart_rules(namespace, *settings), server=server)
+    everywhere = READS_NODES in settings
+    return namespace.identity(
+        name,
+        chart_rules(namespace, *settings),
+        cluster_rules=chart_rules(namespace, *settings, kind="ClusterRole") if everywhere else (),
+        server=server,
+    )
 
 
 class OperatorProcess:

@@ -45,6 +45,14 @@ def notes_the_spec(action: types.Action) -> bool:
     return any(key(name.partition("-last-valid-")[0]) == (kind, name) for key in keys)
 
 
+def _selects(selector: dict[str, Any], pod: SimPod) -> bool:
+    """Tell whether a budget is for a pod, whose label of a role is the operator's."""
+    labels = {**pod.template["metadata"]["labels"], "failback.dev/role": pod.role}
+    return selector["matchLabels"].items() <= labels.items() and not any(
+        labels[each["key"]] in each["values"] for each in selector.get("matchExpressions", ())
+    )
+
+
 class World(Machines):
     """Everything outside the operator. ``now`` is its clock, in Unix seconds."""
 
@@ -63,6 +71,11 @@ class World(Machines):
         self.snapshots: dict[str, dict[str, Any]] = {}
         """The ConfigMaps of running RoleSwitches."""
         self.fenced: frozenset[str] = frozenset()
+        self.cordoned: set[str] = set()
+        """Nodes that take no new pods; what runs there stays."""
+        self.nodes_readable = True
+        self.made: list[str] = []
+        """Names of the RoleSwitches that the operator made."""
         self.stubborn: dict[tuple[Member, str], str] = {}
         """Values that a broker keeps whatever it is told."""
         self.backlog: dict[int, dict[str, int]] = {}
@@ -135,6 +148,9 @@ class World(Machines):
         have = self.objects.get(key)
         if key[1] in self.refuses:
             raise Refused("a webhook says no")
+        if key[0] == "RoleSwitch":
+            self._make_switch(manifest)
+            return
         if have is None:
             manifest["metadata"] |= {"uid": self.uid(), "generation": 1}
         else:
@@ -149,6 +165,13 @@ class World(Machines):
                 "generation": have["metadata"]["generation"] + changed,
             }
         self.put(manifest)
+
+    def _make_switch(self, manifest: dict[str, Any]) -> None:
+        name = manifest["metadata"]["name"]
+        if name not in self.switches:
+            self.made.append(name)
+            manifest["metadata"] |= {"uid": self.uid(), "creationTimestamp": to_time(self.now)}
+            self.switches[name] = {**manifest, "status": {}}
 
     def _delete(self, action: types.Delete) -> None:
         kind, name = action.key
@@ -174,7 +197,10 @@ class World(Machines):
         pod = self.pods.get(action.pod)
         if pod is None or pod.uid != action.uid or pod.deleting:
             return
-        if pod.ready_since is not None and self._allowed(pod.member[0]) < 1:
+        budgets = self._budgets_of(pod)
+        if len(budgets) > 1:
+            self.violations.append(f"{action.pod} is of two budgets")
+        if pod.ready_since is not None and any(self._allows(each) < 1 for each in budgets):
             raise Refused("Cannot evict pod as it would violate the pod's disruption budget.")
         others = [p for p in self.pods.values() if p is not pod]
         down = [p for p in others if p.ready_since is None or p.deleting]
@@ -294,18 +320,34 @@ class World(Machines):
         types.CommitOffsets: _commit,
     }
 
+    def _budgets_of(self, pod: SimPod) -> list[dict[str, Any]]:
+        return [
+            item
+            for (kind, _), item in self.objects.items()
+            if kind == "PodDisruptionBudget" and _selects(item["spec"]["selector"], pod)
+        ]
+
+    def _allows(self, budget: dict[str, Any]) -> int:
+        """Return ``disruptionsAllowed``, as the disruption controller reckons it."""
+        spec = budget["spec"]
+        pods = [pod for pod in self.pods.values() if _selects(spec["selector"], pod)]
+        healthy = sum(pod.ready_since is not None and not pod.deleting for pod in pods)
+        least: int = spec.get("minAvailable", len(pods) - spec.get("maxUnavailable", 0))
+        return max(0, healthy - least)
+
     def _allowed(self, pair: int) -> int:
-        expected: int = sum(
-            each["spec"]["replicas"]
-            for (kind, name), each in self.objects.items()
-            if kind == "StatefulSet" and self.member_of(name)[0] == pair
-        )
-        healthy = sum(
-            pod.ready_since is not None and not pod.deleting
-            for pod in self.pods.values()
-            if pod.member[0] == pair
-        )
-        return max(0, healthy - (expected - 1))
+        budget = self.objects.get(("PodDisruptionBudget", f"{self.name}-{pair}"))
+        return 0 if budget is None else self._allows(budget)
+
+    def evict(self, pair: int, ordinal: int) -> bool:
+        """Evict a member's pod as a drain does; tell whether its budget allowed it."""
+        pod = self.pod(pair, ordinal)
+        assert pod is not None
+        try:
+            self._evict(types.Evict(f"{pod.statefulset}-0", pod.uid))
+        except Refused:
+            return False
+        return True
 
     # --- what the operator sees ---
 
@@ -349,6 +391,9 @@ class World(Machines):
                 for name, found in self.snapshots.items()
             },
             fenced_nodes=self.fenced,
+            leaving_nodes={name: f"node {name} is unschedulable" for name in self.cordoned}
+            if self.nodes_readable
+            else None,
         )
 
     def _view(self, name: str) -> MemberView:

@@ -38,13 +38,16 @@ _CONDITIONS: Final = (
 
 
 @contextmanager
-def hasty_operator(namespace: Namespace, *, server: str = "") -> Iterator[OperatorProcess]:
+def hasty_operator(
+    namespace: Namespace, *settings: str, server: str = ""
+) -> Iterator[OperatorProcess]:
     """Run an operator whose waits for clients and for a steady master are short.
 
     Args:
+        settings: Of the chart, for its rights.
         server: Another URL than the API server's, such as a proxy's.
     """
-    identity = operator_identity(namespace, server=server)
+    identity = operator_identity(namespace, *settings, server=server)
     found = witnessed_operator(namespace, identity, WAIT_SCALE, 0, **QUICK)
     try:
         found.start()

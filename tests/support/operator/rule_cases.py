@@ -239,6 +239,15 @@ _cluster("schema", storage={"size": 21474836480})
 _cluster("", resources={"requests": {"cpu": 2, "memory": "1.5Gi"}})
 _cluster("schema", resources={"requests": {"cpu": 0.5}})
 _cluster("schema", resources={"requests": {"cpu": "half"}})
+_cluster("BC21", slavesPerPair=0, failover={"onDrain": "Switch"})
+_cluster("BC21", failover={"onDrain": "Wait"}, podDisruptionBudget={"enabled": False})
+_cluster("", slavesPerPair=0, failover={"onDrain": "Wait"})
+_cluster(
+    "",
+    slavesPerPair=0,
+    pairOverrides=[{"index": 0, "slavesPerPair": 1}],
+    failover={"onDrain": "Switch"},
+)
 _cluster("BC20", offsetCarry={"mode": "Report"})
 _cluster("BC20", offsetCarry={"whenUnknown": "Wait"})
 _cluster("BC20", engine=_APACHE, slavesPerPair=0, offsetCarry={"mode": "Report"})

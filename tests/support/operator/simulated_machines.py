@@ -76,6 +76,8 @@ class SimPod:
     """How many seconds it has been deleting."""
     prefix: str = ""
     role: str = ""
+    leaving: str = ""
+    """What of it says that it is to leave its node."""
 
     @property
     def image(self) -> str:
@@ -458,6 +460,7 @@ class Machines:
             own_end=pod.store.end if self._tail(pod) is not None or pod.prefix == "Gated" else None,
             gated=pod.is_gated,
             problem="ImagePullError" if pod.image in self.broken_images else "",
+            leaving=pod.leaving,
         )
 
     def _tail(self, pod: SimPod) -> int | None:

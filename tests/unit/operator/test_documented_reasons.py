@@ -22,7 +22,7 @@ kinds: ConfigMap Group Job PersistentVolumeClaim PodDisruptionBudget PodMonitor 
     StatefulSet Topic
 conditions: ConfigApplied ExternalAccess Injected MetadataSynced Paused Ready Reconciling Recovered
     ReplicationHealthy RolesConsistent ScalingDown OffsetsCarried Stalled SteadyStateRestored
-    SuccessCriteriaMet Warning WithinThresholds PodScheduled
+    DrainWaits SuccessCriteriaMet Warning WithinThresholds PodScheduled
 phases: Completed Preparing Degraded Done Failed Finished Injecting Pass Recovering
     Switching SteadyState Fail Updating Preview Writing
 operations and steps: ApplyOffsets ChooseMember CopyMetadata CreateMembers DeleteMembers
@@ -35,27 +35,27 @@ predicates: ClaimsSettled ClusterExists LagAcceptable LagKnown LogEndsKnown Mast
     MasterAnswers MasterKnown
     MasterReady MasterUnregistered MemberAnswers MetadataEqual MinReadySeconds NamesFree
     NameServersReachable NoChaosRunning NoOtherMemberDown NoOtherOperation NoOtherPairDisrupted
-    NotPaused OffsetsFresh OffsetsKnown OldMasterDown OldMasterFenced OldMasterGone OldMasterReady
-    OldMasterRejoined PDBAllows PairFree PairHasInSyncSlave PrefixVerified RequestKnown RouteClosed
-    RouteOpen SingleMaster SlavesAheadStopped SlavesAnswer SnapshotReadable StoreCompatible
-    TargetMostAdvanced TargetReady
+    NoExperiment NoOtherSwitch NotPaused OffsetsFresh OffsetsKnown OldMasterDown OldMasterFenced
+    OldMasterGone OldMasterReady OldMasterRejoined PDBAllows PairFree PairHasInSyncSlave
+    PrefixVerified RequestKnown RouteClosed RouteOpen SingleMaster SlavesAheadStopped SlavesAnswer
+    SnapshotReadable StoreCompatible TargetMostAdvanced TargetReady
 events: AddressesChanged ConfigRejected ConfigUpdated Created Deleted DrainBlocked DrainFinished
-    DrainStarted DriftRepaired DriftSeen ExperimentAborted ExperimentFinished ExperimentRefused
-    ExperimentStarted FaultHealed FaultInjected FieldIgnored OffsetTableTooLarge OffsetsKept
-    OffsetsNotCarried OffsetsRestored OffsetsRestoring OperationBlocked
+    DrainStarted DrainSwitch DriftRepaired DriftSeen ExperimentAborted ExperimentFinished
+    ExperimentRefused ExperimentStarted FaultHealed FaultInjected FieldIgnored OffsetTableTooLarge
+    OffsetsKept OffsetsNotCarried OffsetsRestored OffsetsRestoring OperationBlocked
     OperationFinished OperationStarted OperationTimedOut PairAdded PairEmpty PairRemoved PodRestart
     ReportFailed ReportFinished ReportStarted Retained RoleSwitchFailed RoleSwitchFinished
     RoleSwitchBlocked RoleSwitchRolledBack RoleSwitchStarted RoleSwitchStep ScaledDown ScaledUp
     SlaveDiverged TopicUpdated TwoMastersDetected Updated VolumeResized
 fields: ConfigChanged CopyMax Idle Delete Empty Ephemeral FallenBehind Gated LoadBalancer Master
-    ImageChanged Manual NodePort OnDelete Persistent Planned
+    Allow Wait ImageChanged Manual NodePort OnDelete Persistent Planned
     Retain RuntimeDefault SLAVE SlaveReadOnly Spark TemplateChanged TooFarBehind Unconfined Under1Mi
     Under256Mi Unverified WaitSync Zero
 of RocketMQ and kubelet: TBW102 OOMKilled PROM
 of Kubernetes and Spark: AlreadyExists Background COMPLETED Conflict ControllerResizeError
-    CrashLoop ErrImageNeverPull ErrImagePull FAILED FAILING False FileSystemResizePending
-    Foreground INVALIDATING ImageInspectError ImagePullBackOff InvalidImageName NodeResizeError
-    Orphan RegistryUnavailable Resizing True
+    CrashLoop DisruptionTarget ErrImageNeverPull ErrImagePull FAILED FAILING False
+    FileSystemResizePending Foreground INVALIDATING ImageInspectError ImagePullBackOff
+    InvalidImageName NodeResizeError Orphan RegistryUnavailable Resizing True
 """
 """Capitalised words of the same code that are no reason, by what they are."""
 

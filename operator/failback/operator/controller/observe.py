@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from failback.kube.asynchronous import Kube
 from failback.operator.brokers.peers import Peers, Target
 from failback.operator.brokers.route_history import RouteHistory
+from failback.operator.controller.nodes import Nodes
 from failback.operator.controller.refused_pods import Missing, refused_pods
 from failback.operator.engines.catalogue import quirk
 from failback.operator.kinds.base import schema_words
@@ -106,6 +107,7 @@ class Observer:
         self._store = store
         self._peers = peers
         self._kube = kube
+        self._nodes = Nodes(kube)
         self._clock = clock
         self._optional_kinds = frozenset(optional_kinds)
         self._served: frozenset[str] = frozenset()
@@ -262,6 +264,7 @@ class Observer:
         listed_anew = registered != memory.registered
         memory.registered = registered
         changed = await self._refresh_extras(cluster, servers, members, targets, fast)
+        changed |= await self._nodes.refresh(_nodes_to_ask(cluster, members))
         return changed or listed_anew or masters != after or answered
 
     def _is_switching(self, cluster: BrokerCluster) -> bool:
@@ -401,6 +404,7 @@ class Observer:
             topic_lags=dict(memory.topic_lags),
             served_kinds=await self.served_kinds(),
             fenced_nodes=frozenset(filter(None, marks.replace(" ", "").split(","))),
+            leaving_nodes=self._nodes.leaving(_nodes_to_ask(cluster, members)),
             other_operators=other_operators,
             version_shown=shown,
         )
@@ -553,6 +557,14 @@ def _makers(members: Mapping[Member, MemberView]) -> dict[str, Object]:
     """Return the pods that are not there although they are to run, each with its StatefulSet."""
     sets = [view.statefulset for view in members.values() if view.pod is None and view.statefulset]
     return {f"{each['metadata']['name']}-0": each for each in sets if each["spec"]["replicas"]}
+
+
+def _nodes_to_ask(cluster: BrokerCluster, members: Mapping[Member, MemberView]) -> list[str]:
+    """Return the nodes whose drain concerns a cluster."""
+    if cluster.spec.failover.on_drain == "Allow":
+        return []
+    pods = [view.pod for view in members.values() if view.pod is not None]
+    return sorted({pod.node for pod in pods if pod.node})
 
 
 def _addresses(name_server: Object, context: Context) -> list[str]:

@@ -134,6 +134,10 @@ class Failover(Model):
     mode: Literal["None", "Manual", "SlaveReadOnly"] = "None"
     """None: wait for its return. Manual: a RoleSwitch of mode Forced is allowed. SlaveReadOnly:
     slaveReadEnable is on while a master is down. Nothing is ever promoted by itself."""
+    on_drain: Literal["Switch", "Wait", "Allow"] = "Allow"
+    """What an eviction of a master waits for. Switch: until another member is master, which the
+    operator sees to where it learns of the drain. Wait: until a RoleSwitch of yours made another
+    one master. Allow: for nothing. Switch is recommended wherever pairs have slaves."""
 
 
 class Lifecycle(Model):
@@ -254,7 +258,7 @@ class BrokerCluster(Resource):
     """Pairs of brokers, their roles, configuration and storage.
 
     Conditions: Ready, ConfigApplied, RolesConsistent, ReplicationHealthy, MetadataSynced,
-    OffsetsCarried, ScalingDown, ExternalAccess, Reconciling, Stalled, Paused, Warning.
+    OffsetsCarried, DrainWaits, ScalingDown, ExternalAccess, Reconciling, Stalled, Paused, Warning.
     """
 
     status_model: ClassVar[type[Status]] = BrokerClusterStatus

@@ -107,23 +107,35 @@ def _pair(context: ClusterContext, index: int) -> Iterator[Object]:
             statefulset(context, member, properties),
         )
     if cluster.spec.pod_disruption_budget.enabled:
-        yield _pair_budget(context, index)
+        yield from _pair_budgets(context, index)
     yield from objects
 
 
-def _pair_budget(context: ClusterContext, pair: int) -> Object:
-    """Return the budget of one pair: all but one of the members that are meant to run stay.
+def _pair_budgets(context: ClusterContext, pair: int) -> Iterator[Object]:
+    """Yield the budgets of one pair: all but one of the members that are meant to run stay.
 
     The limit is ``minAvailable``: each member has a StatefulSet of its own, and ``maxUnavailable``
     counts only those that have a pod. While an evicted member has no new pod, ``maxUnavailable``
     would allow the eviction of the other member.
+
+    With ``failover.onDrain`` the master has a budget of its own, of 0. No pod is of two budgets:
+    the API server would fail its eviction (500), which ends a drain. So the other one counts
+    slaves only, and keeps all of them while no master is ready.
     """
     cluster = context.cluster
     running = sum(not member.stopped for member in context.members[pair])
     marks = common.labels(cluster, "broker", cluster=cluster.name, pair=str(pair))
-    limit = {"minAvailable": max(0, running - 1)}
-    match = pair_selector(cluster, pair)
-    return _budget(cluster, f"{cluster.name}-{pair}", marks, match, limit, context.place)
+    name, match = f"{cluster.name}-{pair}", pair_selector(cluster, pair)
+    limit = {"minAvailable": max(0, running - 1 - (pair in context.shape.masters_held))}
+    budget = _budget(cluster, name, marks, match, limit, context.place)
+    if cluster.spec.failover.on_drain != "Allow":
+        role = {"key": common.ROLE_LABEL, "operator": "NotIn", "values": ["master"]}
+        budget["spec"]["selector"]["matchExpressions"] = [role]
+        own = {**match, common.ROLE_LABEL: "master"}
+        none, marks = {"maxUnavailable": 0}, dict(context.marks)  # without the label of a pair:
+        # what the operator itself takes away goes by the other one
+        yield _budget(cluster, f"{name}-master", marks, own, none, context.place)
+    yield budget
 
 
 def _name_server_budget(name_server: NameServer, context: Context) -> Object:

@@ -35,6 +35,8 @@ class Shape:
     """Members whose StatefulSet has no replicas now."""
     gated: frozenset[Member] = frozenset()
     """Members whose pod only reads where their log ends, and starts no broker."""
+    masters_held: frozenset[int] = frozenset()
+    """Pairs with a ready master that a budget of its own keeps (``failover.onDrain``)."""
     read_forced: frozenset[int] = frozenset()
     """Pairs whose slaves serve reads against the spec (failover ``SlaveReadOnly``)."""
     live: Mapping[Member, Mapping[str, str | None]] = field(default_factory=dict)

@@ -273,6 +273,15 @@ BROKER_CLUSTER: Final = (
         " && self.pairOverrides.exists(p, has(p.slavesPerPair) && p.slavesPerPair >= 1))))",
         "offsetCarry is for engine Apache with slaves",
     ),
+    Rule(
+        "BC21",
+        "spec",
+        "!has(self.failover) || !has(self.failover.onDrain) || self.failover.onDrain == 'Allow'"
+        " || (self.podDisruptionBudget.enabled && (self.failover.onDrain == 'Wait'"
+        " || self.slavesPerPair >= 1 || (has(self.pairOverrides)"
+        " && self.pairOverrides.exists(p, has(p.slavesPerPair) && p.slavesPerPair >= 1))))",
+        "failover.onDrain needs podDisruptionBudget, and Switch a pair with slaves",
+    ),
     _ENGINE,
     _LOGS,
     *_POD_TEMPLATE,

@@ -23,6 +23,7 @@ logger = logging.getLogger(__name__)
 
 PRETEND_LABEL: Final = "lab.failback.dev/pods"
 _PODS: Final = "/api/v1/pods"
+_NODES: Final = "/api/v1/nodes"
 _SERVICES: Final = "/api/v1/services"
 _AGAIN_SECONDS: Final = 0.5
 _CONFLICT, _NOT_FOUND = 409, 404
@@ -30,7 +31,11 @@ _FINISHED: Final = ("Succeeded", "Failed")
 
 
 class Node:
-    """One node, for as long as :meth:`run` runs."""
+    """One node, for as long as :meth:`run` runs.
+
+    It runs the pods of further nodes too, those named NAME.NAMESPACE.anything: pods of that
+    namespace are bound to these alone, to the one that takes pods and has the fewest of them.
+    """
 
     def __init__(self, name: str, kubeconfig: Path, pki: Path, folder: Path, root: Path) -> None:
         self.name = name
@@ -49,6 +54,8 @@ class Node:
         self._stages = images.read(root / "Dockerfile")
         self._labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}
         self._unbound: dict[str, Object] = {}
+        self._placed: dict[str, str] = {}
+        """Pods that this process bound → their node."""
         self._pretending: dict[str, bool] = {}
 
     # --- what pods and the kubelet ask -----------------------------------------------------------
@@ -99,7 +106,7 @@ class Node:
         labels = {"metadata": {"name": self.name, "labels": self._labels}}
         manifest: Object = {"apiVersion": "v1", "kind": "Node", **labels}
         try:
-            await self.client.request("POST", "/api/v1/nodes", manifest)
+            await self.client.request("POST", _NODES, manifest)
         except ApiError as error:
             if error.code != _CONFLICT:
                 raise
@@ -120,7 +127,7 @@ class Node:
             "daemonEndpoints": {"kubeletEndpoint": {"Port": PORT}},
             "declaredFeatures": [DECLARED],
         }
-        path = f"/api/v1/nodes/{self.name}"
+        path = f"{_NODES}/{self.name}"
         await self.client.request("PATCH", path, {"spec": {"taints": None}}, content_type=MERGE)
         await self.client.request("PATCH", f"{path}/status", {"status": status}, content_type=MERGE)
 
@@ -149,19 +156,32 @@ class Node:
         if not fitting:
             return
         try:
-            node = await self.client.request("GET", f"/api/v1/nodes/{self.name}")
-            if node["spec"].get("unschedulable"):
-                return
-            await asyncio.gather(*(self._bind(pod) for pod in fitting))
+            listed = (await self.client.request("GET", _NODES))["items"]
         except (ApiError, OSError) as error:
             logger.info("binding: %s", error)
+            return
+        closed = {each["metadata"]["name"]: each["spec"].get("unschedulable") for each in listed}
+        binds = []
+        for pod in fitting:
+            if node := self._place(pod, closed):
+                self._placed[pod["metadata"]["uid"]] = node
+                binds.append(self._bind(pod, node))
+        await asyncio.gather(*binds)
+
+    def _place(self, pod: Object, closed: dict[str, bool | None]) -> str:
+        """Return the node of ours for a pod; empty while none takes it."""
+        namespace = pod["metadata"]["namespace"]
+        further = [name for name in closed if name.startswith(f"{self.name}.{namespace}.")]
+        fit = [name for name in further or [self.name] if not closed.get(name)]
+        taken = [each for each in self._placed.values() if each in fit]
+        return min(fit, key=lambda name: (taken.count(name), name), default="")
 
     def _may_bind(self, pod: Object) -> bool:
         deleted = "deletionTimestamp" in pod["metadata"]
         gated = bool(pod["spec"].get("schedulingGates"))
         return not deleted and not gated and plan.fits(pod, self._labels)
 
-    async def _bind(self, pod: Object) -> None:
+    async def _bind(self, pod: Object, node: str) -> None:
         metadata = pod["metadata"]
         self._unbound.pop(metadata["uid"], None)
         path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/binding"
@@ -169,30 +189,33 @@ class Node:
             "apiVersion": "v1",
             "kind": "Binding",
             "metadata": {"name": metadata["name"], "uid": metadata["uid"]},
-            "target": {"apiVersion": "v1", "kind": "Node", "name": self.name},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
         try:
             await self.client.request("POST", path, body)
-        except ApiError as error:
-            if error.code not in (_CONFLICT, _NOT_FOUND):
+        except (ApiError, OSError) as error:
+            if not isinstance(error, ApiError) or error.code not in (_CONFLICT, _NOT_FOUND):
                 self._unbound.setdefault(metadata["uid"], pod)
                 logger.info("binding of %s: %s", metadata["name"], error)
 
     # --- pods ------------------------------------------------------------------------------------
 
     async def _follow_own(self) -> None:
-        query = {"fieldSelector": f"spec.nodeName={self.name}"}
-        async for event, found in self.client.watch(_PODS, query):
+        async for event, found in self.client.watch(_PODS, {"fieldSelector": "spec.nodeName!="}):
             if event == "SYNC":
-                listed = {pod["metadata"]["uid"] for pod in found}
-                for uid in self._pods.keys() - listed:
+                own = [pod for pod in found if self._is_own(pod)]
+                for uid in self._pods.keys() - {pod["metadata"]["uid"] for pod in own}:
                     self._end(uid)
-                for pod in found:
+                for pod in own:
                     await self._see(pod)
             elif event == "DELETED":
                 self._end(found["metadata"]["uid"])
-            else:
+            elif self._is_own(found):
                 await self._see(found)
+
+    def _is_own(self, pod: Object) -> bool:
+        node = pod["spec"]["nodeName"]
+        return bool(node == self.name or node.startswith(f"{self.name}."))
 
     async def _see(self, pod: Object) -> None:
         metadata = pod["metadata"]
@@ -211,6 +234,7 @@ class Node:
         runner.update(pod)
 
     def _end(self, uid: str) -> None:
+        self._placed.pop(uid, None)
         runner = self._pods.pop(uid, None)
         if runner is not None:
             task = asyncio.create_task(runner.gone())

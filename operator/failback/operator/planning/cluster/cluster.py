@@ -12,12 +12,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from failback.operator.kinds.broker_cluster import BrokerCluster
-from failback.operator.kinds.permits import Permits
 from failback.operator.planning import operations
 from failback.operator.planning.cluster import conditions, last_valid, warnings
 from failback.operator.planning.cluster import status as cluster_status
 from failback.operator.planning.cluster.carried import carried_events, carried_verdicts
 from failback.operator.planning.cluster.conditions import Verdict
+from failback.operator.planning.cluster.drain import KIND as DRAIN_WAITS
+from failback.operator.planning.cluster.drain import Drain, drain
 from failback.operator.planning.cluster.external_access import (
     external_access,
     with_addresses,
@@ -71,6 +72,8 @@ _COMPARED: Final = frozenset(
 _WAITING: Final = 15.0
 """Seconds until the next look at something that is not as wanted, though nothing changed:
 some causes are a matter of time."""
+_DRAINING: Final = 5.0
+"""Seconds until the next look at a master that is to leave its node."""
 _LONGEST_RULE: Final = 90.0
 """Seconds after the last change from which on time alone turns nothing: no rule counts longer."""
 
@@ -215,16 +218,17 @@ def _by_its_spec(given: _Given, refusal: _Refusal | None = None) -> Plan:
     view = ClusterView(state, shape, desired, drift, turn.operations, unknown)
     claims = () if held == "NamesFree" else claim_marks(state, desired, turn.begun)
     before = (*claims, *applied)
-    marks = _pod_marks(view)
+    drained = Drain() if held or turn.begun else drain(state, context)
+    marks = (*_pod_marks(view), *drained.actions)
     actions = (*before, *turn.actions, *marks)
-    lanes = (*map(lane_of, before), *turn.lanes, *(None for _ in marks))
+    lanes = (*map(lane_of, before), *turn.lanes, *map(lane_of, marks))
     if held == "NamesFree" and not _has_members(observed):
         actions, lanes = (), ()
     # The pass in which an operation ends does not know yet whether another pair needs one.
     idle = not state.operations and not turn.operations
     settled = idle and not actions and not contested and refusal is None
     new = _status(view, context, rendered_in, refusal, settled=settled)
-    events = (*turn.events, *_events(view, new))
+    events = (*turn.events, *drained.events, *_events(view, new))
     return Plan(
         actions=actions,
         status=new,
@@ -368,7 +372,7 @@ def _without_unclear(state: ClusterState, shape: Shape, desired: Desired) -> Des
 
 
 def _verdicts(
-    view: ClusterView, version: str, refusal: _Refusal | None, permits: Permits | None
+    view: ClusterView, version: str, refusal: _Refusal | None, context: Context
 ) -> list[Verdict]:
     ready = conditions.ready(view)
     if refusal is not None:
@@ -388,9 +392,10 @@ def _verdicts(
         conditions.metadata_synced(view),
         *carried_verdicts(view),
         conditions.scaling_down(view),
+        *drain(view.state, context).verdicts,
         *external_access(view),
         conditions.reconciling(view),
-        warnings.warning(view, version, permits),
+        warnings.warning(view, version, context.permits),
     ]
 
 
@@ -411,7 +416,7 @@ def _status(
     """
     version = common.engine_version(view.cluster.spec.engine, rendered_in)
     pairs = cluster_status.pairs(view)
-    verdicts = [*_verdicts(view, version, refusal, context.permits), _paused(view.state.is_paused)]
+    verdicts = [*_verdicts(view, version, refusal, context), _paused(view.state.is_paused)]
     found = {
         **view.previous,
         "operatorVersion": view.observed.version_shown or context.version,
@@ -512,6 +517,9 @@ def _events(view: ClusterView, new: Mapping[str, Any]) -> tuple[Event, ...]:
     found += carried_events(view.previous, new)
     found += conditions.birth_events(view.previous, new, f"{view.shape.pairs} pairs")
     found += conditions.recovery_events(view.previous, new) if at_rest else ()
+    waits = find_condition(new, DRAIN_WAITS)
+    if waits and waits["status"] == "True" and _turned(view.previous, DRAIN_WAITS, waits["reason"]):
+        found.append(Event(DRAIN_WAITS, waits["message"], warning=True))
     refused = refused_change(new)
     if refused is not None and refused != refused_change(view.previous):
         found.append(Event(CHANGE_REFUSED, refused, warning=True))
@@ -521,7 +529,9 @@ def _events(view: ClusterView, new: Mapping[str, Any]) -> tuple[Event, ...]:
 def _wake_after(view: ClusterView, turn: Turn, new: Mapping[str, Any]) -> float | None:
     if turn.operations or view.state.operations:
         return turn.wake_after
-    ready = find_condition(new, "Ready")
+    ready, drains = find_condition(new, "Ready"), find_condition(new, DRAIN_WAITS)
+    if drains and drains["status"] == "True":
+        return _DRAINING
     if (ready and ready["status"] == "True") or view.now - _changed_at(view, new) > _LONGEST_RULE:
         return None
     return _WAITING

@@ -72,6 +72,8 @@ class Pod:
     """It only reads where the member's log ends, and starts no broker."""
     stored_ms: int | None = None
     """Unix milliseconds when the last message that it read there was stored."""
+    leaving: str = ""
+    """What of the pod itself says that it is to go: an annotation, a condition; else empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,6 +298,9 @@ class ObservedCluster:
     """Optional kinds that the API server serves: ``PodMonitor``, ``SparkApplication``."""
     fenced_nodes: frozenset[str] = frozenset()
     """uids named by ``failback.dev/node-fenced``."""
+    leaving_nodes: Mapping[str, str] | None = field(default_factory=dict)
+    """Node of a member → why it takes no new pods; ``None`` where the operator may not read nodes.
+    Asked only with ``failover.onDrain``."""
     other_operators: tuple[str, ...] = ()
     """Versions of this operator and of another one that writes the same status."""
     version_shown: str = ""

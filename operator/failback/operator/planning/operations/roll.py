@@ -28,6 +28,7 @@ from failback.operator.planning.operations.step_context import (
 )
 from failback.operator.planning.plan.types import (
     Advance,
+    DeletePod,
     Event,
     Evict,
     Operation,
@@ -260,7 +261,9 @@ def _evict(step: StepContext) -> Advance:
     why = restarts.reasons(view) or ("Manual",)
     event = Event("PodRestart", f"{why[0]}: {member_label(step.cluster, (step.pair, ordinal))}")
     operation = dataclasses.replace(step.operation.blocked(), attempts=1)
-    return Advance(operation, (Evict(pod.name, pod.uid),), (event,) if first else ())
+    # A budget that keeps a master from drains would keep it from us as well.
+    away = DeletePod if step.state.holds(view) else Evict
+    return Advance(operation, (away(pod.name, pod.uid),), (event,) if first else ())
 
 
 def _wait_ready(step: StepContext) -> Advance:

@@ -145,6 +145,11 @@ class ClusterState:
         """Tell whether two or more processes act as master of a pair."""
         return facts.is_contested(self.observed, pair, self.cluster.broker_name(pair))
 
+    def holds(self, view: MemberView) -> bool:
+        """Tell whether a budget of its own keeps a member's pod: a master's, by its label."""
+        labelled = view.pod is not None and view.pod.role == "master"
+        return labelled and self.cluster.spec.failover.on_drain != "Allow"
+
     # --- what is rendered before any operation ---
 
     @functools.cached_property
@@ -172,6 +177,11 @@ class ClusterState:
             stopped=self._kept_out[0],
             gated=self._kept_out[1],
             closed=frozenset(pair for pair in self.masters if self._is_closed(pair)),
+            masters_held=frozenset(
+                view.pair
+                for view in self.observed.members.values()
+                if view.is_ready and self.holds(view)
+            ),
             read_forced=frozenset(pair for pair in self.pairs if self._reads_are_forced(pair)),
             overlay=dict(self.arm.get("brokerConfig") or {}) if self.arm else {},
             engine=arm_engine(self.cluster, self.arm),

@@ -34,6 +34,8 @@ _SIGNALS: Final[Mapping[int, str]] = {
     143: "SIGTERM, by a person or the kubelet",
 }
 _LAST_LINES: Final = 5
+DRAIN: Final = "failback.dev/drain"
+"""Annotation of a pod that is to leave its node."""
 MAY_START: Final = frozenset({"Verified", "Unverified", "Master", "Empty"})
 """Verdicts of the check of a member's log that let its broker start."""
 STAYS_OUT: Final = frozenset({"Diverged", "SlaveAhead", "TooFarBehind"})
@@ -78,7 +80,15 @@ def decode_pod(item: Object) -> Pod:
         checked_at=checked_at,
         gated=common.GATE in marks,
         stored_ms=_bytes(verdict, "storedMs"),
+        leaving=_leaving(marks, status),
     )
+
+
+def _leaving(marks: Mapping[str, str], status: Mapping[str, Any]) -> str:
+    if marks.get(DRAIN) == "true":
+        return f"annotation {DRAIN}"
+    target = _condition(status, "DisruptionTarget")
+    return "condition DisruptionTarget" if target.get("status") == "True" else ""
 
 
 def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:

@@ -233,13 +233,17 @@ def no_chaos_running(question: Question) -> bool:
 
 
 def pdb_allows(question: Question) -> bool:
-    """The pair's budget allows a disruption, or the pod is not ready and may go anyway."""
+    """The pair's budget allows a disruption, or the pod is not ready and may go anyway.
+
+    A master that is held back has no budget of its own to ask: the other members have to be whole.
+    """
     if not question.state.cluster.spec.pod_disruption_budget.enabled:
         return True
     for pair in question.pairs():
         if question.member is not None:
-            pod = question.state.observed.member(pair, question.member).pod
-            if pod is not None and not pod.ready:
+            view = question.state.observed.member(pair, question.member)
+            alone = question.state.holds(view) and not question.slaves(pair)
+            if alone or (view.pod is not None and not view.pod.ready):
                 continue
         if question.state.observed.budgets.get(pair, 0) < 1:
             return False
