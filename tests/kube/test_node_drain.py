@@ -30,6 +30,8 @@ pytestmark = pytest.mark.long
 
 BROKER = "orders-0"
 PATIENCE_SECONDS = 60.0
+NODES_SECONDS = 7.0
+"""The operator asks for a node every five seconds."""
 
 
 class Traffic(Beside):
@@ -140,12 +142,14 @@ async def test_a_drain_of_the_only_pairs_master_under_traffic_fails_no_send(
     assert traffic.stored <= seen, "nothing that was acknowledged is missing"
 
 
+@pytest.mark.soak
 async def test_what_a_drain_waits_for_is_said_and_a_mark_on_the_pod_is_enough(
     pair: QuickPair,
 ) -> None:
     pair.wait_settled()
     api = pair.api
     api.patch("Node", node_of(pair, 1), {"spec": {"unschedulable": True}})
+    await asyncio.sleep(NODES_SECONDS)
     mark = {"metadata": {"annotations": {"failback.dev/drain": "true"}}}
     api.patch("Pod", pair.pod(0), mark)
     told = await asyncio.to_thread(pair.wait_event, "DrainWaits", "orders")
