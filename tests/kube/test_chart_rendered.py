@@ -47,7 +47,8 @@ OPERATOR: Rights = {
     ("", "events"): {"create", "list"},
     ("coordination.k8s.io", "leases"): {"get", "create", "update", "delete"},
 }
-OPERATOR["failback.dev", "roleswitches"] = {"get", "list", "watch", "patch", "delete"}
+OPERATOR["failback.dev", "roleswitches"] = {"get", "list", "watch", "create", "patch", "delete"}
+READS_NODES: Rights = {("", "nodes"): {"get"}}
 for _kind in ("nameservers", "offsetsnapshots", "reconsumptionreports"):
     OPERATOR["failback.dev", _kind] = {"get", "list", "watch"}
 CHAOS: Rights = {
@@ -275,7 +276,11 @@ def test_an_operator_of_two_namespaces_has_what_it_needs_in_each(tmp_path: Path)
     assert subjects_of(leader) == [("failback-operator", "failback")]
     name = "failback-operator-failback"
     watched = {("apiextensions.k8s.io", "customresourcedefinitions"): {"list", "watch"}}
-    assert rights(found, "ClusterRole", name) == watched
+    assert rights(found, "ClusterRole", name) == {**watched, **READS_NODES}
+    only_nodes = objects(render(tmp_path, "rbac.readNodes=true"))
+    assert rights(only_nodes, "ClusterRole", name) == READS_NODES
+    everywhere = objects(render(tmp_path, "rbac.scope=cluster", "rbac.readNodes=true"))
+    assert READS_NODES.items() <= rights(everywhere, "ClusterRole", name).items()
     binding = one(found, "ClusterRoleBinding", name, None)
     assert subjects_of(binding) == [("failback-operator", "failback")]
     for namespace in ("shop", "stock"):

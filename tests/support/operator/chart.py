@@ -31,7 +31,6 @@ MODES: Mapping[str, tuple[str, ...]] = {
     ),
     "cluster": (
         "rbac.scope=cluster",
-        "rbac.readNodes=true",
         "crds.keep=false",
         "grafana.dashboards.enabled=false",
     ),

@@ -239,7 +239,7 @@ def test_a_pair_without_a_slave_and_an_operator_that_may_not_read_nodes_say_so()
     assert roles(blind) == SWAPPED
 
 
-def test_three_members_hand_over_to_the_slave_that_has_most_on_a_node_that_takes_pods() -> None:
+def of_three_members_the_one_on_an_open_node_takes_over() -> None:
     world = cluster(slaves=2)
     world.cordoned |= {"node-0", "node-1"}
     world.run(until=lambda at: bool(at.made) and is_over(at))
@@ -247,7 +247,7 @@ def test_three_members_hand_over_to_the_slave_that_has_most_on_a_node_that_takes
     assert [world.evict(0, 0), world.evict(0, 1), world.evict(0, 2)] == [True, False, False]
 
 
-def test_while_no_master_is_ready_no_slave_is_evicted_and_the_dead_master_may_go() -> None:
+def without_a_ready_master_no_slave_goes_but_the_dead_master_may() -> None:
     world = cluster()
     assert world.evict(0, 1), "its master is ready"
     world.settle(60)
@@ -269,7 +269,7 @@ def test_rolls_pass_the_budget_of_the_master_and_take_one_member_at_a_time() -> 
         assert world.violations == []
 
 
-def test_allow_is_what_it_was_and_a_change_of_policy_never_gives_a_pod_two_budgets() -> None:
+def allow_is_what_it_was_and_a_change_gives_no_pod_two_budgets() -> None:
     world = cluster("Allow")
     world.cordoned.add("node-0")
     world.settle(60)
@@ -284,6 +284,12 @@ def test_allow_is_what_it_was_and_a_change_of_policy_never_gives_a_pod_two_budge
     assert ("PodDisruptionBudget", "orders-0-master") not in world.objects
     assert world.evict(0, 0)
     assert world.violations == []
+
+
+def test_budgets_follow_the_roles_and_the_policy() -> None:
+    of_three_members_the_one_on_an_open_node_takes_over()
+    without_a_ready_master_no_slave_goes_but_the_dead_master_may()
+    allow_is_what_it_was_and_a_change_gives_no_pod_two_budgets()
 
 
 def test_what_of_a_pod_says_that_it_is_to_leave() -> None:
