@@ -13,12 +13,10 @@ from typing import Any, Final
 
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.planning import operations
-from failback.operator.planning.cluster import conditions, last_valid, warnings
+from failback.operator.planning.cluster import conditions, drain, last_valid, warnings
 from failback.operator.planning.cluster import status as cluster_status
 from failback.operator.planning.cluster.carried import carried_events, carried_verdicts
 from failback.operator.planning.cluster.conditions import Verdict
-from failback.operator.planning.cluster.drain import KIND as DRAIN_WAITS
-from failback.operator.planning.cluster.drain import Drain, drain
 from failback.operator.planning.cluster.external_access import (
     external_access,
     with_addresses,
@@ -218,7 +216,7 @@ def _by_its_spec(given: _Given, refusal: _Refusal | None = None) -> Plan:
     view = ClusterView(state, shape, desired, drift, turn.operations, unknown)
     claims = () if held == "NamesFree" else claim_marks(state, desired, turn.begun)
     before = (*claims, *applied)
-    drained = Drain() if held or turn.begun else drain(state, context)
+    drained = drain.Drain() if held or turn.begun else drain.drain(state, context)
     marks = (*_pod_marks(view), *drained.actions)
     actions = (*before, *turn.actions, *marks)
     lanes = (*map(lane_of, before), *turn.lanes, *map(lane_of, marks))
@@ -392,7 +390,7 @@ def _verdicts(
         conditions.metadata_synced(view),
         *carried_verdicts(view),
         conditions.scaling_down(view),
-        *drain(view.state, context).verdicts,
+        *drain.drain(view.state, context).verdicts,
         *external_access(view),
         conditions.reconciling(view),
         warnings.warning(view, version, context.permits),
@@ -517,9 +515,9 @@ def _events(view: ClusterView, new: Mapping[str, Any]) -> tuple[Event, ...]:
     found += carried_events(view.previous, new)
     found += conditions.birth_events(view.previous, new, f"{view.shape.pairs} pairs")
     found += conditions.recovery_events(view.previous, new) if at_rest else ()
-    waits = find_condition(new, DRAIN_WAITS)
-    if waits and waits["status"] == "True" and _turned(view.previous, DRAIN_WAITS, waits["reason"]):
-        found.append(Event(DRAIN_WAITS, waits["message"], warning=True))
+    waits = find_condition(new, drain.KIND)
+    if waits and waits["status"] == "True" and _turned(view.previous, drain.KIND, waits["reason"]):
+        found.append(Event(drain.KIND, waits["message"], warning=True))
     refused = refused_change(new)
     if refused is not None and refused != refused_change(view.previous):
         found.append(Event(CHANGE_REFUSED, refused, warning=True))
@@ -529,7 +527,7 @@ def _events(view: ClusterView, new: Mapping[str, Any]) -> tuple[Event, ...]:
 def _wake_after(view: ClusterView, turn: Turn, new: Mapping[str, Any]) -> float | None:
     if turn.operations or view.state.operations:
         return turn.wake_after
-    ready, drains = find_condition(new, "Ready"), find_condition(new, DRAIN_WAITS)
+    ready, drains = find_condition(new, "Ready"), find_condition(new, drain.KIND)
     if drains and drains["status"] == "True":
         return _DRAINING
     if (ready and ready["status"] == "True") or view.now - _changed_at(view, new) > _LONGEST_RULE:

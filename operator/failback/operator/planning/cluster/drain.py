@@ -111,7 +111,7 @@ def _begin(
         if found["metadata"]["name"] == name:
             phase = (found.get("status") or {}).get("phase")
             return "SwitchFailed", f"RoleSwitch {name} is {phase}; tried again once it has gone"
-    target = _best(state, master, slaves)
+    target = _best(state, pod.node, slaves)
     if target is None:
         return "NoOtherNode", "no slave is ready on another node that takes pods"
     marks = common.labels(cluster, "drain", cluster=cluster.name, pair=str(pair))
@@ -140,9 +140,8 @@ def _begin(
     return manifest
 
 
-def _best(state: ClusterState, master: MemberView, slaves: list[MemberView]) -> MemberView | None:
+def _best(state: ClusterState, node: str, slaves: list[MemberView]) -> MemberView | None:
     """Return the ready slave with the longest log on another node that takes pods."""
-    node = master.pod.node if master.pod is not None else ""
     fit = [
         view
         for view in slaves

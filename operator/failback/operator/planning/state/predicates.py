@@ -233,10 +233,7 @@ def no_chaos_running(question: Question) -> bool:
 
 
 def pdb_allows(question: Question) -> bool:
-    """The pair's budget allows a disruption, or the pod is not ready and may go anyway.
-
-    A master that is held back has no budget of its own to ask: the other members have to be whole.
-    """
+    """The pair's budget allows a disruption, or the pod is not ready and may go anyway."""
     if not question.state.cluster.spec.pod_disruption_budget.enabled:
         return True
     for pair in question.pairs():
