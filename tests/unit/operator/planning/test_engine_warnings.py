@@ -104,7 +104,7 @@ def asks_first(before: dict[str, Any]) -> None:
     assert (world.log, run.steps, versions(world)) == ([], [], [version] * 2)
     world.annotate(accept_quirk="dropsTopicsOnSync, storeUpgrade")
     run.until_steady()
-    assert (warned(world)[0], versions(world)) == ("None", ["5.3.3"] * 2)
+    assert (warned(world)[0], versions(world)) == ("NoWarning", ["5.3.3"] * 2)
     file = world.objects["ConfigMap", "orders-0-0"]["data"]["broker.conf"]
     assert "timerWheelEnable=true" in file
 
@@ -117,7 +117,7 @@ def test_an_upgrade_that_began_goes_on_without_the_annotation() -> None:
     until_first_slave_is_new(run)
     del world.annotations["failback.dev/accept-quirk"]
     run.until_steady()
-    assert (warned(world)[0], versions(world)) == ("None", ["5.3.3"] * 2)
+    assert (warned(world)[0], versions(world)) == ("NoWarning", ["5.3.3"] * 2)
 
 
 def test_before_a_slave_was_upgraded_the_old_version_is_simply_written_again() -> None:
@@ -131,7 +131,7 @@ def test_before_a_slave_was_upgraded_the_old_version_is_simply_written_again() -
     world.edit(engine=OLD)
     run.until_steady()
     assert {name: pod.uid for name, pod in world.pods.items()} == pods
-    assert (warned(world)[0], versions(world)) == ("None", ["4.9.7"] * 2)
+    assert (warned(world)[0], versions(world)) == ("NoWarning", ["4.9.7"] * 2)
 
 
 def test_a_pair_whose_slave_was_upgraded_goes_back_by_copying_that_slave_again() -> None:
@@ -157,7 +157,7 @@ def goes_back(slaves: int) -> None:
     assert versions(world) == ["4.9.7"] * slaves + ["5.3.3"]
     world.annotate(force_resync_member=claim)
     run.until_steady()
-    assert (warned(world)[0], versions(world)) == ("None", ["4.9.7"] * (slaves + 1))
+    assert (warned(world)[0], versions(world)) == ("NoWarning", ["4.9.7"] * (slaves + 1))
     assert world.running(0, 0).uid == master
 
 
@@ -186,7 +186,7 @@ def test_values_that_are_a_slip_most_likely_are_told() -> None:
         ({"engine": apache}, "UnknownVersion", f"engine.version: {unknown}; the nearest: 4.9.8"),
         ({"resources": {"requests": {"cpu": "500"}}}, "ManyCores", "resources: cpu 500 is over 64"),
         ({"pairOverrides": [{"index": 0, "resources": limits}]}, "ManyCores", "resources: cpu 65"),
-        ({"resources": {"requests": {"cpu": "64"}}}, "None", ""),
+        ({"resources": {"requests": {"cpu": "64"}}}, "NoWarning", ""),
     ):
         found, message = warned(steady(offsetCarry={"mode": "Off"}, **spec))
         assert found == reason

@@ -317,6 +317,6 @@ def test_name_servers_behind_node_ports_are_known_at_once() -> None:
 
 
 def test_a_version_that_apache_never_released_is_told() -> None:
-    for version, told in (("4.9.99", "UnknownVersion"), ("4.9.8", "None")):
+    for version, told in (("4.9.99", "UnknownVersion"), ("4.9.8", "NoWarning")):
         wanted = name_server(engine={"type": "Apache", "version": version})
         assert reason(plan(wanted, settled(2), observed(2)), "Warning") == told
