@@ -30,6 +30,13 @@ _CONFLICT, _NOT_FOUND = 409, 404
 _FINISHED: Final = ("Succeeded", "Failed")
 
 
+def _pair_of(pod: Object) -> object:
+    """Return what members of one pair have in common; ``None`` for other pods."""
+    labels = pod["metadata"].get("labels") or {}
+    pair = labels.get("failback.dev/pair")
+    return pair and (pod["metadata"]["namespace"], labels.get("failback.dev/cluster"), pair)
+
+
 class Node:
     """One node, for as long as :meth:`run` runs.
 
@@ -54,7 +61,7 @@ class Node:
         self._stages = images.read(root / "Dockerfile")
         self._labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}
         self._unbound: dict[str, Object] = {}
-        self._placed: dict[str, str] = {}
+        self._placed: dict[str, tuple[str, object]] = {}
         """Pods that this process bound → their node."""
         self._pretending: dict[str, bool] = {}
 
@@ -164,7 +171,7 @@ class Node:
         binds = []
         for pod in fitting:
             if node := self._place(pod, closed):
-                self._placed[pod["metadata"]["uid"]] = node
+                self._placed[pod["metadata"]["uid"]] = node, _pair_of(pod)
                 binds.append(self._bind(pod, node))
         await asyncio.gather(*binds)
 
@@ -173,8 +180,14 @@ class Node:
         namespace = pod["metadata"]["namespace"]
         further = [name for name in closed if name.startswith(f"{self.name}.{namespace}.")]
         fit = [name for name in further or [self.name] if not closed.get(name)]
-        taken = [each for each in self._placed.values() if each in fit]
-        return min(fit, key=lambda name: (taken.count(name), name), default="")
+        taken = list(self._placed.values())
+        nodes, pair = [node for node, _ in taken], _pair_of(pod)
+
+        def order(name: str) -> tuple[int, int, str]:
+            # Members of a pair apart first, as their anti-affinity wants it.
+            return pair is not None and taken.count((name, pair)), nodes.count(name), name
+
+        return min(fit, key=order, default="")
 
     def _may_bind(self, pod: Object) -> bool:
         deleted = "deletionTimestamp" in pod["metadata"]
