@@ -52,9 +52,8 @@ READS_NODES: Rights = {("", "nodes"): {"get"}}
 for _kind in ("nameservers", "offsetsnapshots", "reconsumptionreports"):
     OPERATOR["failback.dev", _kind] = {"get", "list", "watch"}
 CHAOS: Rights = {
-    ("", "pods"): {"get", "list", "watch", "delete"},
+    ("", "pods"): {"get", "list"},
     ("", "pods/exec"): {"get", "create"},
-    ("", "pods/log"): {"get"},
     ("networking.k8s.io", "networkpolicies"): {"get", "list", "create", "delete"},
     ("failback.dev", "brokerclusters"): {"get", "patch"},
     ("failback.dev", "roleswitches"): {"get", "create"},

@@ -69,13 +69,10 @@
 {{- define "failback.chaosRules" -}}
 - apiGroups: [""]
   resources: [pods]
-  verbs: [get, list, watch, delete]
+  verbs: [get, list]
 - apiGroups: [""]
   resources: [pods/exec]
   verbs: [get, create]  # exec over a WebSocket is a GET
-- apiGroups: [""]
-  resources: [pods/log]
-  verbs: [get]
 - apiGroups: [networking.k8s.io]
   resources: [networkpolicies]
   verbs: [get, list, create, delete]
