@@ -243,7 +243,7 @@ def check_page(opened: OpenPage, file: Path, screenshot: Path) -> None:
     page.screenshot(path=screenshot, full_page=True)
     assert opened.problems == []
     assert opened.requested == [file.as_uri()], "the page asked for something else"
-    for _ in range(20):  # Plotly draws again after a change of the page's width or medium
+    for _ in range(100):  # Plotly draws again after a change of the page's width or medium
         if not (found := unreadable_texts(opened)):
             break
         page.wait_for_timeout(200)
