@@ -92,9 +92,7 @@ def created(namespace: Namespace, version: str) -> LivedCluster:
 
 
 def roll(cluster: LivedCluster) -> None:
-    cluster.change(
-        config={"mappedFileSizeCommitLog": str(LOG_FILE_BYTES), "flushDiskType": "SYNC_FLUSH"}
-    )
+    cluster.change(flushDiskType="SYNC_FLUSH")
     wait_until(lambda: at(cluster, "Roll"), "the roll", 60)
 
 
