@@ -45,7 +45,7 @@ OUTAGE_SECONDS: Final = 75
 async def test_nothing_is_lost_or_consumed_again(
     namespace: Namespace, node: NodeProcess, version: str
 ) -> None:
-    with operator(namespace):
+    with node.further(namespace.name, "a", "b", "c"), operator(namespace):
         cluster = created(namespace, version)
         await until(lambda: whole(cluster), "two pairs", 300)
         async with traffic(cluster) as seen:
@@ -64,6 +64,7 @@ async def test_nothing_is_lost_or_consumed_again(
                 await replacing
                 await until(lambda: whole(cluster), f"two pairs after {event}", 300)
                 await until(partial(seen.has_more, before + 50), f"traffic after {event}", 120)
+                print(event, "after", seen.count(), "messages")
                 told = {each["reason"] for each in cluster.api.list("Event")}
                 assert event in told, sorted(told)
             await seen.settle()
