@@ -19,6 +19,7 @@ from failback.client.consumer.consumer import PushConsumer
 from failback.client.model import ConsumeFrom, ConsumeResult, Message
 from failback.client.producer.producer import Producer
 from failback.protocol.message import MessageExt
+from tests.kube.test_master_remembered import delete
 from tests.support.common.polling import SCALE as PATIENCE
 from tests.support.common.polling import wait_until
 from tests.support.kube_lab.api import Object
@@ -61,14 +62,6 @@ def pair(control_plane: ControlPlane) -> Iterator[QuickPair]:
 
 def apply(pair: QuickPair) -> None:
     pair.namespace.kubectl("apply", "-f", "-", stdin=json.dumps(CLUSTER))
-
-
-def delete(pair: QuickPair) -> None:
-    """Delete the cluster; its claims stay."""
-    pair.api.delete("BrokerCluster", "orders")
-    for member in (0, 1):
-        pair.api.wait_gone("StatefulSet", f"orders-0-{member}", seconds=60)
-        pair.api.wait_gone("Pod", pair.pod(member), seconds=120)
 
 
 def claim(pair: QuickPair, member: int) -> str:
