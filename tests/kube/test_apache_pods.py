@@ -1,4 +1,7 @@
-"""Real servers of Apache have the memory that their pod allows, and log files that stay capped."""
+"""Real servers of Apache have the memory that their pod allows, and log files that stay capped.
+
+No operator runs here: their pods become ready without one.
+"""
 
 from __future__ import annotations
 
@@ -14,24 +17,18 @@ from failback.operator.render.objects import render
 from failback.operator.schema.decoding import decode
 from failback.protocol.route import TopicConfig
 from tests.support.java.apache import LOG_FILE_BYTES, server_home
-from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
+from tests.support.operator.operator_process import is_true
 from tests.support.operator.resources import member_at, name_server_at, resource
 
 pytestmark = pytest.mark.long
 
-BROKER, NAMES = "demo-0-0-0", "main-ns-0"
+BROKER, SLAVE, NAMES = "demo-0-0-0", "demo-0-1-0", "main-ns-0"
 FULL = 20 * 1024**2
 """A log file of this size is rotated."""
 ROTATED = 9
 LIMIT = "512Mi"
-
-
-def serves(pod: Object) -> bool:
-    """Ready but for the gate, which an operator opens."""
-    found = pod.get("status", {}).get("conditions") or ()
-    return any((each["type"], each["status"]) == ("ContainersReady", "True") for each in found)
 
 
 def page(url: str) -> str:
@@ -57,7 +54,7 @@ async def test_memory_and_log_files_are_as_rendered(
             "BrokerCluster",
             "demo",
             nameServerRef={"name": "main"},
-            slavesPerPair=0,
+            slavesPerPair=1,
             config=config,
             resources={"limits": {"memory": LIMIT}},
             **engine,
@@ -70,7 +67,7 @@ async def test_memory_and_log_files_are_as_rendered(
         (NAMES, "NamesrvStartup", "namesrv"),
         (BROKER, "BrokerStartup", "broker"),
     ):
-        found = namespace.api.wait("Pod", pod, serves, seconds=180)
+        found = namespace.api.wait("Pod", pod, is_true("Ready"), seconds=180)
         process = f"/proc/$(pgrep -f '[{main[0]}]{main[1:]}')"
         memory = shell(namespace, pod, f"cat {process}/status")
         anonymous = int(memory.partition("RssAnon:")[2].split()[0]) * 1024
@@ -79,6 +76,7 @@ async def test_memory_and_log_files_are_as_rendered(
         assert words.rpartition("-Xmx")[2].split()[0] == "256m"
         assert shell(namespace, pod, "ls ~/logs/rocketmqlogs").split() == [f"{log}.log"]
         assert "gc.log" in shell(namespace, pod, "ls ~/logs")
+    namespace.api.wait("Pod", SLAVE, is_true("Ready"), seconds=180)
     await rotate(namespace)
     names = [f"broker.{number}.log" for number in range(1, ROTATED + 1)]
     listed = shell(namespace, BROKER, "ls ~/logs/rocketmqlogs").split()

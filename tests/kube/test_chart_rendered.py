@@ -43,7 +43,6 @@ OPERATOR: Rights = {
     ("batch", "jobs"): set(ALL),
     ("", "pods"): {"list", "watch", "patch", "delete"},
     ("", "pods/eviction"): {"create"},
-    ("", "pods/status"): {"patch"},
     ("", "events"): {"create", "list"},
     ("coordination.k8s.io", "leases"): {"get", "create", "update", "delete"},
 }

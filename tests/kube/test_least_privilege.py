@@ -17,8 +17,6 @@ from typing import Any
 
 import pytest
 
-from failback.operator.render.broker import REGISTERED_GATE
-from tests.kube.foreign_broker import ForeignBroker
 from tests.kube.optional_kinds import OPTIONAL, SETTINGS, names_of, optional_kinds
 from tests.kube.test_experiment_mission import report_of
 from tests.support.chaos.kube_cluster import allow, chaos_account, experiment_text
@@ -186,7 +184,6 @@ def _live(namespace: Namespace) -> None:
     api.wait("NameServer", "refused", says, seconds=60)
     api.create(resource("OffsetSnapshot", "kept", clusterRef={"name": "demo"}))
     api.wait("OffsetSnapshot", "kept", is_true("Ready"), seconds=60)
-    _a_foreign_registration_opens_the_gate(namespace)
     api.create(json.loads(experiment_text([KILL], namespace)))
     api.create(report_of("lab"))
     mark_member(namespace, "bin", "force-resync-member", uid_of(api, "Pod", "bin-0-1-0"))
@@ -268,12 +265,6 @@ def mark_member(namespace: Namespace, cluster: str, name: str, value: str) -> No
 
 def uid_of(api: Api, kind: str, name: str) -> str:
     return str(api.get(kind, name)["metadata"]["uid"])
-
-
-def _a_foreign_registration_opens_the_gate(namespace: Namespace) -> None:
-    """Register in the place of a broker that this machine can't run: its pod's gate opens."""
-    with ForeignBroker(namespace, "old"):
-        namespace.api.wait("Pod", "old-0-0-0", is_true(REGISTERED_GATE))
 
 
 LACKING: tuple[Right, ...] = (

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from failback.carry.master_store import MasterConf
 from failback.carry.merge import Row, Table
 from failback.client.admin.admin import AdminClient
 from failback.protocol.errors import BrokerError, FailbackError
@@ -62,6 +63,26 @@ async def slaves_of(admin: AdminClient, cluster: str, name: str) -> tuple[list[s
 
     answers = await asyncio.gather(*map(listed, await admin.name_servers()))
     return sorted(set().union(*answers)), problems
+
+
+async def is_listed(admin: AdminClient, conf: MasterConf) -> bool | None:
+    """Tell whether any name server lists the broker of a broker.conf; ``None``: none answered."""
+
+    async def listed(name_server: str) -> bool | None:
+        try:
+            async with asyncio.timeout(_NAME_SERVER_SECONDS):
+                members = (await admin.cluster_info_at(name_server)).members()
+        except (FailbackError, OSError, TimeoutError):
+            return None
+        mine = (conf.cluster, conf.name, *conf.listed)
+        return any(
+            (each.cluster, each.broker_name, str(each.broker_id), conf.listed[1] and each.addr)
+            == mine
+            for each in members
+        )
+
+    answers = await asyncio.gather(*map(listed, conf.name_servers))
+    return None if all(each is None for each in answers) else any(answers)
 
 
 async def ask_slaves(

@@ -54,6 +54,8 @@ class MasterConf:
     unreadable: str = ""
     """Why the offsets are in no file that can be merged; empty if they are."""
     is_lmq: bool = False
+    listed: tuple[str, str] = ("0", "")
+    """brokerId, and brokerIP1 with the port: what name servers list; empty without a brokerIP1."""
 
     @property
     def offset_file(self) -> Path:
@@ -89,6 +91,7 @@ def read_conf(file: Path, store: Path | None = None) -> MasterConf:
         _idle(said),
         _unreadable(said),
         _is_on(said, "enableLmq"),
+        (said.get("brokerId", "0"), _announced(said)),
     )
 
 
@@ -101,6 +104,10 @@ def _default_logs(root: Path, store: Path | None) -> tuple[Path, ...]:
 def _address(said: Mapping[str, str]) -> str:
     bound = said.get("bindAddress", "0.0.0.0")
     return f"{'127.0.0.1' if bound == '0.0.0.0' else bound}:{said.get('listenPort', 10911)}"
+
+
+def _announced(said: Mapping[str, str]) -> str:
+    return f"{said['brokerIP1']}:{said.get('listenPort', 10911)}" if "brokerIP1" in said else ""
 
 
 def _idle(said: Mapping[str, str]) -> str:

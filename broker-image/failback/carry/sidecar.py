@@ -12,13 +12,16 @@ import logging
 import os
 import signal
 from collections.abc import Coroutine, Sequence
+from contextlib import suppress
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
+from failback.carry.asking import is_listed
 from failback.carry.keeper import keep
 from failback.carry.online import ask_and_top_up
 from failback.carry.starts import FILE, Starts, read_last
+from failback.client.admin.admin import AdminClient
 from failback.client.program import begin_logging
 from failback.client.remoting.connection import RemotingSettings
 from failback.client.remoting.http_server import JSON, PROMETHEUS, Endpoint, HttpServer, Reply
@@ -29,6 +32,7 @@ from failback.protocol.metric_families import CARRIED
 logger = logging.getLogger(__name__)
 
 _LOOK_SECONDS: Final = 0.1
+_NAME_SERVERS_SECONDS: Final = 2.0
 
 
 class Sidecar:
@@ -39,6 +43,7 @@ class Sidecar:
         self._run_dir: Path = starts.options.run_dir
         self._last = read_last(self._run_dir)
         self._offsets = 0
+        self._is_registered = False
         self._stopping = asyncio.Event()
         self._beside: set[asyncio.Task[None]] = set()
 
@@ -48,6 +53,7 @@ class Sidecar:
             asyncio.get_running_loop().add_signal_handler(number, self._stopping.set)
         server = HttpServer(self._endpoints())
         await server.listen(os.environ.get("POD_IP", "127.0.0.1"), self._starts.options.port)
+        self._begin(self._watch_name_servers())
         if self._starts.options.keep_members:
             self._begin(self._keep())
         try:
@@ -71,6 +77,16 @@ class Sidecar:
             await keep(options.address, self._starts.conf().name_servers)
         except ConfigError as error:
             logger.info("no members are asked: %s", error)
+
+    async def _watch_name_servers(self) -> None:
+        """Keep whether the broker is registered; while no name server answers, what was so is."""
+        async with AdminClient() as admin:
+            while True:
+                with suppress(ConfigError):  # broker.conf is written again by each start
+                    conf = self._starts.conf()
+                    listed = await is_listed(admin, conf) if conf.name_servers else True
+                    self._is_registered = self._is_registered if listed is None else listed
+                await asyncio.sleep(_NAME_SERVERS_SECONDS)
 
     async def _top_up(self, slaves: Sequence[str]) -> None:
         """Bring a master that starts what slaves are told until it is there."""
@@ -122,10 +138,15 @@ class Sidecar:
 
     def _endpoints(self) -> dict[str, Endpoint]:
         return {
-            "/readyz": lambda _: Reply(HTTPStatus.OK, b"ok\n"),
+            "/readyz": self._readyz,
             "/carry": lambda _: Reply(HTTPStatus.OK, json.dumps(self._last).encode(), JSON),
             "/metrics": lambda _: Reply(HTTPStatus.OK, self._metrics().encode(), PROMETHEUS),
         }
+
+    def _readyz(self, _method: str) -> Reply:
+        if self._is_registered:
+            return Reply(HTTPStatus.OK, b"ok\n")
+        return Reply(HTTPStatus.SERVICE_UNAVAILABLE, b"no name server lists this broker\n")
 
     def _metrics(self) -> str:
         name, kind, _, text = CARRIED

@@ -215,13 +215,6 @@ class Kube:
             body["metadata"] = metadata
         return await self.merge(kind, namespace, name, body, sub="status")
 
-    async def patch_pod_condition(
-        self, namespace: str, pod: str, uid: str, condition: Mapping[str, Any]
-    ) -> None:
-        """Set one condition of a pod, beside those of the kubelet."""
-        body = {"metadata": {"uid": uid}, "status": {"conditions": [dict(condition)]}}
-        await self._send(requests.strategic("Pod", namespace, pod, body, "status"))
-
     async def json_patch(
         self, kind: str, namespace: str, name: str, operations: list[Object]
     ) -> Object:

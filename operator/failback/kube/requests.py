@@ -15,7 +15,6 @@ METADATA: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v
 _MERGE: Final = "application/merge-patch+json"
 _APPLY: Final = "application/apply-patch+yaml"
 _JSON_PATCH: Final = "application/json-patch+json"
-_STRATEGIC: Final = "application/strategic-merge-patch+json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +107,6 @@ def merge(kind: str, namespace: str, name: str, patch: Mapping[str, Any], sub: s
     """Return a merge patch; a uid or resourceVersion in it is checked."""
     where, body = path(kind, namespace, name, sub), dict(patch)
     return Request("patch", kind, where, "PATCH", body=body, content=_MERGE, sub=sub)
-
-
-def strategic(kind: str, namespace: str, name: str, patch: Object, sub: str) -> Request:
-    """Return a strategic merge patch: lists are merged by the keys of their entries."""
-    where = path(kind, namespace, name, sub)
-    return Request("patch", kind, where, "PATCH", body=patch, content=_STRATEGIC, sub=sub)
 
 
 def json_patch(kind: str, namespace: str, name: str, operations: list[Object]) -> Request:

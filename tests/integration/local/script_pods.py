@@ -60,7 +60,6 @@ def pod_spec(
     inits: Sequence[ContainerSpec] = (),
     volumes: Sequence[Volume] = (),
     grace_seconds: float = 5.0,
-    gates: Sequence[str] = (),
     has_carry: bool = False,
 ) -> PodSpec:
     """Return a pod named ``p`` at 127.0.0.1."""
@@ -73,7 +72,6 @@ def pod_spec(
         volumes=tuple(volumes),
         inits=tuple(inits),
         container=container,
-        gates=tuple(gates),
         has_carry=has_carry,
     )
 

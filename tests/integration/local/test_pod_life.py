@@ -247,18 +247,6 @@ async def test_a_startup_probe_that_never_passes_ends_the_process(tmp_path: Path
         await until(lambda: pod.state == "BackOff", "back-off")
 
 
-async def test_a_gate_opens_with_the_boot_line_of_this_start_only(tmp_path: Path) -> None:
-    root = new_root(tmp_path)
-    root.log_file("p").write_text("The broker[x] boot success. of an earlier start\n")
-    wait = shell(f"until test -e {tmp_path}/go; do sleep 0.02; done; echo boot success; sleep 60")
-    spec = pod_spec(root, wait, gates=["failback.dev/registered"])
-    async with running(spec, root) as (pod, _):
-        await until(lambda: pod.state == "Running", "running")
-        assert pod.reason == "readiness gate failback.dev/registered"
-        (tmp_path / "go").touch()
-        await until(lambda: pod.ready, "ready")
-
-
 async def test_a_taken_port_is_waited_for_with_its_holder_named(tmp_path: Path) -> None:
     root = new_root(tmp_path)
     port = free_port()

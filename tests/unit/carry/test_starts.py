@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +17,17 @@ from typing import Any
 import pytest
 
 from failback.carry.starts import Starts, read_last
+from failback.client.remoting.connection import RemotingClient
 from failback.operator.render.broker import WHEN_CARRIED
+from failback.protocol.codes import RequestCode
+from failback.protocol.command import RemotingCommand
+from failback.protocol.headers import RegisterBrokerRequestHeader
+from failback.protocol.route import (
+    DataVersion,
+    RegisterBrokerBody,
+    TopicConfigSerializeWrapper,
+)
+from tests.support.brokers.namesrv_process import NamesrvProcess
 from tests.support.carry.stopped_master import (
     KEY,
     AnsweringSlave,
@@ -23,9 +35,12 @@ from tests.support.carry.stopped_master import (
     StoppedMaster,
     at,
 )
-from tests.support.common.polling import wait_until
+from tests.support.common.polling import until, wait_until
 from tests.support.net.ports import free_port_block
 from tests.support.processes.child_process import failback_environment
+
+MINE = "10.1.2.3:10911"
+BODY = RegisterBrokerBody(TopicConfigSerializeWrapper({}, DataVersion(1000, 1)))
 
 
 def options(master: StoppedMaster, members: str, *more: str) -> list[str]:
@@ -166,3 +181,48 @@ def test_the_shell_and_the_sidecar_agree_also_when_the_sidecar_starts_anew(
             with RunningMaster(port + 1, at(55)) as running:
                 wait_until(lambda: running.offsets == at(57), "what the slave was told meanwhile")
     assert master.loads == at(55)
+
+
+async def test_a_pod_is_ready_while_a_name_server_lists_its_broker(tmp_path: Path) -> None:
+    port = free_port_block(1)
+    conf, members = tmp_path / "broker.conf", tmp_path / "members"
+    members.touch()
+    (tmp_path / "names").mkdir()
+
+    async def registered(name: str, address: str) -> None:
+        header = RegisterBrokerRequestHeader(name, address, "orders", address, 0)
+        request = RemotingCommand.request(RequestCode.REGISTER_BROKER, header, BODY.to_json())
+        assert (await client.invoke(names.addr, request)).code == 0
+
+    async with RemotingClient() as client:
+        with NamesrvProcess(tmp_path / "names") as names:
+            conf.write_text(
+                f"brokerClusterName=orders\nbrokerName=orders-0\nbrokerId=0\nbrokerRole=MASTER\n"
+                f"brokerIP1=10.1.2.3\nlistenPort=10911\nnamesrvAddr={names.addr}\n"
+            )
+            files = ("--conf", str(conf), "--members", str(members), "--run-dir", str(tmp_path))
+            with sidecar(*files, "--port", str(port)):
+                wait_until(lambda: answers(port), "the sidecar", 30)
+                for name, address in (("orders-1", MINE), ("orders-0", "10.1.2.4:10911")):
+                    await registered(name, address)
+                await asyncio.sleep(3)
+                assert not is_ready(port)
+                await registered("orders-0", MINE)
+                await until(lambda: is_ready(port), "ready")
+                names.kill()
+                await asyncio.sleep(3)
+                assert is_ready(port)
+
+
+def answers(port: int) -> bool:
+    try:
+        return got(port, "/carry") != ""
+    except OSError:
+        return False
+
+
+def is_ready(port: int) -> bool:
+    try:
+        return got(port, "/readyz") == "ok\n"
+    except urllib.error.HTTPError as error:
+        return (error.code, error.read()) != (503, b"no name server lists this broker\n")

@@ -16,7 +16,7 @@ from failback.operator.kubernetes.store import Store
 from failback.operator.metrics import Metrics
 from failback.operator.planning.observed.observed import Key, Object
 from failback.operator.planning.operations.switching import snapshot
-from failback.operator.planning.plan.encoding import names, operation_on, to_time
+from failback.operator.planning.plan.encoding import names, operation_on
 from failback.operator.planning.plan.types import (
     Action,
     Apply,
@@ -30,7 +30,6 @@ from failback.operator.planning.plan.types import (
     ReleaseLease,
     ResizeClaim,
     SaveSnapshot,
-    SetPodCondition,
     TakeLease,
 )
 from failback.operator.planning.state.decode import is_owned
@@ -83,8 +82,6 @@ class KubernetesWrites:
             case LabelPod():
                 body = {"metadata": {"uid": action.uid, "labels": dict(action.labels)}}
                 await self._patch_pod(namespace, action.pod, body)
-            case SetPodCondition():
-                await self._set_pod_condition(namespace, action)
             case ResizeClaim():
                 body = {
                     "metadata": {"uid": action.uid},
@@ -158,18 +155,6 @@ class KubernetesWrites:
             self._store.wrote(await self._kube.merge("Pod", namespace, pod, body))
         except ApiError as error:
             if error.code not in (404, 409):  # gone, or another pod of that name
-                raise
-
-    async def _set_pod_condition(self, namespace: str, action: SetPodCondition) -> None:
-        condition = {
-            "type": action.condition,
-            "status": "True" if action.value else "False",
-            "lastTransitionTime": to_time(time.time()),
-        }
-        try:
-            await self._kube.patch_pod_condition(namespace, action.pod, action.uid, condition)
-        except ApiError as error:
-            if error.code not in (404, 409):
                 raise
 
     async def _mark_claim(self, namespace: str, action: MarkClaim) -> None:

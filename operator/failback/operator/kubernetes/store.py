@@ -32,7 +32,7 @@ _OWNER_BY_COMPONENT: Final[Mapping[str, str]] = {
     "report": "ReconsumptionReport",
 }
 _OWNERS_OF_PODS: Final = ("StatefulSet", "Job")
-_POD_SPEC: Final = ("nodeName", "readinessGates")
+_POD_SPEC: Final = ("nodeName",)
 _CONTAINER: Final = ("name", "image", "args", "livenessProbe")
 _TRUST_SECONDS: Final = 3.0
 """How long our own write is believed although the watch does not show it (deleted meanwhile)."""

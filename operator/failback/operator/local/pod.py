@@ -7,7 +7,7 @@ that it rewrote itself.
 States:
 
     Starting   init containers run, or the startup probe has not passed yet
-    Ready      probes and gates pass            Running    alive, but not ready
+    Ready      probes pass                      Running    alive, but not ready
     BackOff    died, waits 1, 2, 4 … 60 s       Held       died or new, a hold file is there
     Stopped    told to stop; stays so until told to start
 """
@@ -29,7 +29,6 @@ from failback.operator.local.addresses import check_free
 from failback.operator.local.podspec import ContainerSpec, PodSpec, Volume
 from failback.operator.local.process import Child, Death, Identity
 from failback.operator.local.root import Root, read_json, write_json
-from failback.operator.render.broker import REGISTERED_GATE
 from failback.protocol.errors import ConfigError
 
 logger = logging.getLogger(__name__)
@@ -41,7 +40,6 @@ CALM_SECONDS: Final = 600.0
 _HOLD_POLL_SECONDS: Final = 0.2
 # Kubernetes probes once a period; this is more often, for the same time in all.
 _STARTUP_POLL_SECONDS: Final = 0.1
-_BOOT_SUCCESS: Final = b"boot success"
 
 
 class Observer(Protocol):
@@ -291,11 +289,8 @@ class Pod:
         while True:
             failure = await probe.failure(self.spec.address) if probe is not None else None
             failures = failures + 1 if failure is not None else 0
-            waiting = self._closed_gate()
-            if failure is None and waiting is None:
+            if failure is None or probe is None:
                 self._set("Ready", "")
-            elif failure is None or probe is None:
-                self._set("Running", waiting or "")
             elif failures >= probe.failure_threshold or not self.ready:
                 self._set("Running", failure)
             pace = probe.period_seconds if probe is not None else 1.0
@@ -312,18 +307,6 @@ class Pod:
                 logger.warning("pod %s: liveness: %s; ending it", self.spec.name, failure)
                 await child.terminate(self.spec.grace_seconds)
                 return
-
-    def _closed_gate(self) -> str | None:
-        """Return why a readiness gate is closed. The one gate: the broker booted."""
-        for gate in self.spec.gates:
-            if gate != REGISTERED_GATE or not self._said_boot_success():
-                return f"readiness gate {gate}"
-        return None
-
-    def _said_boot_success(self) -> bool:
-        with self._root.log_file(self.spec.name).open("rb") as log:
-            log.seek(self._log_start)
-            return _BOOT_SUCCESS in log.read()
 
     def _last_words(self) -> str:
         with self._root.log_file(self.spec.name).open("rb") as log:

@@ -88,7 +88,6 @@ class PodSpec:
     volumes: tuple[Volume, ...]
     inits: tuple[ContainerSpec, ...]
     container: ContainerSpec
-    gates: tuple[str, ...]
     has_carry: bool = False
     """Whether the container runs with a sidecar that gives it offsets before its start."""
 
@@ -151,7 +150,6 @@ def _pod(
             _container(init, pod, facts, apache) for init in inits if "restartPolicy" not in init
         ),
         container=container,
-        gates=tuple(gate["conditionType"] for gate in template.get("readinessGates", ())),
         has_carry=bool(sidecars),
     )
 

@@ -38,7 +38,6 @@ _POD: Final = {
     "volumes",
     "imagePullSecrets",
     "shareProcessNamespace",
-    "readinessGates",
     "restartPolicy",
 }
 _CONTAINER: Final = {

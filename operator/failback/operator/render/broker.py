@@ -33,7 +33,6 @@ _CARRY_SECONDS: Final = 15
 """What a carry may take beside the wait for a slave."""
 _VERIFIED_RECORDS: Final = "64"
 """How many last records of a slave are compared with its master's."""
-REGISTERED_GATE: Final = "failback.dev/registered"
 
 
 def member_labels(context: ClusterContext, member: MemberContext) -> dict[str, str]:
@@ -136,7 +135,6 @@ def _pod(context: ClusterContext, member: MemberContext) -> Object:
         found["volumes"].append({"name": "data", "emptyDir": {"sizeLimit": pair.storage_size}})
     if engine.program == "apache":
         found["shareProcessNamespace"] = True
-        found["readinessGates"] = [{"conditionType": REGISTERED_GATE}]
     return found
 
 
@@ -193,6 +191,12 @@ def _carry_container(context: ClusterContext, member: MemberContext, shared: Obj
             *(("--keep-members",) if carry.keep_members else ()),
         ],
         "ports": [{"name": "http", "containerPort": port}],
+        "readinessProbe": {
+            "httpGet": {"path": "/readyz", "port": port},
+            "periodSeconds": 5,
+            "timeoutSeconds": 3,
+            "failureThreshold": 2,
+        },
         **common.bounds(context.place, "384Mi"),
         **copy.deepcopy(shared),
     }

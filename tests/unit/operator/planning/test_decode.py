@@ -151,13 +151,6 @@ def test_the_tail_of_a_diverged_log_is_measured() -> None:
     assert decode_pod(pod(initContainerStatuses=[fine])).tail_bytes is None
 
 
-def test_a_readiness_gate_is_read_with_its_state() -> None:
-    item = pod(conditions=[{"type": "failback.dev/registered", "status": "True"}])
-    assert decode_pod(item).gate is None
-    item["spec"] = {"readinessGates": [{"conditionType": "failback.dev/registered"}]}
-    assert decode_pod(item).gate is True
-
-
 def test_the_engine_is_that_of_the_pod_whatever_its_statefulset_says_by_now() -> None:
     assert decode_pod(pod()).engine == {"type": "failback", "version": ""}
     item = pod()

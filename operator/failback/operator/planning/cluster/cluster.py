@@ -46,7 +46,6 @@ from failback.operator.planning.plan.types import (
     Event,
     LabelPod,
     Plan,
-    SetPodCondition,
 )
 from failback.operator.planning.state import live_keys
 from failback.operator.planning.state.claim_marks import claim_marks, last_marks
@@ -54,7 +53,6 @@ from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.planning.state.decode import member_of
 from failback.operator.planning.state.running_engine import cluster_context
 from failback.operator.render import common
-from failback.operator.render.broker import REGISTERED_GATE
 from failback.operator.render.context import Context
 from failback.operator.render.objects import render_cluster
 from failback.operator.render.shape import Shape
@@ -326,7 +324,7 @@ def _picks_a_master(action: Action, observed: ObservedCluster, contested: Sequen
 
 
 def _pod_marks(view: ClusterView) -> tuple[Action, ...]:
-    """Return what pods are to show: the role a broker says it has, and whether it is listed."""
+    """Return what pods are to show: the role a broker says it has."""
     found: list[Action] = []
     for member in view.members:
         pod = member.pod
@@ -337,10 +335,6 @@ def _pod_marks(view: ClusterView) -> tuple[Action, ...]:
             role = "master" if says_master else "slave"
             if pod.role != role:
                 found.append(LabelPod(pod.name, pod.uid, {common.ROLE_LABEL: role}))
-        if pod.gate is not None and facts.routes_known(view.observed):
-            listed = view.is_registered(member)
-            if pod.gate != listed:
-                found.append(SetPodCondition(pod.name, pod.uid, REGISTERED_GATE, listed))
     return tuple(found)
 
 

@@ -44,8 +44,6 @@ class Pod:
     """Label ``controller-revision-hash``."""
     role: str = ""
     """Label ``failback.dev/role``."""
-    gate: bool | None = None
-    """Readiness gate ``failback.dev/registered``; ``None`` when the pod has none."""
     image: str = ""
     """``spec.containers[name=broker].image``."""
     engine: Mapping[str, str] = field(default_factory=dict)

@@ -59,16 +59,6 @@ class LabelPod:
 
 
 @dataclass(frozen=True, slots=True)
-class SetPodCondition:
-    """Set a readiness gate of a pod."""
-
-    pod: str
-    uid: str
-    condition: str
-    value: bool
-
-
-@dataclass(frozen=True, slots=True)
 class ResizeClaim:
     """Ask for more storage."""
 
@@ -208,7 +198,6 @@ Action = (
     | Evict
     | DeletePod
     | LabelPod
-    | SetPodCondition
     | ResizeClaim
     | SetConfig
     | PutTopic

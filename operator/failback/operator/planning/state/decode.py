@@ -13,7 +13,6 @@ from failback.operator.planning.observed.observed import Claim, Object, Pod
 from failback.operator.planning.plan.encoding import from_time
 from failback.operator.planning.state.running_engine import engine_of
 from failback.operator.render import common
-from failback.operator.render.broker import REGISTERED_GATE
 
 _IMAGE_REASONS: Final = frozenset(
     {
@@ -66,7 +65,6 @@ def decode_pod(item: Object) -> Pod:
         restarted_at=marks.get("failback.dev/restarted-at", ""),
         revision=labels.get("controller-revision-hash", ""),
         role=labels.get("failback.dev/role", ""),
-        gate=_gate(item),
         restarts=sum(int(entry.get("restartCount", 0)) for entry in _main(status)),
         problem=problem,
         message=message,
@@ -97,13 +95,6 @@ def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
             found: Mapping[str, Any] = entry
             return found
     return {}
-
-
-def _gate(item: Object) -> bool | None:
-    gates = item.get("spec", {}).get("readinessGates") or ()
-    if not any(gate.get("conditionType") == REGISTERED_GATE for gate in gates):
-        return None
-    return _condition(item.get("status", {}), REGISTERED_GATE).get("status") == "True"
 
 
 def _main(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
