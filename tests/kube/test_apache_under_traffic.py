@@ -33,7 +33,7 @@ from tests.support.operator.operator_process import is_true, operator
 from tests.support.operator.real_cluster import GROUP, TOPIC, LivedCluster
 from tests.support.operator.resources import resource
 
-pytestmark = [pytest.mark.soak, pytest.mark.long]
+pytestmark = [pytest.mark.soak, pytest.mark.long, pytest.mark.timeout(1500)]
 
 FRUGAL = "-Xms192m -Xmx192m -XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 STAYS, MOVES = GROUP, "moves"
