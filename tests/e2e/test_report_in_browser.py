@@ -103,6 +103,9 @@ def test_paper_has_every_part_and_no_plot_that_is_cut(browser: Browser, tmp_path
     with offline_page(browser, file, width=720) as opened:
         opened.page.emulate_media(media="print", color_scheme="dark")
         opened.evaluate("dispatchEvent(new Event('beforeprint'))")
+        for scheme in ("light", "dark"):  # a browser that prints may change it
+            opened.page.emulate_media(media="print", color_scheme=scheme)
+            opened.page.wait_for_timeout(100)
         check_page(opened, file, tmp_path / "paper.png")
         assert opened.page.locator("details:not([open])").count() == 0
         assert opened.evaluate("document.documentElement.className") == "", "ink on white"

@@ -326,6 +326,43 @@ def test_a_member_that_goes_down_and_comes_back_is_two_events(ordinal: int, reas
     ]
 
 
+@pytest.mark.parametrize(
+    ("problem", "part", "changes"),
+    [
+        ("ClaimPending", "claim", {"phase": "Pending"}),
+        ("ImagePullError", "pod", {"problem": "ImagePullError", "message": "x: not found"}),
+        ("Unschedulable", "pod", {"problem": "Unschedulable", "message": "no node"}),
+    ],
+)
+def test_what_a_new_cluster_waits_for_is_no_outage(
+    problem: str, part: str, changes: dict[str, Any]
+) -> None:
+    """Tried on a cluster that was never ready, and on one that was."""
+    world = steady()
+    whole = world.observe()
+
+    def seen(**parts: dict[str, Any]) -> ObservedCluster:
+        master = whole.member(0, 0)
+        new = {name: dataclasses.replace(getattr(master, name), **parts[name]) for name in parts}
+        members = {**whole.members, (0, 0): dataclasses.replace(master, **new)}
+        return dataclasses.replace(whole, members=members)
+
+    starting = {"pod": {"ready": False}}
+    waiting = starting | {part: starting.get(part, {}) | changes}
+    passes = (seen(**waiting), seen(**starting), whole)
+    for status, reasons, events in (
+        ({}, [problem, "Creating", "AllReady"], ["Created", "Ready"]),
+        (world.status, [problem, "MasterDown", "AllReady"], ["MasterDown", "Recovered"]),
+    ):
+        world.status = dict(status)
+        found = []
+        for each in passes:
+            found.append(plan(world, each))
+            world.status = dict(found[-1].status)
+        assert [reason(each) for each in found] == reasons
+        assert [event.reason for each in found for event in each.events] == events
+
+
 def test_claims_that_scaling_left_are_listed_until_they_are_wanted_again() -> None:
     world = steady(slavesPerPair=1)
     assert "leftoverClaims" not in world.status

@@ -419,7 +419,8 @@ def _status(
         "pairs": pairs,
         "masters": ",".join(pair["master"] or "-" for pair in pairs),
     }
-    if settled:
+    ready = next(each for each in verdicts if each.type == "Ready")
+    if settled and (ready.value or not conditions.never_ready(view.previous)):
         found["observedGeneration"] = view.cluster.metadata.generation
     found.pop("leftoverClaims", None)
     if leftover := cluster_status.leftover_claims(view):

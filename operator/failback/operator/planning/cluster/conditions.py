@@ -31,6 +31,7 @@ _BEFORE_READY: Final = frozenset(
     {"Creating", "NameServerMissing", "NameTaken", "InvalidSpec", "Suspended", "MasterUnclear"}
     | {"ReadingLogs"}
 )
+_AFTER_READY: Final = frozenset({"AllReady", "MasterDown", "SlaveDown", "PodNotReady"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,17 @@ class Verdict:
     message: str = ""
 
 
+def never_ready(previous: Mapping[str, Any]) -> bool:
+    """Tell whether a resource was not ready yet; one that waits for a volume or a node is not.
+
+    ``observedGeneration`` is written first when the resource is ready.
+    """
+    before = find_condition(previous, "Ready")
+    if before is None or before["reason"] in _BEFORE_READY:
+        return True
+    return "observedGeneration" not in previous and before["reason"] not in _AFTER_READY
+
+
 def birth_events(
     previous: Mapping[str, Any], new: Mapping[str, Any], what: str
 ) -> tuple[Event, ...]:
@@ -52,11 +64,10 @@ def birth_events(
         what: There is of it, such as ``2 pairs``.
     """
     created = () if previous.get("conditions") else (Event("Created", what),)
-    before, now = find_condition(previous, "Ready"), find_condition(new, "Ready")
+    now = find_condition(new, "Ready")
     if now is None or now["status"] != "True":
         return created
-    is_first = before is None or before["reason"] in _BEFORE_READY
-    return (*created, Event("Ready", now["message"])) if is_first else created
+    return (*created, Event("Ready", now["message"])) if never_ready(previous) else created
 
 
 def recovery_events(previous: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[Event, ...]:
@@ -65,7 +76,7 @@ def recovery_events(previous: Mapping[str, Any], new: Mapping[str, Any]) -> tupl
     if now is None or before is None or now["status"] != "True" or before["status"] == "True":
         return ()
     text = f"ready again after {before['reason']}: {before['message']}"
-    return () if before["reason"] in _BEFORE_READY else (Event("Recovered", text),)
+    return () if never_ready(previous) else (Event("Recovered", text),)
 
 
 def ready(view: ClusterView) -> Verdict:
@@ -127,8 +138,7 @@ def _claim_message(member: MemberView) -> str:
 
 
 def _creating(view: ClusterView) -> tuple[str, str]:
-    before = find_condition(view.previous, "Ready")
-    if before is not None and (before["status"] == "True" or before["reason"] not in _BEFORE_READY):
+    if not never_ready(view.previous):
         return "", ""
     waiting = [view.pod_name(item) for item in view.members if not _is_settled(view, item)]
     crashed = [item for item in view.members if item.pod and item.pod.problem == "CrashLoop"]

@@ -14,7 +14,12 @@ from typing import Any, Final
 
 from failback.operator.kinds.name_server import NameServer, NameServerSpec
 from failback.operator.planning.cluster import last_valid
-from failback.operator.planning.cluster.conditions import Verdict, birth_events, recovery_events
+from failback.operator.planning.cluster.conditions import (
+    Verdict,
+    birth_events,
+    never_ready,
+    recovery_events,
+)
 from failback.operator.planning.cluster.external_access import CONDITION, address_of
 from failback.operator.planning.cluster.warnings import (
     another_operator,
@@ -130,7 +135,8 @@ def _by_its_spec(
         "externalAddresses": outside,
         "conditions": _conditions(name_server, status, verdicts, now),
     }
-    if not actions and not paused and not replicas.shrinking and refusal is None:
+    done = not actions and not paused and not replicas.shrinking and refusal is None
+    if done and (ready.value or not never_ready(status)):
         found["observedGeneration"] = name_server.metadata.generation
     return Plan(
         actions=actions,
@@ -224,10 +230,9 @@ def _ready(
         return Verdict(kind, False, "PodRefused", said)
     unready = [index for index in range(replicas.pods) if not _is_ready(observed.pods.get(index))]
     if unready:
-        before = find_condition(status, kind)
-        fresh = before is None or before["reason"] in ("Creating", "NameTaken", "InvalidSpec")
+        reason = "Creating" if never_ready(status) else "PodNotReady"
         words = [_why(name, index, observed.pods.get(index)) for index in unready]
-        return Verdict(kind, False, "Creating" if fresh else "PodNotReady", names(words))
+        return Verdict(kind, False, reason, names(words))
     silent = [each for each in published if not observed.is_answering(each)]
     if silent:
         asked = [observed.routes[each].problem for each in silent if each in observed.routes]

@@ -41,7 +41,10 @@ function drawSeen(dark, again) {
 const preferred = matchMedia("(prefers-color-scheme: dark)");
 let dark = preferred.matches;
 drawSeen(dark, true);
-preferred.addEventListener("change", () => drawSeen(dark = preferred.matches, true));
+preferred.addEventListener("change", () => {
+  dark = preferred.matches;
+  if (!folded) drawSeen(dark, true); // paper has a width of its own; the screen is drawn again after printing
+});
 document.getElementById("theme").addEventListener("click", () => drawSeen(dark = !dark, true));
 for (const details of document.querySelectorAll("details")) details.addEventListener("toggle", () => details.open && !folded && drawSeen(dark, false));
 
