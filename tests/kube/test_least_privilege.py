@@ -150,7 +150,11 @@ def test_rights_of_optional_kinds_come_with_them_and_each_is_needed(
         api.create(resource("ReconsumptionReport", "lab", inputs=inputs, **spark))
         wait_until(lambda: names_of(api, "podmonitors"), "a PodMonitor", 60)
         wait_until(lambda: names_of(api, "sparkapplications"), "a SparkApplication", 60)
-        api.wait("NameServer", "main", lambda item: "observedGeneration" in item["status"])
+        api.wait(
+            "NameServer",
+            "main",
+            lambda item: condition_of(item, "Reconciling").get("status") == "False",
+        )
         wait_until(lambda: _is_at_rest(control_plane, running), "four rounds without a write", 120)
         api.patch("NameServer", "main", {"spec": {"metrics": {"podMonitor": {"enabled": False}}}})
         wait_until(lambda: not names_of(api, "podmonitors"), "the end of the PodMonitor", 60)

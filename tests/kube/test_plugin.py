@@ -17,6 +17,7 @@ from tests.support.common.polling import SCALE, wait_until
 from tests.support.kube_lab.control_plane import ControlPlane
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
+from tests.support.operator.gitops import health
 from tests.support.operator.kubectl_plugin import answer, plugin
 from tests.support.operator.operator_process import condition_of, is_true, operator
 from tests.support.operator.quick_pair import QUICK, QuickPair
@@ -39,7 +40,7 @@ def pair(control_plane: ControlPlane, node: NodeProcess) -> Iterator[QuickPair]:
 
 
 def test_kubectl_finds_the_plugin_and_it_shows_a_healthy_cluster(pair: QuickPair) -> None:
-    pair.wait_settled()
+    assert health(pair.wait_settled()) == ("Healthy", "AllReady: every pair has a writable master")
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     shown = subprocess.run(
         [str(fetch_tools() / "kubectl"), "failback", "status", "orders"],
@@ -83,13 +84,14 @@ def test_a_member_is_held_why_says_so_and_it_is_released(pair: QuickPair) -> Non
     code, said, _ = plugin(pair.namespace, "hold", "orders", "orders-0-1")
     assert (code, said) == (0, "orders: held: orders-0-1\n")
     pair.api.wait("BrokerCluster", "orders", lambda item: not is_true("Ready")(item), seconds=60)
-    pair.api.wait("BrokerCluster", "orders", is_true("Warning"), seconds=60)
+    held = pair.api.wait("BrokerCluster", "orders", is_true("Warning"), seconds=60)
+    assert health(held) == ("Degraded", "SlaveDown: orders-0-1-0 is held")
     code, said, _ = plugin(pair.namespace, "why", "fbc/orders")
     assert "Warning is True, MemberHeld" in said
     assert "do:    take the annotation away" in said
     assert plugin(pair.namespace, "hold", "orders", "orders-0-7")[0] == 2
     code, said, _ = plugin(pair.namespace, "hold", "orders", "orders-0-1-0", "--release")
-    assert (code, said) == (0, "orders: held: nobody\n")
+    assert (code, said) == (0, "orders: held: none\n")
     pair.wait_settled()
 
 
@@ -110,6 +112,9 @@ def test_a_switch_is_followed_to_its_end_and_a_refused_one_says_why(pair: QuickP
         for each in pair.api.list("RoleSwitch")
         if condition_of(each, "Failed").get("status") == "True"
     ]
+    assert health(refused)[0] == "Degraded"
+    (done,) = [each for each in pair.api.list("RoleSwitch") if is_true("Complete")(each)]
+    assert health(done)[0] == "Healthy"
     code, said, _ = plugin(pair.namespace, "why", str(refused["metadata"]["name"]))
     assert "Failed is True, Preflight" in said
     wait_until(

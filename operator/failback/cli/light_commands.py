@@ -33,6 +33,7 @@ LIGHT: Final = {
     ("carry",): Light("failback.carry.command", parser="parser"),
     ("offsets",): Light("failback.cli.administer.offsets", parser="parser"),
     ("lake",): Light("failback.cli.measure.lake", parser="parser"),
+    ("operator", "run"): Light("failback.operator.process.main", "run"),
     ("tools", "install-conf"): Light("failback.cli.container.install_conf"),
     ("tools", "verify-prefix"): Light("failback.cli.container.verify_prefix"),
     ("tools", "carry-serve"): Light("failback.carry.sidecar"),

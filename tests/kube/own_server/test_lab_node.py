@@ -291,6 +291,23 @@ def test_a_claim_keeps_its_data_and_names_resolve(namespace: Namespace, node: No
     wait_until(lambda: resolved(name) == second["status"]["podIP"], "the new address")
 
 
+def test_a_pod_resolves_the_names_of_other_namespaces(
+    namespace: Namespace, control_plane: ControlPlane
+) -> None:
+    other = Namespace(control_plane)
+    try:
+        for each in (namespace, other):
+            each.kubectl("apply", "-f", "-", stdin=STATEFUL_SET)
+        found = [each.api.wait("Pod", "web-0", is_ready) for each in (namespace, other)]
+        for name in (f"web-0.web.{namespace.name}", f"web-0.web.{namespace.name}.svc"):
+            inside = other.kubectl("exec", "web-0", "--", "getent", "hosts", name)
+            assert inside.out.split()[0] == found[0]["status"]["podIP"]
+        own = other.kubectl("exec", "web-0", "--", "getent", "hosts", "web-0.web")
+        assert own.out.split()[0] == found[1]["status"]["podIP"]
+    finally:
+        other.clean_up()
+
+
 def test_claims_grow_where_their_class_allows_it(namespace: Namespace, node: NodeProcess) -> None:
     for name in ("standard", "fixed"):
         spec = {

@@ -252,7 +252,7 @@ def test_nothing_is_recommended_where_nobody_tells_the_end(
     pair.told["offset"] = 5000
     document = found(pair, capsys)
     assert (document["safe_offset"], document["command"]) == (None, None)
-    assert "nobody told where the queue ends" in document["outside"][0]
+    assert "the end of the queue is not known" in document["outside"][0]
 
 
 @pytest.mark.foreign

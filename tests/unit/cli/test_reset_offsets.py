@@ -268,7 +268,7 @@ NUMBERS = {
     f"{RESET} --queue 0 --offset 5": "masters with queue 0 of orders: broker-a, broker-b; name one",
     "admin updateTopic -b broker-a -t T -r 0": "'--read-queues' / ",
     "admin updateTopic -b broker-a -t T -w 1000000 -r 8": "'--write-queues' / ",
-    "admin updateTopic -b broker-a -t T -w 8 -r 4": "nobody reads queues 4 to 7",
+    "admin updateTopic -b broker-a -t T -w 8 -r 4": "no consumer reads queues 4 to 7",
     "admin updateSubGroup -b broker-a -g g --retry-queues 0": "'--retry-queues': Input should be",
     "admin updateSubGroup -b broker-a -g g --retry-max -2": "'--retry-max': Input should be",
     f"explain-offset {GROUP} {TOPIC} 9 --live": "QUEUE: there is no queue 9 of orders; it has 0 to",

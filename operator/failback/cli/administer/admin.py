@@ -211,7 +211,7 @@ def update_topic(
     from failback.protocol.route import TopicConfig
 
     if write_queues > read_queues and not yes:
-        unread = f"nobody reads queues {read_queues} to {write_queues - 1}"
+        unread = f"no consumer reads queues {read_queues} to {write_queues - 1}"
         more = f"{write_queues} are more than the {read_queues} that are read"
         raise ConfigError("--write-queues", f"{more}, and {unread}; --yes takes it all the same")
     config = TopicConfig(topic, read_queues, write_queues)

@@ -50,7 +50,7 @@ def hold(
     if json:
         print_json({"cluster": cluster, "held": held})
     else:
-        say(f"{cluster}: held: {', '.join(held) or 'nobody'}")
+        say(f"{cluster}: held: {', '.join(held) or 'none'}")
 
 
 def _checked(item: Mapping[str, Any], word: str) -> str:

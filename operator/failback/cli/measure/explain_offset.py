@@ -37,7 +37,7 @@ _BROADCASTS: Final = (
     "the group broadcasts: each member keeps its own offsets, and those of brokers are old"
 )
 
-_NO_END: Final = "nobody told where the queue ends, so no offset is recommended"
+_NO_END: Final = "the end of the queue is not known, so no offset is recommended"
 
 
 @command(
@@ -235,7 +235,7 @@ def _live(
         return await stand_of(admin, place, broker, options_of(cluster.given))
 
     found = ask(cluster.found(), question)
-    # Without the ends of a queue nobody knows which offsets it has.
+    # Without the ends of a queue its offsets are not known.
     is_told = not found.is_broadcasting and found.span is not None
     safe = found.safe_offset if is_told else None
     return {

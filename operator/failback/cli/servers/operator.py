@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from failback.cli.shared.commands import command, new_group
 from failback.cli.shared.options import option
 from failback.cli.shared.output import say
@@ -50,17 +48,8 @@ def fields(
         say(str(out))
 
 
-@command("run", hidden=True)
-def run() -> None:
-    """Run the operator. Everything about it is set by FAILBACK_* environment variables."""
-    from failback.operator.process.main import main
-    from failback.operator.settings import read_settings
-
-    raise typer.Exit(main(read_settings()))
-
-
 app = new_group(
     "The Kubernetes operator and its definitions.",
-    *(crds, fields, run),
+    *(crds, fields),
     examples=("failback operator crds --out crds",),
 )

@@ -46,7 +46,7 @@ _FAST_SECONDS: Final = 2.0
 _SILENT_SECONDS: Final = (10.0, 20.0, 30.0)
 """Until a broker is asked again that gave no answer once, twice, more often."""
 _KEPT_OFFSETS: Final = 8
-_UNUSED_SECONDS: Final = 600.0
+_UNUSED_SECONDS: Final = 180.0
 _FORGET_SECONDS: Final = 60.0
 _ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
 _MOST_METRICS_BYTES: Final = 4 * 1024**2
@@ -236,7 +236,7 @@ class Peers:
         return self._routes.get(address, Route(address))
 
     def forget_unused(self) -> None:
-        """Drop, once a minute, what no pass has read for ten minutes: those pods are gone."""
+        """Drop, once a minute, what no pass has read for three minutes: those pods are gone."""
         if self._clock() < self._forget_at:
             return
         self._forget_at = self._clock() + _FORGET_SECONDS

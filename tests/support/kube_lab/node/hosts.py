@@ -1,8 +1,8 @@
 """DNS names as files: what pods and tests have in place of /etc/hosts.
 
-One file for each pod, which has its own name first and resolves short names of its namespace, and
-one with full names, and that of this machine, for processes outside of pods. Files are rewritten
-in place, because bind mounts hold on to the inode.
+One file for each pod, which has its own name first and the short names of its namespace beside the
+full names of all namespaces, and one with full names, and that of this machine, for processes
+outside of pods. Files are rewritten in place, because bind mounts hold on to the inode.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ class Hosts:
         self._pods: dict[str, dict[str, _Pod]] = defaultdict(dict)
         self._services: dict[str, dict[str, tuple[dict[str, str], bool]]] = defaultdict(dict)
         self._everywhere: dict[str, str] = {}
+        self._short: dict[str, str] = {}
         folder.mkdir(parents=True, exist_ok=True)
         self.everywhere.write_text(self._outside)
 
@@ -100,15 +101,17 @@ class Hosts:
                     yield service, pod.address
 
     def _write(self, namespace: str) -> None:
-        inside, everywhere = [self._first], []
-        for name, address in sorted(self._entries(namespace)):
-            full = f"{name}.{namespace}.svc"
-            inside.append(f"{address}\t{full}.{DOMAIN} {full} {name}.{namespace} {name}\n")
-            everywhere.append(f"{address}\t{full}.{DOMAIN} {full}\n")
-        for pod in self._pods[namespace].values():
-            _rewrite(pod.file, "".join([pod.own, *inside]))
-        self._everywhere[namespace] = "".join(everywhere)
-        _rewrite(self.everywhere, self._outside + "".join(self._everywhere.values()))
+        found = sorted(self._entries(namespace))
+        self._short[namespace] = "".join(f"{address}\t{name}\n" for name, address in found)
+        ends = (f"{namespace}.svc.{DOMAIN}", f"{namespace}.svc", namespace)
+        self._everywhere[namespace] = "".join(
+            f"{address}\t{' '.join(f'{name}.{end}' for end in ends)}\n" for name, address in found
+        )
+        full = "".join(self._everywhere.values())
+        _rewrite(self.everywhere, self._outside + full)
+        for each, pods in self._pods.items():
+            for pod in pods.values():
+                _rewrite(pod.file, f"{pod.own}{self._first}{full}{self._short.get(each, '')}")
 
 
 def _rewrite(file: Path, text: str) -> None:
