@@ -6,6 +6,9 @@ sends in flight, messages per second, CPU (user + system) of the broker per mess
 multiples of a calibration loop that runs the building blocks once per message, and latencies.
 Compare ratios; rates vary with whatever else the machine does. JSON on the last line.
 
+``--acl`` measures a broker that checks each request by its accounts beside one that does not, both
+under the same signed requests.
+
 ``--against FOLDER [--rounds N]`` measures a second broker, from another checkout, in alternating
 windows, and prints the ratio this/that of the medians: whether a change of the code paid.
 """
@@ -35,6 +38,10 @@ from tests.support.processes.child_process import ROOT, SOURCES
 
 CELLS = ((1, 1), (1, 16), (1, 64), (16, 1), (64, 1))
 READY = "boot success"
+KEY = "bench-key:hush-of-the-bench"
+ACCOUNTS = """accounts:
+- {accessKey: bench-key, secretKey: hush-of-the-bench, topicPerms: [Bench=PUB]}
+"""
 _FIXED = struct.Struct(">iIIiiqqiq8sq8siqi")
 _ANSWER = b'{"code":%d,"extFields":{"msgId":"%016X","queueId":"%d","queueOffset":"%d"},"opaque":%d}'
 
@@ -87,6 +94,7 @@ def start_broker(
         "failbackHttpPort": "0",
         "storePathRootDir": str(folder / "store"),
     }
+    (folder / "plain_acl.yml").write_text(ACCOUNTS)
     conf = folder / "broker.conf"
     conf.write_text("".join(f"{key}={value}\n" for key, value in (properties | settings).items()))
     with (folder / "broker.log").open("w") as log:
@@ -107,8 +115,15 @@ def _sources(checkout: Path) -> str:
     return os.pathsep.join(str(checkout / source) for source in SOURCES)
 
 
-def load(address: str, connections: int, outstanding: int, seconds: float) -> dict[str, float]:
-    options = {"connections": connections, "outstanding": outstanding, "seconds": seconds}
+def load(
+    address: str, connections: int, outstanding: int, seconds: float, key: str = ""
+) -> dict[str, float]:
+    options = {
+        "key": key,
+        "connections": connections,
+        "outstanding": outstanding,
+        "seconds": seconds,
+    }
     arguments = [f"--{name}={value}" for name, value in options.items()]
     command = [sys.executable, "-m", "tests.benchmarks.loadgen", address, *arguments]
     output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
@@ -116,9 +131,11 @@ def load(address: str, connections: int, outstanding: int, seconds: float) -> di
     return result
 
 
-def measure(pid: int, address: str, cell: tuple[int, int], seconds: float) -> dict[str, float]:
+def measure(
+    pid: int, address: str, cell: tuple[int, int], seconds: float, key: str = ""
+) -> dict[str, float]:
     before = cpu_seconds(pid)
-    result = load(address, *cell, seconds)
+    result = load(address, *cell, seconds, key)
     spent = cpu_seconds(pid) - before
     return {
         "connections": cell[0],
@@ -135,23 +152,26 @@ def main() -> int:
     parser.add_argument("--flush", choices=("ASYNC_FLUSH", "SYNC_FLUSH"), default="ASYNC_FLUSH")
     parser.add_argument("--folder", type=Path, help="where the store is put; default: temporary")
     parser.add_argument("--against", type=Path, help="another checkout, measured in turn")
+    parser.add_argument("--acl", action="store_true", help="with accounts, beside one without")
     parser.add_argument("--rounds", type=int, default=5, help="of a comparison")
     options = parser.parse_args()
     calibration = calibration_us()
     print(f"{platform.python_version()} on {os.cpu_count()} CPUs; calibration {calibration:.2f} µs")
     checkouts = {"this": ROOT}
-    if options.against is not None:
-        checkouts["that"] = options.against.resolve()
+    if options.against is not None or options.acl:
+        checkouts["that"] = ROOT if options.acl else options.against.resolve()
+    key = KEY if options.acl else ""
     with tempfile.TemporaryDirectory(dir=options.folder) as folder, ExitStack() as stack:
         brokers = {}
         for name, checkout in checkouts.items():
-            settings = {"flushDiskType": options.flush}
+            guarded = {"aclEnable": "true"} if options.acl and name == "this" else {}
+            settings = {"flushDiskType": options.flush, **guarded}
             process, address = start_broker(Path(folder) / name, settings, checkout)
             stack.callback(stop, process)
-            load(address, 1, 16, 1.0)
+            load(address, 1, 16, 1.0, key)
             brokers[name] = (process.pid, address)
-        if options.against is not None:
-            compare(brokers, options.seconds, options.rounds)
+        if len(brokers) > 1:
+            compare(brokers, options.seconds, options.rounds, key)
             return 0
         pid, address = brokers["this"]
         report = measure_cells(pid, address, options.seconds, calibration)
@@ -184,14 +204,16 @@ def measure_cells(pid: int, address: str, seconds: float, calibration: float) ->
     return {"calibration_us": calibration, "anonymous_mib": anonymous, "cells": rows}
 
 
-def compare(brokers: dict[str, tuple[int, str]], seconds: float, rounds: int) -> None:
+def compare(
+    brokers: dict[str, tuple[int, str]], seconds: float, rounds: int, key: str = ""
+) -> None:
     """Print medians of alternating windows of two brokers."""
     print("conns  in flight   CPU µs this    that   this/that   lowest   msg/s this    that")
     for cell in CELLS:
         rows: dict[str, list[dict[str, float]]] = {name: [] for name in brokers}
         for number in range(rounds):
             for name in brokers if number % 2 == 0 else reversed(brokers):
-                rows[name].append(measure(*brokers[name], cell, seconds))
+                rows[name].append(measure(*brokers[name], cell, seconds, key))
         cpu = {name: [row["cpu_us"] for row in each] for name, each in rows.items()}
         this, that = (statistics.median(each) for each in cpu.values())
         lowest = min(cpu["this"]) / min(cpu["that"])

@@ -16,14 +16,19 @@ import sys
 import time
 from typing import cast
 
+from failback.client.remoting.guarded.signing import AccessKey, sign
+from failback.protocol.command import RemotingCommand
+
 FIRST_OPAQUE = 1_000_000_000  # fixed width, so that frames differ in the digits only
 
 
 class SendLoop(asyncio.Protocol):
     """Keeps ``outstanding`` sends in flight until the deadline, then drains."""
 
-    def __init__(self, topic: str, body: bytes, outstanding: int, queues: int) -> None:
-        self._frames = [_split_frame(topic, body, queue) for queue in range(queues)]
+    def __init__(
+        self, topic: str, body: bytes, outstanding: int, queues: int, key: AccessKey | None = None
+    ) -> None:
+        self._frames = [_split_frame(topic, body, queue, key) for queue in range(queues)]
         self._outstanding = outstanding
         self._buffer = b""
         self._next_opaque = FIRST_OPAQUE
@@ -81,8 +86,10 @@ class SendLoop(asyncio.Protocol):
         self._transport.write(b"".join(out))
 
 
-def _split_frame(topic: str, body: bytes, queue_id: int) -> tuple[bytes, bytes]:
-    """Return what stands before and after the ten digits of the opaque."""
+def _split_frame(
+    topic: str, body: bytes, queue_id: int, key: AccessKey | None = None
+) -> tuple[bytes, bytes]:
+    """Return what is before and after the ten digits of the opaque, which no signature covers."""
     fields = {
         "a": "bench",
         "b": topic,
@@ -97,6 +104,10 @@ def _split_frame(topic: str, body: bytes, queue_id: int) -> tuple[bytes, bytes]:
         "k": "false",
         "m": "false",
     }
+    if key is not None:
+        request = RemotingCommand.request(310, ext=fields, body=body)
+        sign(request, key)
+        fields = request.ext_fields or {}
     command = {"code": 310, "extFields": fields, "flag": 0, "language": "JAVA"}
     text = json.dumps(
         {**command, "opaque": FIRST_OPAQUE, "serializeTypeCurrentRPC": "JSON", "version": 409},
@@ -112,9 +123,10 @@ async def run(options: argparse.Namespace) -> dict[str, float]:
     loop = asyncio.get_running_loop()
     body = os.urandom(options.body_bytes)
     loops = []
+    key = AccessKey(*options.key.split(":")) if options.key else None
     for _ in range(options.connections):
         _, protocol = await loop.create_connection(
-            lambda: SendLoop(options.topic, body, options.outstanding, options.queues),
+            lambda: SendLoop(options.topic, body, options.outstanding, options.queues, key),
             host,
             int(port),
         )
@@ -144,6 +156,7 @@ def main() -> int:
     parser.add_argument("--connections", type=int, default=1)
     parser.add_argument("--body-bytes", type=int, default=1024)
     parser.add_argument("--queues", type=int, default=4)
+    parser.add_argument("--key", default="", help="signs the requests; ACCESS_KEY:SECRET_KEY")
     parser.add_argument("--seconds", type=float, default=5.0)
     options = parser.parse_args()
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any, Final
 
@@ -50,10 +51,25 @@ def compose(text: str) -> list[Node]:
     return nodes
 
 
-def load_all(text: str) -> list[Any]:
-    """Return the plain value of each document. Raises as :func:`compose`."""
+def load_all(text: str, *, version: tuple[int, int] | None = None) -> list[Any]:
+    """Return the plain value of each document. Raises as :func:`compose`.
+
+    Args:
+        version: Of YAML, by which scalars are read: (1, 1) as Java's readers do; 1.2 unless given.
+    """
     compose(text)
-    return list(YAML(typ="safe", pure=True).load_all(text))
+    reader = YAML(typ="safe", pure=True)
+    reader.version = version
+    return list(reader.load_all(text))
+
+
+def written(document: Any, *, version: tuple[int, int] | None = None) -> str:
+    """Return a document as YAML, a line for each entry; ``version`` as in :func:`load_all`."""
+    writer, text = YAML(typ="safe", pure=True), io.StringIO()
+    writer.version = version
+    writer.default_flow_style = False
+    writer.dump(document, text)
+    return text.getvalue()
 
 
 def _parts(node: Node, known: dict[int, int]) -> int:

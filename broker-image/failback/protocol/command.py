@@ -186,10 +186,17 @@ class RemotingCommand(msgspec.Struct, gc=False):
             raise ProtocolError(f"header of {size} bytes is above the limit of {MAX_HEADER_BYTES}")
         if frame.serialize_type == SERIALIZE_ROCKETMQ:
             return _decode_binary_header(frame)
+        return cls.usual(frame) or _decode_loose(frame)
+
+    @classmethod
+    def usual(cls, frame: Frame) -> RemotingCommand | None:
+        """Decode a JSON header that is written as Java writes it; ``None`` for any other."""
+        if len(frame.header) > MAX_HEADER_BYTES:
+            return None
         try:
             head = _decode_header(frame.header)
         except (msgspec.MsgspecError, RecursionError, ValueError):
-            return _decode_loose(frame)
+            return None
         return cls(
             head.code,
             head.opaque,

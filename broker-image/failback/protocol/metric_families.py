@@ -185,6 +185,25 @@ NOT_BELIEVED: Final = Family(
     MEMBER,
     "Times that a registered broker was no member of the pair, or told an offset beyond its queue.",
 )
+ACCESS_REFUSED: Final = Family(
+    "failback_access_refused_total",
+    "counter",
+    (*MEMBER, "access_key", "code", "mode"),
+    "Requests that plain_acl.yml does not allow: refused (enforce), or only counted (warn). An"
+    " empty access_key: none, or one that no account has.",
+)
+ACCESS_USED: Final = Family(
+    "failback_access_key_last_used_timestamp_seconds",
+    "gauge",
+    (*MEMBER, "access_key"),
+    "When this broker last took a request that was signed with the access key.",
+)
+ACCESS_CURRENT: Final = Family(
+    "failback_access_rules_current",
+    "gauge",
+    MEMBER,
+    "1: the newest files with accounts are in use; 0: they have a fault, those before are.",
+)
 REFUSED: Final = Family(
     "failback_refused_total",
     "counter",
@@ -198,6 +217,9 @@ OPEN_CONNECTIONS: Final = Family(
 HELD_PULLS: Final = Family("failback_held_pulls", "gauge", MEMBER, "Pulls that wait for a message.")
 
 BROKER: Final = (
+    ACCESS_REFUSED,
+    ACCESS_USED,
+    ACCESS_CURRENT,
     MESSAGES_IN,
     MESSAGES_OUT,
     LAG,

@@ -56,7 +56,7 @@ public final class Producer {
                     result.getQueueOffset(),
                     result.getOffsetMsgId());
             } catch (Exception error) {
-                String text = String.valueOf(error).replace('\n', ' ');
+                String text = (error + ", " + error.getCause()).replace('\n', ' ');
                 Options.say("failed %d %s", number, text);
             }
             Thread.sleep(options.number("interval", 0));

@@ -226,11 +226,13 @@ class Answer:
         return [line.split() for line in self.out.splitlines() if line and line[0] != "#"]
 
 
-def mqadmin(folder: Path, *arguments: str, java_flags: tuple[str, ...] = ()) -> Answer:
+def mqadmin(
+    folder: Path, *arguments: str, java_flags: tuple[str, ...] = (), home: Path | None = None
+) -> Answer:
     """Run one mqadmin command; a failure inside it is an error, which its exit code hides."""
     folder.mkdir(parents=True, exist_ok=True)
     flags = java_flags or frugal("mqadmin")
-    command = [java(), "-Xms64m", "-Xmx256m", *flags, *_homes(folder)]
+    command = [java(), "-Xms64m", "-Xmx256m", *flags, *_homes(folder, home)]
     command += ["-cp", f"{server_home()}/lib/*"]
     command += ["org.apache.rocketmq.tools.command.MQAdminStartup", *arguments]
     for _ in range(_MQADMIN_TRIES):

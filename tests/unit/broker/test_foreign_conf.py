@@ -97,7 +97,7 @@ def test_what_the_page_says_has_no_effect_is_what_the_start_says() -> None:
     assert shown | {"haListenPort"} == SHOWN_ONLY
     assert {key for key, words in MEANINGS.items() if "Not offered" in words} == {
         key for key in NOT_OFFERED if key in PLAIN
-    } | {"aclEnable"}
+    }
 
 
 # --- addresses --------------------------------------------------------------------------------
@@ -260,7 +260,6 @@ def test_a_value_that_4_9_8_takes_for_another_is_refused(
 @pytest.mark.parametrize(
     "key",
     [
-        "aclEnable",
         "enableControllerMode",
         "enableDLegerCommitLog",
         "enableDLedgerCommitLog",

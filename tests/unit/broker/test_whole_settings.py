@@ -25,6 +25,7 @@ CHOICES = {
     "brokerRole": "SYNC_MASTER",
     "flushDiskType": "SYNC_FLUSH",
     "failbackRules": "guarded",
+    "failbackAclMode": "warn",
     "failbackAdminFrom": "10.0.0.0/8",
     "failbackHaFrom": "10.0.0.0/8",
     "deleteWhen": "05",

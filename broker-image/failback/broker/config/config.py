@@ -233,6 +233,11 @@ class BrokerConfig:
     failback_ha_from: str = ""
     """Ours. Addresses and networks, joined by ``;``, from which slaves may replicate; empty: any.
     This machine may in any case."""
+    failback_access_folder: str = ""
+    """Ours. Folder of ``plain_acl.yml``, of ``acl`` with more such files, and of ``tools.yml``.
+    Empty: that of broker.conf, or ``$ROCKETMQ_HOME/conf``."""
+    failback_acl_mode: str = _choice("enforce", ("off", "warn", "enforce"))
+    """Ours. What ``aclEnable`` does: ``warn`` counts what ``enforce`` refuses."""
     failback_members: str = ""
     """Ours. Addresses of the pair's members, ``host:port`` joined by ``;``. A returned master takes
     offsets from these alone."""
@@ -381,6 +386,13 @@ class BrokerConfig:
             except ValueError as error:
                 problem = f"must be addresses or networks joined by ';': {error}"
                 raise ConfigError(key, problem, file=file) from error
+
+    @property
+    def access_folder(self) -> Path | None:
+        """The folder of the files of access control; ``None``: no key and no file names one."""
+        if self.failback_access_folder:
+            return Path(self.failback_access_folder)
+        return self.file.parent if self.file is not None else None
 
     def may_administer(self, host: str) -> bool:
         """Tell whether a peer at ``host`` may change what guards and bounds rest on."""

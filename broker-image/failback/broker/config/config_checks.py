@@ -11,6 +11,7 @@ from failback.broker.config.config_keys import DANGEROUS, FIXED_AT_START, NOT_OF
 from failback.client.remoting.addresses import addresses_of
 from failback.protocol.errors import ConfigError
 
+_ACL: Final = "aclEnable"
 _DANGEROUS: Final = {key.lower(): why for key, why in DANGEROUS.items()}
 _DELAYS: Final = r"\s*\d+[smhd](\s+\d+[smhd])*\s*"
 _HOURS: Final = r"\s*([01]?\d|2[0-3])\s*(;\s*([01]?\d|2[0-3])\s*)*"
@@ -70,6 +71,10 @@ def refuse_dangerous(given: Mapping[str, str], file: Path | None = None) -> None
         why = _DANGEROUS.get(key.lower().replace("dledger", "dleger"))
         if why is not None and is_true(value):
             raise ConfigError(key, f"is true: {why}", file=file)
+        if key != _ACL and key.lower() == _ACL.lower() and is_true(value):
+            raise ConfigError(
+                key, f"is no key, so that all requests are taken: write {_ACL}", file=file
+            )
     # 4.9.8 keeps the log in several folders where a comma stands; here the others' are missed.
     for key in ("storePathRootDir", "storePathCommitLog"):
         if "," in given.get(key, ""):

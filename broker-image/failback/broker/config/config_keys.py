@@ -6,6 +6,8 @@ from typing import Final
 
 FIXED_AT_START: Final = frozenset(
     {
+        "aclEnable",
+        "failbackAccessFolder",
         "brokerClusterName",
         "brokerName",
         "brokerId",
@@ -69,10 +71,6 @@ _MASTERS: Final = (
     " set brokerRole and brokerId of each instead, or run Apache's broker"
 )
 DANGEROUS: Final = {
-    "aclEnable": (
-        "this broker asks nobody who he is, so that it would serve everybody: take the line away"
-        " where the network keeps strangers out, or run Apache's broker"
-    ),
     "enableControllerMode": _MASTERS,
     "enableDLegerCommitLog": _MASTERS,
 }

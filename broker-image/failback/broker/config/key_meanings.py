@@ -13,7 +13,7 @@ MEANINGS: Final[dict[str, str]] = {
     "accessMessageInMemoryMaxRatio": (
         "Share of memory, in per cent, within which a record counts as in memory."
     ),
-    "aclEnable": "Not offered: requests are not authenticated. With `true` no broker starts.",
+    "aclEnable": "Whether each request is checked by the accounts of `plain_acl.yml`.",
     "autoCreateSubscriptionGroup": "Whether a group that connects is created.",
     "autoCreateTopicEnable": "Whether a send to an unknown topic creates it from TBW102.",
     "brokerClusterName": "Name of the cluster.",
@@ -94,6 +94,13 @@ MEANINGS: Final[dict[str, str]] = {
     "failbackMaxUnreadBytes": "Bytes that a peer may leave unread before its connection closes.",
     "failbackMaxUnreadBytesInAll": (
         "The same of all peers; who left most is closed first. Looked at every second."
+    ),
+    "failbackAccessFolder": (
+        "Folder of `plain_acl.yml`, `acl/*.yml` and `tools.yml`. Empty: that of this file."
+    ),
+    "failbackAclMode": (
+        "`enforce` refuses what `plain_acl.yml` does not allow, `warn` only counts it, `off` checks"
+        " nothing."
     ),
     "failbackAdminFrom": (
         "Addresses and networks, joined by `;`, that may change `failback*` keys by request"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -29,6 +29,9 @@ from failback.broker.store.message_store import MessageStore
 from failback.protocol.codes import PUT_ASIDE_TOPIC
 from failback.protocol.message import DLQ_PREFIX, RETRY_PREFIX
 from failback.protocol.metric_families import (
+    ACCESS_CURRENT,
+    ACCESS_REFUSED,
+    ACCESS_USED,
     CONSUMERS,
     DEAD_LETTERS,
     DISK_REFUSES,
@@ -68,6 +71,9 @@ from failback.protocol.metric_families import (
 )
 from failback.protocol.route import split_offset_key
 
+if TYPE_CHECKING:
+    from failback.broker.access.guard import AccessGuard
+
 BROADCASTING: Final = "BROADCASTING"
 Place = TypeVar("Place", bound=tuple[str, ...])
 """Ends with a topic and a group."""
@@ -97,6 +103,7 @@ class BrokerCollector(Collector):
     not_believed: Callable[[], int]
     held_pulls: Callable[[], int]
     groups: SubscriptionGroupManager
+    access: AccessGuard | None
     _broadcasting: set[str] = field(init=False, default_factory=set)
     _had: set[str] = field(init=False, default_factory=set)
     """Groups that had settings at some look."""
@@ -145,6 +152,17 @@ class BrokerCollector(Collector):
         yield self._dead_letters()
         yield from self._regressions()
         yield self._refused()
+        if self.access is not None:
+            yield from self._access(self.access)
+
+    def _access(self, access: AccessGuard) -> Iterator[Metric]:
+        refused, used, current = made(ACCESS_REFUSED), made(ACCESS_USED), made(ACCESS_CURRENT)
+        for (key, code, mode), count in access.refused.items():
+            refused.add_metric((*self._member, key, str(code), mode), count)
+        for key, at in access.last_used.items():
+            used.add_metric((*self._member, key), at)
+        current.add_metric(self._member, int(not access.files.problem))
+        yield from (refused, used, current)
 
     def _refused(self) -> Metric:
         metric = made(REFUSED)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from failback.broker.clients.client_calls import ClientCalls
 from failback.broker.clients.client_manager import ConsumerManager, ProducerManager
@@ -27,11 +27,8 @@ from failback.broker.monitoring.health_endpoints import BrokerPhase
 from failback.broker.monitoring.runtime_info import RuntimeSources, runtime_info
 from failback.broker.monitoring.statistics import BrokerStatistics
 from failback.broker.monitoring.stats_items import StatsItems, stats_counts
-from failback.broker.processors.administration.admin import (
-    AccessProcessor,
-    AdminProcessor,
-    CleaningProcessor,
-)
+from failback.broker.processors.administration.access import AccessProcessor
+from failback.broker.processors.administration.admin import AdminProcessor, CleaningProcessor
 from failback.broker.processors.administration.inspection import InspectionProcessor
 from failback.broker.processors.administration.queries import QueryProcessor, QueueMetaProcessor
 from failback.broker.processors.consumers.client_requests import ClientRequestProcessor
@@ -49,6 +46,9 @@ from failback.broker.processors.sending.send_back import SendBackProcessor
 from failback.broker.remoting.connection import BrokerConnection
 from failback.broker.remoting.server import RemotingServer
 from failback.broker.store.message_store import MessageStore
+
+if TYPE_CHECKING:
+    from failback.broker.access.guard import AccessGuard
 
 _Part = TypeVar("_Part")
 
@@ -96,6 +96,7 @@ class Parts:
     filters: ConsumerFilterManager
     statistics: BrokerStatistics
     phase: BrokerPhase
+    access: AccessGuard | None
     registrar: Registration
     on_config_change: Callable[[set[str]], None]
     boot_ms: int

@@ -66,6 +66,7 @@ class BrokerConnection(asyncio.Protocol):
         "closed",
         "deferred",
         "host",
+        "is_checked",
         "is_counted",
         "is_fast_port",
         "last_active",
@@ -101,6 +102,8 @@ class BrokerConnection(asyncio.Protocol):
         self.host = ""
         self.is_counted = False
         """Whether it is counted among the connections of its address."""
+        self.is_checked = False
+        """Whether the guard has allowed the request that is read next: it waited."""
         self.tasks = 0
         """Requests of this peer whose answers take time."""
         self.born_host = b""

@@ -40,6 +40,7 @@ FastHandler = Callable[[BrokerConnection, bytes, int, int, int], bool]
 RunHandler = Callable[[BrokerConnection, bytes, int], int]
 """Arguments: connection, read, begin of a frame. Returns where it stopped handling frames."""
 
+
 LISTEN_BACKLOG: Final = 1024
 TURN_SECONDS: Final = 0.005
 """How long one connection may be served before it is the others' turn."""
@@ -58,6 +59,18 @@ class RunStore(Protocol):
     def pending_bytes(self) -> int: ...
 
     def commit_pending(self) -> None: ...
+
+
+class Guard(Protocol):
+    """Access control as the server uses it."""
+
+    def is_on(self) -> bool: ...
+
+    def allows(self, connection: BrokerConnection, request: RemotingCommand, /) -> bool: ...
+
+    def refusal(self, connection: BrokerConnection, request: RemotingCommand, /) -> str:
+        """Return the remark that refuses a request, and count it; empty: it goes on."""
+        ...
 
 
 class RemotingServer:
@@ -81,6 +94,8 @@ class RemotingServer:
         self.turn_seconds = TURN_SECONDS
         self._none_open = asyncio.Event()
         self._none_open.set()
+        self.guard: Guard | None = None
+        """Asked before each request, in every way into the broker; ``None``: all are allowed."""
         self.connections: set[BrokerConnection] = set()
         self.uncommitted = False
         """Whether this run appended messages that are not written yet."""
@@ -195,6 +210,7 @@ class RemotingServer:
             self._run_began = connection.last_active
         position, size = 0, len(data)
         unpack, fast, runs = PREFIX.unpack_from, self._fast, self._runs
+        guard = self.guard if self.guard is not None and self.guard.is_on() else None
         while size - position >= 8:
             length, mark = unpack(data, position)
             header_start = position + 8
@@ -205,26 +221,36 @@ class RemotingServer:
             if end > size:
                 break
             peeked = data[header_start : header_start + _PEEK_BYTES]
-            run = runs.get(peeked)
-            if run is not None and (left := run(connection, data, position)) > position:
+            handler = fast.get(peeked) if mark <= 0xFFFFFF else None
+            request = None
+            run, readable = runs.get(peeked), data
+            if guard is not None:
+                request, is_usual = _decoded(data, mark, header_start, header_end, end)
+                if not is_usual or peeked != _peek(request.code):
+                    handler = run = None  # it would read another request than was checked
+                if self._is_refused(guard, connection, request):
+                    handler, run = _answered, None
+                elif run is not None:
+                    allowed = self._allowed_end(guard, connection, data, end, peeked)
+                    readable = data if allowed == size else data[:allowed]
+            if run is not None and (left := run(connection, readable, position)) > position:
                 position = left
-                continue
-            handler = fast.get(peeked)
-            try:
-                if (
-                    handler is None
-                    or mark > 0xFFFFFF
-                    or not handler(connection, data, header_start, header_end, end)
-                ):
-                    self._generic(
-                        connection,
-                        Frame(mark >> 24, data[header_start:header_end], data[header_end:end]),
-                    )
-            except MustWait as waiting:
-                frame = Frame(mark >> 24, data[header_start:header_end], data[header_end:end])
-                if self._waits(connection, frame, waiting):
-                    break
-            position = end
+                if guard is None:
+                    continue
+            else:
+                try:
+                    if handler is None or not handler(
+                        connection, data, header_start, header_end, end
+                    ):
+                        if request is None:
+                            request, _ = _decoded(data, mark, header_start, header_end, end)
+                        self._generic(connection, request)
+                except MustWait as waiting:
+                    frame = Frame(mark >> 24, data[header_start:header_end], data[header_end:end])
+                    if self._waits(connection, frame, waiting):
+                        connection.is_checked = True
+                        break
+                position = end
             if connection.closed or (connection.write_paused and connection.is_behind):
                 break
             if position < size and self._is_turn_over(connection):
@@ -314,9 +340,43 @@ class RemotingServer:
         for connection in dirty:
             connection.flush()
 
-    def _generic(self, connection: BrokerConnection, frame: Frame) -> None:
-        """Decode and answer any request; one that fails gets code 1 and the connection lives."""
-        request = RemotingCommand.from_frame(frame)
+    def _is_refused(
+        self, guard: Guard, connection: BrokerConnection, request: RemotingCommand
+    ) -> bool:
+        """Answer a request that the guard refuses, also one that no handler would take."""
+        if connection.is_checked or request.is_response:
+            connection.is_checked = False
+            return False
+        remark = guard.refusal(connection, request)
+        if remark:
+            answer = request.response(ResponseCode.SYSTEM_ERROR, remark)
+            self._send(connection, request, answer)
+        return bool(remark)
+
+    def _allowed_end(
+        self, guard: Guard, connection: BrokerConnection, data: bytes, position: int, peeked: bytes
+    ) -> int:
+        """Return where the requests end that a run may take: allowed, whole, and of one code."""
+        while len(data) - position >= 8 and not self._is_turn_over(connection):
+            length, mark = PREFIX.unpack_from(data, position)
+            header_start, end = position + 8, position + LENGTH_BYTES + length
+            header_end = header_start + mark
+            is_next = data[header_start : header_start + _PEEK_BYTES] == peeked
+            if not is_next or not header_end <= end <= len(data):
+                break
+            request, is_usual = _decoded(data, mark, header_start, header_end, end)
+            # One that is refused is looked at again when its turn comes: that counts it.
+            if (
+                not is_usual
+                or peeked != _peek(request.code)
+                or not guard.allows(connection, request)
+            ):
+                break
+            position = end
+        return position
+
+    def _generic(self, connection: BrokerConnection, request: RemotingCommand) -> None:
+        """Answer any request; one that fails gets code 1 and the connection lives."""
         if request.is_response:
             self.on_response(connection, request)
             return
@@ -417,6 +477,19 @@ def request_name(code: int) -> str:
         return RequestCode(code).name
     except ValueError:
         return str(code)
+
+
+def _decoded(
+    data: bytes, mark: int, header_start: int, header_end: int, end: int
+) -> tuple[RemotingCommand, bool]:
+    """Return a frame's request, and whether every decoder reads the same in it."""
+    frame = Frame(mark >> 24, data[header_start:header_end], data[header_end:end])
+    usual = RemotingCommand.usual(frame) if mark <= 0xFFFFFF else None
+    return usual or RemotingCommand.from_frame(frame), usual is not None
+
+
+def _answered(_connection: BrokerConnection, _data: bytes, *_places: int) -> bool:
+    return True
 
 
 def _peek(code: int) -> bytes:

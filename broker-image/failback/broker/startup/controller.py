@@ -15,7 +15,7 @@ import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from failback.broker.cluster.hand_back import HandBack, Members
 from failback.broker.cluster.outer_api import BrokerOuterApi, RegisterResult
@@ -55,17 +55,25 @@ from failback.broker.store.log.results import WriteRefused
 from failback.broker.store.message_store import MessageStore
 from failback.client.clock import Scheduler
 from failback.client.remoting.connection import RemotingClient, RemotingSettings
+from failback.client.remoting.guarded.access import ClusterAccess, KeyFile
 from failback.client.remoting.http_server import HttpServer
 from failback.client.remoting.port_owner import bind_error
 from failback.common.text import where_and_why, why
+from failback.protocol.errors import ConfigError
+
+if TYPE_CHECKING:
+    from failback.broker.access.guard import AccessGuard
 
 logger = logging.getLogger(__name__)
 
+_OWN_KEY: Final = "tools.yml"
 PERSIST_FIRST_DELAY_MS: Final = 10_000
 EXPIRE_FIRST_DELAY_MS: Final = 60_000
 LOOK_AT_DISK_MS: Final = 1_000
 """How soon a disk that is nearly full refuses messages, and one that has room again takes them.
 4.9.8 looks every 10 s."""
+LOOK_AT_ACCOUNTS_MS: Final = 5_000
+"""As 4.9.8."""
 EXPIRE_WAITING_MS: Final = 100
 UNREAD_PERIOD_MS: Final = 1000
 DRAIN_POLL_MS: Final = 20
@@ -99,7 +107,8 @@ class BrokerController:
         self.ha = HaService(self.store, HaConfig.of(config))
         if self.ha.config.is_guarded and identity.is_slave:
             self._guard_replication()
-        remoting = RemotingSettings(time_scale=config.failback_time_scale)
+        access = self._own_access()
+        remoting = RemotingSettings(time_scale=config.failback_time_scale, access=access)
         self.client = RemotingClient(
             settings=remoting,
             on_close=lambda address, _: self.registration.name_server_lost(address),
@@ -144,6 +153,9 @@ class BrokerController:
         )
         self.topics.on_change = self.registration.topic_created
         self.server = RemotingServer(self.store, PeerLimits(config), on_fatal=self._fail)
+        self.access = self._access_guard() if config.acl_enable else None
+        if self.access is not None:
+            self.server.guard = self.access
         self._compose_processors(loop.time)
         self.scheduler = Scheduler(loop.time, self._scale.seconds)
         """One job at a time, as 4.9's scheduler thread: persist, register, synchronise."""
@@ -188,6 +200,7 @@ class BrokerController:
             filters=self.filters,
             statistics=self.statistics,
             phase=self.phase,
+            access=self.access,
             registrar=self.registration,
             on_config_change=self._config_changed,
             boot_ms=self._boot_ms,
@@ -232,6 +245,30 @@ class BrokerController:
         self.ha.client.judge = judge_of(
             self.store, folder, lambda: self.slave_synchronize.master_addr
         )
+
+    def _own_access(self) -> ClusterAccess | None:
+        """Return the key that signs what this broker asks of others, if it has one."""
+        path = self.config.access_folder / _OWN_KEY if self.config.access_folder else None
+        if path is not None and path.exists():
+            return ClusterAccess(KeyFile(path, _OWN_KEY))
+        if self.config.acl_enable:
+            logger.warning(
+                "access: there is no %s: a master that checks requests refuses this broker's",
+                path or _OWN_KEY,
+            )
+        return None
+
+    def _access_guard(self) -> AccessGuard:
+        from failback.broker.access.guard import AccessGuard
+        from failback.broker.access.rules_file import RulesFiles
+
+        config = self.config
+        guarded = config.failback_rules == "guarded"
+        if config.access_folder is None:
+            problem = "must be set: there is no broker.conf beside which plain_acl.yml could be"
+            raise ConfigError("failbackAccessFolder", problem)
+        files = RulesFiles(config.access_folder, wall_ms)
+        return AccessGuard(files, lambda: config.failback_acl_mode, guarded=guarded)
 
     # --- life cycle --------------------------------------------------------------------------
 
@@ -391,6 +428,8 @@ class BrokerController:
         if config.mounted is not None:
             mounted = MountedFile(config.mounted, config, self.parts.admin.change)
             every("mounted file", LOOK_AT_DISK_MS, LOOK_AT_DISK_MS, mounted.look)
+        if self.access is not None:
+            every("accounts", LOOK_AT_ACCOUNTS_MS, LOOK_AT_ACCOUNTS_MS, self.access.files.look)
         every("held pulls", hold_ms, hold_ms, self.pull.hold_pass)
         every("clients", SCAN_PERIOD_MS, SCAN_PERIOD_MS, self._scan_clients)
         every("unread answers", UNREAD_PERIOD_MS, UNREAD_PERIOD_MS, self.server.close_unread)

@@ -59,15 +59,6 @@ _LOOK_SECONDS: Final = 0.005
 
 MOST_SETTINGS_BYTES: Final = 65_536
 """Most bytes of a request that changes settings: all of them together are a tenth of it."""
-REMARK: Final = "this broker does not authenticate requests: it has no access control to change"
-_CODES: Final = {
-    RequestCode.UPDATE_AND_CREATE_ACL_CONFIG: ResponseCode.UPDATE_AND_CREATE_ACL_CONFIG_FAILED,
-    RequestCode.DELETE_ACL_CONFIG: ResponseCode.DELETE_ACL_CONFIG_FAILED,
-    RequestCode.GET_BROKER_CLUSTER_ACL_INFO: ResponseCode.SYSTEM_ERROR,
-    RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: (
-        ResponseCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED
-    ),
-}
 
 
 class Registrar(Protocol):
@@ -343,17 +334,3 @@ class CleaningProcessor:
         logger.warning("expired files are deleted for %s", connection.address)
         self.store.expire_by_hand()
         return request.response(ResponseCode.SUCCESS)
-
-
-class AccessProcessor:
-    """Access control (50 to 53): refused with a reason, because this broker has none.
-
-    4.9.8 without ``aclEnable`` fails each of them with a code of its own, and never answers 52.
-    """
-
-    @handles(RequestCode.UPDATE_AND_CREATE_ACL_CONFIG)
-    @handles(RequestCode.DELETE_ACL_CONFIG)
-    @handles(RequestCode.GET_BROKER_CLUSTER_ACL_INFO)
-    @handles(RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG)
-    def refuse(self, _connection: BrokerConnection, request: RemotingCommand) -> Answer:
-        return request.response(_CODES[RequestCode(request.code)], REMARK)

@@ -22,9 +22,9 @@ from failback.protocol.errors import BrokerError
 from failback.protocol.message import RETRY_PREFIX
 
 ACCESS_KEY: Final = "AccessKey"
-_SIGNATURE: Final = "Signature"
+SIGNATURE: Final = "Signature"
 _SECURITY_TOKEN: Final = "SecurityToken"
-_UNIQUE_KEY_QUERY: Final = "_UNIQUE_KEY_QUERY"
+UNIQUE_KEY_QUERY: Final = "_UNIQUE_KEY_QUERY"
 _V4_9_3: Final = 399
 REFUSALS: Final = frozenset({int(ResponseCode.SYSTEM_ERROR), int(ResponseCode.NO_PERMISSION)})
 """Codes of answers that may be refusals: 4.9 takes that of any failure, 5.x its own."""
@@ -54,17 +54,17 @@ class AccessKey:
 def sign(request: RemotingCommand, key: AccessKey) -> None:
     """Put access key and signature into a request; one that was signed before is signed again."""
     fields = dict(request.ext_fields or ())
-    fields.pop(_SIGNATURE, None)
+    fields.pop(SIGNATURE, None)
     fields.pop(_SECURITY_TOKEN, None)
     fields[ACCESS_KEY] = key.access_key
     if key.security_token:
         fields[_SECURITY_TOKEN] = key.security_token
-    if _UNIQUE_KEY_QUERY in fields:
+    if UNIQUE_KEY_QUERY in fields:
         # Brokers of 4.9 leave this field out; those of 5.x only for clients up to this version.
         request.version = min(request.version, _V4_9_3)
-    content = "".join(fields[name] for name in sorted(fields) if name != _UNIQUE_KEY_QUERY)
+    content = "".join(fields[name] for name in sorted(fields) if name != UNIQUE_KEY_QUERY)
     digest = hmac.digest(key.secret_key.encode(), content.encode() + request.body, "sha1")
-    fields[_SIGNATURE] = b64encode(digest).decode()
+    fields[SIGNATURE] = b64encode(digest).decode()
     request.ext_fields = fields
 
 

@@ -1,0 +1,152 @@
+"""The check of each request: whether its key, its signature and its account's rights allow it.
+
+Source of the order and of the words: PlainPermissionManager.validate, apache/rocketmq 4.9.8.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import time
+from base64 import b64encode
+from collections import Counter
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from failback.broker.access import rights
+from failback.broker.access.accounts import Account
+from failback.broker.access.rules_file import RulesFiles
+from failback.broker.access.white_addresses import plain_host
+from failback.client.remoting.guarded.signing import ACCESS_KEY, SIGNATURE, UNIQUE_KEY_QUERY
+from failback.protocol.codes import RequestCode
+from failback.protocol.command import RemotingCommand
+from failback.protocol.errors import ProtocolError
+
+logger = logging.getLogger(__name__)
+
+_REMARK: Final = "org.apache.rocketmq.acl.common.AclException: {}, failback.broker.access"
+_TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
+_MOST_REMEMBERED: Final = 4_096
+_GUARDED_ADMIN_CODES: Final = rights.ADMIN_CODES | {
+    RequestCode.GET_BROKER_CONFIG,
+    RequestCode.GET_ALL_CONSUMER_OFFSET,
+    RequestCode.UPDATE_AND_CREATE_ACL_CONFIG,
+    RequestCode.DELETE_ACL_CONFIG,
+    RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
+    RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
+    RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE,
+    RequestCode.CONSUME_MESSAGE_DIRECTLY,
+    RequestCode.CLONE_GROUP_OFFSET,
+    RequestCode.CLEAN_UNUSED_TOPIC,
+    RequestCode.DELETE_EXPIRED_COMMITLOG,
+}
+
+
+class Peer(Protocol):
+    """The connection of a request."""
+
+    host: str
+
+
+class AccessGuard:
+    """Allows or refuses requests by the rules of a folder.
+
+    Args:
+        mode: Asked with each request: ``off``, ``warn``, which counts, or ``enforce``.
+        guarded: More requests than at 4.9.8 are those of administrators.
+    """
+
+    def __init__(self, files: RulesFiles, mode: Callable[[], str], *, guarded: bool) -> None:
+        self.files = files
+        files.on_change = self._forget
+        self._mode = mode
+        self._guarded = guarded
+        self.admin_codes = _GUARDED_ADMIN_CODES if guarded else rights.ADMIN_CODES
+        self.refused: Counter[tuple[str, int, str]] = Counter()
+        """By access key (empty: not one of ours), request code, and whether it was refused
+        (``enforce``) or only counted (``warn``)."""
+        self.last_used: dict[str, float] = {}
+        """When each access key was last used with its signature, seconds since the epoch."""
+        self._verdicts: dict[tuple[str, int, rights.Needs], str] = {}
+
+    def _forget(self) -> None:
+        self._verdicts.clear()
+        known = self.files.rules.accounts
+        self.last_used = {key: at for key, at in self.last_used.items() if key in known}
+
+    def is_on(self) -> bool:
+        return self._mode() != "off"
+
+    def allows(self, peer: Peer, request: RemotingCommand) -> bool:
+        """Tell whether the accounts allow a request, without counting it."""
+        return not self._check(peer, request)[0]
+
+    def refusal(self, peer: Peer, request: RemotingCommand) -> str:
+        """Return the remark that refuses a request; empty where it is allowed, or only counted."""
+        problem, key = self._check(peer, request)
+        if not problem:
+            if request.code in self.admin_codes:
+                logger.info("access: order %d of %s, %s", request.code, key or "no key", peer.host)
+            return ""
+        mode = self._mode()
+        self.refused[key if key in self.files.rules.accounts else "", request.code, mode] += 1
+        return _REMARK.format(problem) if mode == "enforce" else ""
+
+    def _check(self, peer: Peer, request: RemotingCommand) -> tuple[str, str]:
+        """Return what refuses a request, in the words of 4.9.8, and its access key."""
+        rules = self.files.rules
+        fields = request.ext_fields or {}
+        key = fields.get(ACCESS_KEY)
+        host = plain_host(peer.host)
+        if rules.white_addresses and any(white(host) for white in rules.white_addresses):
+            return "", key or ""
+        if key is None:
+            return "No accessKey is configured", ""
+        account = rules.accounts.get(key)
+        if account is None:
+            return f"No acl config for {key}", key
+        if account.is_white(host):
+            return "", key
+        if not _is_signed(fields, request.body, account):
+            return f"Check signature failed for accessKey={key}", key
+        self.last_used[key] = time.time()
+        try:
+            needs = rights.needs_of(request, guarded=self._guarded)
+        except ProtocolError as error:
+            return str(error), key
+        return self._verdict(account, request.code, needs), key
+
+    def _verdict(self, account: Account, code: int, needs: rights.Needs) -> str:
+        wanted = account.access_key, code, needs
+        found = self._verdicts.get(wanted)
+        if found is None:
+            if (_TRACE_TOPIC, rights.PUB) in needs:
+                found = ""
+            else:
+                found = account.lacks(code, needs, self.admin_codes)
+            if len(self._verdicts) >= _MOST_REMEMBERED:
+                self._verdicts.clear()
+            self._verdicts[wanted] = found
+        return found
+
+
+def _is_signed(fields: dict[str, str], body: bytes, account: Account) -> bool:
+    """Tell whether a request has the signature of an account.
+
+    Clients of 4.9.8 sign a field that its brokers leave out: both are taken.
+    """
+    signature = fields.get(SIGNATURE, "").encode()
+    names = sorted(fields.keys() - {SIGNATURE})
+    if _matches(names, fields, body, account.secret_key, signature):
+        return True
+    if UNIQUE_KEY_QUERY not in fields:
+        return False
+    names.remove(UNIQUE_KEY_QUERY)
+    return _matches(names, fields, body, account.secret_key, signature)
+
+
+def _matches(
+    names: list[str], fields: dict[str, str], body: bytes, secret: bytes, signature: bytes
+) -> bool:
+    content = "".join([fields[name] for name in names]).encode() + body
+    return hmac.compare_digest(b64encode(hmac.digest(secret, content, "sha1")), signature)
