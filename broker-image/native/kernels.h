@@ -20,6 +20,7 @@ extern PyMethodDef index_methods[];
 extern PyMethodDef reading_methods[];
 extern PyMethodDef recovery_methods[];
 extern PyMethodDef send_methods[];
+extern PyMethodDef signed_methods[];
 
 #define V1_MAGIC 0xDAA320A7u /* of a record; V1_MAGIC of failback/protocol/message.py */
 

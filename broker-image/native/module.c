@@ -11,6 +11,7 @@ PyMODINIT_FUNC PyInit__native(void)
     PyMethodDef *all[] = {
         batch_methods, crc_methods,     dispatch_methods, fault_methods,
         index_methods, reading_methods, recovery_methods, send_methods,
+        signed_methods,
     };
     PyObject *module = PyModule_Create(&definition);
     for (size_t at = 0; module != NULL && at < sizeof(all) / sizeof(*all); at++) {

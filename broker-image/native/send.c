@@ -268,7 +268,7 @@ static int64_t take_all(Run *run, const uint8_t *data, int64_t at, int64_t size)
         int64_t header = at + 8, body = header + mark, end = at + 4 + length;
         Send send;
         if (mark > 0xffffff || length > MAX_FRAME_BYTES - 4 || body > end || end > size ||
-            !read_send_header(data + header, data + body, &send)) {
+            !read_send_header(data + header, data + body, &send, NULL)) {
             break;
         }
         int outcome = take(run, &send, data + body, end - body);

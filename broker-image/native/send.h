@@ -28,8 +28,17 @@ typedef struct {
     int waits; /* whether the sender waits for flush and slave */
 } Properties;
 
-/* Read a whole JSON header; 0 unless it is that of a plain V2 send. */
-int read_send_header(const uint8_t *start, const uint8_t *end, Send *send);
+enum { MOST_FIELDS = 24 };
+
+/* The extFields as they are written, in their order; values with their escapes. */
+typedef struct {
+    int count;
+    Text keys[MOST_FIELDS], values[MOST_FIELDS];
+} Fields;
+
+/* Read a whole JSON header; 0 unless it is that of a plain V2 send. With ``fields``, which may be
+ * NULL, also 0 where a value is no string or there are too many. */
+int read_send_header(const uint8_t *start, const uint8_t *end, Send *send, Fields *fields);
 
 /* Write a JSON string's text as UTF-8, never more bytes than it has; -1 if it is no such text. */
 int64_t copy_properties(Text text, uint8_t *out);

@@ -153,14 +153,29 @@ static int read_field(Cursor *cursor, Text key, Send *send)
     }
 }
 
-static int read_fields(Cursor *cursor, Send *send)
+static int note_field(Fields *fields, Text key, const uint8_t *start, const uint8_t *end)
+{
+    if (fields->count == MOST_FIELDS || *start != '"') {
+        return 0;
+    }
+    fields->keys[fields->count] = key;
+    fields->values[fields->count++] = (Text){start + 1, (size_t)(end - start) - 2};
+    return 1;
+}
+
+static int read_fields(Cursor *cursor, Send *send, Fields *fields)
 {
     if (!skip(cursor, '{')) {
         return 0;
     }
     do {
         Text key;
-        if (!plain_text(cursor, &key) || !skip(cursor, ':') || !read_field(cursor, key, send)) {
+        if (!plain_text(cursor, &key) || !skip(cursor, ':')) {
+            return 0;
+        }
+        const uint8_t *value = cursor->at;
+        if (!read_field(cursor, key, send) ||
+            (fields != NULL && !note_field(fields, key, value, cursor->at))) {
             return 0;
         }
     } while (skip(cursor, ','));
@@ -168,7 +183,7 @@ static int read_fields(Cursor *cursor, Send *send)
     return skip(cursor, '}') && (send->fields & required) == required;
 }
 
-int read_send_header(const uint8_t *start, const uint8_t *end, Send *send)
+int read_send_header(const uint8_t *start, const uint8_t *end, Send *send, Fields *fields)
 {
     enum { EXT_FIELDS = 1, OPAQUE = 2, HEAD_FLAG = 4, VERSION = 8, LANGUAGE = 16 };
     Cursor cursor = {start, end};
@@ -186,7 +201,7 @@ int read_send_header(const uint8_t *start, const uint8_t *end, Send *send)
         }
         if (is_word(key, "extFields")) {
             met_now = EXT_FIELDS;
-            good = read_fields(&cursor, send);
+            good = read_fields(&cursor, send, fields);
         } else if (is_word(key, "opaque")) {
             met_now = OPAQUE;
             good = raw_int32(&cursor, &send->opaque);

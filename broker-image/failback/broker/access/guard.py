@@ -8,7 +8,7 @@ from __future__ import annotations
 import hmac
 import logging
 import time
-from base64 import b64encode
+from binascii import b2a_base64
 from collections import Counter
 from collections.abc import Callable
 from typing import Final, Protocol
@@ -17,12 +17,17 @@ from failback.broker.access import rights
 from failback.broker.access.accounts import Account
 from failback.broker.access.rules_file import RulesFiles
 from failback.broker.access.white_addresses import plain_host
+from failback.broker.native import kernels
 from failback.client.remoting.guarded.signing import ACCESS_KEY, SIGNATURE, UNIQUE_KEY_QUERY
 from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import ProtocolError
 
 logger = logging.getLogger(__name__)
+
+_SignedSends = Callable[[bytes, int], list[tuple[int, bytes, bytes, bytes, bytes]]]
+_signed_sends: Final[_SignedSends | None] = kernels.signed_sends if kernels is not None else None
+"""Returns of each: where its frame ends, access key, signature, topic, and what is signed."""
 
 _REMARK: Final = "org.apache.rocketmq.acl.common.AclException: {}, failback.broker.access"
 _TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
@@ -58,7 +63,6 @@ class AccessGuard:
 
     def __init__(self, files: RulesFiles, mode: Callable[[], str], *, guarded: bool) -> None:
         self.files = files
-        files.on_change = self._forget
         self._mode = mode
         self._guarded = guarded
         self.admin_codes = _GUARDED_ADMIN_CODES if guarded else rights.ADMIN_CODES
@@ -67,19 +71,49 @@ class AccessGuard:
         (``enforce``) or only counted (``warn``)."""
         self.last_used: dict[str, float] = {}
         """When each access key was last used with its signature, seconds since the epoch."""
+        self._accounts: dict[bytes, Account] = {}
+        self._sends: dict[tuple[bytes, bytes], bool] = {}
+        """Access key and topic → whether the account may send there."""
         self._verdicts: dict[tuple[str, int, rights.Needs], str] = {}
+        files.on_change = self._take_rules
+        self._take_rules()
 
-    def _forget(self) -> None:
+    def _take_rules(self) -> None:
         self._verdicts.clear()
+        self._sends.clear()
         known = self.files.rules.accounts
+        self._accounts = {key.encode(): account for key, account in known.items()}
         self.last_used = {key: at for key, at in self.last_used.items() if key in known}
 
     def is_on(self) -> bool:
         return self._mode() != "off"
 
-    def allows(self, peer: Peer, request: RemotingCommand) -> bool:
-        """Tell whether the accounts allow a request, without counting it."""
-        return not self._check(peer, request)[0]
+    def allowed_sends(self, data: bytes, position: int) -> int:
+        """Return where the plain V2 sends end, from ``position`` on, that an account allows.
+
+        What is not signed, not allowed or not plain is left to :meth:`refusal`.
+        """
+        used = None
+        assert _signed_sends is not None  # as no run takes sends without kernels
+        for end, key, signature, topic, content in _signed_sends(data, position):
+            account = self._accounts.get(key)
+            if account is None:
+                break
+            if not hmac.compare_digest(_signature(account.secret_key, content), signature):
+                break
+            allowed = self._sends.get((key, topic))
+            if allowed is None:
+                needs = ((topic.decode(), rights.PUB),)
+                allowed = not self._verdict(account, RequestCode.SEND_MESSAGE_V2, needs)
+                if len(self._sends) >= _MOST_REMEMBERED:
+                    self._sends.clear()
+                self._sends[key, topic] = allowed
+            if not allowed:
+                break
+            position, used = end, account
+        if used is not None:
+            self.last_used[used.access_key] = time.time()
+        return position
 
     def refusal(self, peer: Peer, request: RemotingCommand) -> str:
         """Return the remark that refuses a request; empty where it is allowed, or only counted."""
@@ -130,6 +164,10 @@ class AccessGuard:
         return found
 
 
+def _signature(secret: bytes, content: bytes) -> bytes:
+    return b2a_base64(hmac.digest(secret, content, "sha1"), newline=False)
+
+
 def _is_signed(fields: dict[str, str], body: bytes, account: Account) -> bool:
     """Tell whether a request has the signature of an account.
 
@@ -149,4 +187,4 @@ def _matches(
     names: list[str], fields: dict[str, str], body: bytes, secret: bytes, signature: bytes
 ) -> bool:
     content = "".join([fields[name] for name in names]).encode() + body
-    return hmac.compare_digest(b64encode(hmac.digest(secret, content, "sha1")), signature)
+    return hmac.compare_digest(_signature(secret, content), signature)

@@ -66,7 +66,9 @@ class Guard(Protocol):
 
     def is_on(self) -> bool: ...
 
-    def allows(self, connection: BrokerConnection, request: RemotingCommand, /) -> bool: ...
+    def allowed_sends(self, data: bytes, position: int, /) -> int:
+        """Return where those sends of a read end that are allowed without a doubt."""
+        ...
 
     def refusal(self, connection: BrokerConnection, request: RemotingCommand, /) -> str:
         """Return the remark that refuses a request, and count it; empty: it goes on."""
@@ -211,6 +213,8 @@ class RemotingServer:
         position, size = 0, len(data)
         unpack, fast, runs = PREFIX.unpack_from, self._fast, self._runs
         guard = self.guard if self.guard is not None and self.guard.is_on() else None
+        checked = 0 if connection.is_checked else -1  # where a request begins that has waited
+        connection.is_checked = False
         while size - position >= 8:
             length, mark = unpack(data, position)
             header_start = position + 8
@@ -224,15 +228,18 @@ class RemotingServer:
             handler = fast.get(peeked) if mark <= 0xFFFFFF else None
             request = None
             run, readable = runs.get(peeked), data
-            if guard is not None:
+            if guard is not None and run is not None:
+                allowed = guard.allowed_sends(data, position)
+                if allowed == position:
+                    run = None
+                elif allowed < size:
+                    readable = data[:allowed]
+            if guard is not None and run is None:
                 request, is_usual = _decoded(data, mark, header_start, header_end, end)
                 if not is_usual or peeked != _peek(request.code):
-                    handler = run = None  # it would read another request than was checked
-                if self._is_refused(guard, connection, request):
-                    handler, run = _answered, None
-                elif run is not None:
-                    allowed = self._allowed_end(guard, connection, data, end, peeked)
-                    readable = data if allowed == size else data[:allowed]
+                    handler = None  # it would read another request than was checked
+                if position != checked and self._is_refused(guard, connection, request):
+                    handler = _answered
             if run is not None and (left := run(connection, readable, position)) > position:
                 position = left
                 if guard is None:
@@ -344,36 +351,13 @@ class RemotingServer:
         self, guard: Guard, connection: BrokerConnection, request: RemotingCommand
     ) -> bool:
         """Answer a request that the guard refuses, also one that no handler would take."""
-        if connection.is_checked or request.is_response:
-            connection.is_checked = False
+        if request.is_response:
             return False
         remark = guard.refusal(connection, request)
         if remark:
             answer = request.response(ResponseCode.SYSTEM_ERROR, remark)
             self._send(connection, request, answer)
         return bool(remark)
-
-    def _allowed_end(
-        self, guard: Guard, connection: BrokerConnection, data: bytes, position: int, peeked: bytes
-    ) -> int:
-        """Return where the requests end that a run may take: allowed, whole, and of one code."""
-        while len(data) - position >= 8 and not self._is_turn_over(connection):
-            length, mark = PREFIX.unpack_from(data, position)
-            header_start, end = position + 8, position + LENGTH_BYTES + length
-            header_end = header_start + mark
-            is_next = data[header_start : header_start + _PEEK_BYTES] == peeked
-            if not is_next or not header_end <= end <= len(data):
-                break
-            request, is_usual = _decoded(data, mark, header_start, header_end, end)
-            # One that is refused is looked at again when its turn comes: that counts it.
-            if (
-                not is_usual
-                or peeked != _peek(request.code)
-                or not guard.allows(connection, request)
-            ):
-                break
-            position = end
-        return position
 
     def _generic(self, connection: BrokerConnection, request: RemotingCommand) -> None:
         """Answer any request; one that fails gets code 1 and the connection lives."""
