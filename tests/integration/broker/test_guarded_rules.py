@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 from failback.client.admin.admin import AdminClient
+from failback.client.remoting.connection import RemotingSettings
+from failback.client.remoting.guarded.access import ClusterAccess, KeyFile
+from failback.protocol.errors import BrokerError
 from tests.support.brokers.master_outage import BEFORE, MEANWHILE, Outage
 from tests.support.java.apache import Engine
 from tests.support.java.java_lab import Lab
@@ -51,6 +54,34 @@ async def test_the_rules_decide_what_is_left_of_an_outage(
         await outage.reaches(outage.slave, 19)
         await outage.commit(outage.master, 3)
         await outage.reaches(outage.slave, 3)
+
+
+@pytest.mark.sample
+async def test_a_pair_that_checks_requests_signs_its_own(lab: Lab, tmp_path: Path) -> None:
+    """The slave copies offsets, and the master takes them back, by the key in tools.yml."""
+    folder = tmp_path / "access"
+    folder.mkdir()
+    key = "accessKey: pair-key\nsecretKey: hush-of-the-pair\n"
+    tools = folder / "tools.yml"
+    tools.write_text(key)
+    accounts = "accounts: [{accessKey: pair-key, secretKey: hush-of-the-pair, admin: true}]"
+    (folder / "plain_acl.yml").write_text(accounts)
+    access = ClusterAccess(KeyFile(tools))
+    settings: dict[str, object] = {
+        "aclEnable": "true",
+        "failbackAccessFolder": folder,
+        "failbackRules": "guarded",
+    }
+    ns = lab.namesrv()
+    async with AdminClient([ns.address], settings=RemotingSettings(access=access)) as admin:
+        outage = Outage.of(lab, admin, ns, OURS, settings, access)
+        await outage.live()
+        assert await outage.offset_at(outage.master) == MEANWHILE
+        await outage.copied_again()
+        assert await outage.offset_at(outage.slave) == MEANWHILE
+    async with AdminClient([ns.address]) as stranger:
+        with pytest.raises(BrokerError, match="access key"):
+            await stranger.all_offsets(outage.slave.address)
 
 
 @pytest.mark.sample

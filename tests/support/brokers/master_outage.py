@@ -7,7 +7,8 @@ import time
 from dataclasses import dataclass
 
 from failback.client.admin.admin import AdminClient
-from failback.client.remoting.connection import RemotingClient
+from failback.client.remoting.connection import RemotingClient, RemotingSettings
+from failback.client.remoting.guarded.access import ClusterAccess
 from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import BrokerError, ProtocolError, RemotingError
@@ -33,6 +34,8 @@ class Outage:
     master: Broker
     slave: Broker
     admin: AdminClient
+    access: ClusterAccess | None = None
+    """Signs the sends; ``admin`` signs by itself."""
 
     @classmethod
     def of(
@@ -42,6 +45,7 @@ class Outage:
         ns: NameServer,
         engines: tuple[Engine, Engine],
         settings: dict[str, object],
+        access: ClusterAccess | None = None,
     ) -> Outage:
         """Start a pair of two engines; ``settings`` are for those that are ours."""
         # An Apache slave reports every 5 s: a hasty master of ours would take it for dead.
@@ -57,7 +61,7 @@ class Outage:
             master.settings["failbackMembers"] = f"{master.address};{slave.address}"
         master.start()
         slave.start()
-        return cls(ns, master, slave, admin)
+        return cls(ns, master, slave, admin, access)
 
     async def live(self) -> None:
         """:meth:`die`, and start the master."""
@@ -66,7 +70,7 @@ class Outage:
 
     async def die(self) -> None:
         """Consume a little, kill the master, consume more from the slave."""
-        async with RemotingClient() as client:
+        async with RemotingClient(settings=RemotingSettings(access=self.access)) as client:
             for _ in range(MESSAGES):
                 request = RemotingCommand.request(
                     RequestCode.SEND_MESSAGE_V2, send_header(topic=TOPIC), b"hello"
