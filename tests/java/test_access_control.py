@@ -22,12 +22,12 @@ from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.frames import FrameReader
 from tests.support.common.polling import SCALE
+from tests.support.java.admin_shell import AdminShell
 from tests.support.java.apache import (
     Broker,
     Engine,
     NameServer,
     java_program,
-    mqadmin,
     server_home,
 )
 
@@ -322,17 +322,25 @@ def test_each_request_has_the_same_outcome(both: dict[str, Guarded]) -> None:
     assert different == {}
 
 
-def _admin(both: dict[str, Guarded], folder: Path, *words: str) -> dict[str, str]:
-    """Run an mqadmin command at each broker; it signs by tools.yml of Apache's home."""
-    home = both["apache"].broker.home
-    return {
-        engine: mqadmin(folder, *words, "-b", each.broker.address, home=home).out
-        for engine, each in both.items()
-    }
+@pytest.fixture
+def shell(both: dict[str, Guarded], tmp_path: Path) -> Iterator[AdminShell]:
+    """mqadmin, which signs by tools.yml of Apache's home."""
+    found = AdminShell(tmp_path / "mqadmin", both["apache"].broker.home)
+    yield found
+    found.close()
 
 
-def test_mqadmin_and_java_clients(both: dict[str, Guarded], tmp_path: Path) -> None:
+@pytest.mark.long
+def test_mqadmin_and_java_clients(
+    both: dict[str, Guarded], shell: AdminShell, tmp_path: Path
+) -> None:
     """An account is made, used, given less, and taken away, all while the brokers run."""
+
+    def at_both(*words: str) -> dict[str, str]:
+        return {
+            engine: shell.run(*words, "-b", each.broker.address).out
+            for engine, each in both.items()
+        }
 
     def sent(engine: str, topic: str) -> str:
         namesrv = both[engine].broker.namesrv
@@ -355,24 +363,24 @@ def test_mqadmin_and_java_clients(both: dict[str, Guarded], tmp_path: Path) -> N
     for engine, each in both.items():
         for topic in ("open", "shut"):
             words = ("-t", f"{topic}-{engine}", "-r", "1", "-w", "1", "-b", each.broker.address)
-            mqadmin(tmp_path, "updateTopic", *words, home=both["apache"].broker.home)
+            shell.run("updateTopic", *words)
     rights = ",".join(f"open-{engine}=PUB" for engine in both)
     account = ("-a", "made-key-1", "-s", "hush-of-the-made", "-m", "false", "-i", "SUB")
-    _admin(both, tmp_path, "updateAclConfig", *account, "-t", rights, "-w", "10.7.7.*")
+    at_both("updateAclConfig", *account, "-t", rights, "-w", "10.7.7.*")
     for engine in both:
         assert sent(engine, f"open-{engine}").startswith("sent"), engine
         refused = sent(engine, f"shut-{engine}")
         assert f"No default permission for topic:shut-{engine}" in refused
-    _admin(both, tmp_path, "updateAclConfig", *account, "-t", "other=PUB", "-g", "billing=SUB")
-    _admin(both, tmp_path, "updateGlobalWhiteAddr", "-g", "10.1.1.1,10.2.2.*")
+    at_both("updateAclConfig", *account, "-t", "other=PUB", "-g", "billing=SUB")
+    at_both("updateGlobalWhiteAddr", "-g", "10.1.1.1,10.2.2.*")
     for engine in both:
         assert f"No default permission for topic:open-{engine}" in sent(engine, f"open-{engine}")
     apache, ours = both["apache"].accounts(), both["failback"].accounts()
     assert apache == ours
-    _admin(both, tmp_path, "deleteAclConfig", "-a", "made-key-1")
+    at_both("deleteAclConfig", "-a", "made-key-1")
     for engine in both:
         assert "No acl config for made-key-1" in sent(engine, f"open-{engine}")
-    versions = _admin(both, tmp_path, "clusterAclConfigVersion")
+    versions = at_both("clusterAclConfigVersion")
     for engine, out in versions.items():
         assert engine in out
         assert both[engine].broker.address in out

@@ -25,12 +25,13 @@ class AdminShell:
     works once only.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, home: Path | None = None) -> None:
+        """Start it; ``home`` has another ``conf``, with tools.yml."""
         folder.mkdir(parents=True, exist_ok=True)
-        home = server_home()
+        server = server_home()
         command = [java(), "-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-        command += [f"-Drocketmq.home.dir={home}/home", f"-Duser.home={folder}"]
-        command += ["-cp", f"{home}/lib/*", str(ROOT / "tests/java/tools/AdminShell.java")]
+        command += [f"-Drocketmq.home.dir={home or server / 'home'}", f"-Duser.home={folder}"]
+        command += ["-cp", f"{server}/lib/*", str(ROOT / "tests/java/tools/AdminShell.java")]
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,

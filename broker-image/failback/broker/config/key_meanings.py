@@ -13,7 +13,9 @@ MEANINGS: Final[dict[str, str]] = {
     "accessMessageInMemoryMaxRatio": (
         "Share of memory, in per cent, within which a record counts as in memory."
     ),
-    "aclEnable": "Whether each request is checked by the accounts of `plain_acl.yml`.",
+    "aclEnable": (
+        "Whether requests are checked by the accounts of `plain_acl.yml`. The operator refuses it."
+    ),
     "autoCreateSubscriptionGroup": "Whether a group that connects is created.",
     "autoCreateTopicEnable": "Whether a send to an unknown topic creates it from TBW102.",
     "brokerClusterName": "Name of the cluster.",
