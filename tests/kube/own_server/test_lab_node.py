@@ -292,9 +292,9 @@ def test_a_claim_keeps_its_data_and_names_resolve(namespace: Namespace, node: No
 
 
 def test_a_pod_resolves_the_names_of_other_namespaces(
-    namespace: Namespace, control_plane: ControlPlane
+    namespace: Namespace, node: NodeProcess, control_plane: ControlPlane
 ) -> None:
-    other = Namespace(control_plane)
+    other = Namespace(control_plane, labels={"pod-security.kubernetes.io/enforce": "privileged"})
     try:
         for each in (namespace, other):
             each.kubectl("apply", "-f", "-", stdin=STATEFUL_SET)
