@@ -1,21 +1,25 @@
 # The images of Failback: targets broker, operator, chaos, analytics. `make images` builds all four.
 #
-# The base image is an argument: any Debian with Python 3.11 or newer and its venv module. Versions
-# come from constraints.txt, times from SOURCE_DATE_EPOCH, so equal sources give equal files.
-ARG PYTHON_IMAGE=docker.io/library/python:3.11-slim-bookworm
+# The base image is an argument: any Debian with Python 3.11 or newer and its venv module, by default
+# that of tools/base_images.toml. Packages come from requirements/ with their hashes, times from
+# SOURCE_DATE_EPOCH, so equal sources give equal files.
+ARG PYTHON_IMAGE
 # What differs between two builds, named again by every stage that uses it.
 ARG SOURCE_DATE_EPOCH=1577836800
 ARG VERSION=0.2.0
 ARG REVISION=unknown
 
-# --- the wheel, and a pip to install it with -----------------------------------------------------
+# --- the wheel, and what makes, installs and lists packages ---------------------------------------
 FROM ${PYTHON_IMAGE} AS wheel
 ARG SOURCE_DATE_EPOCH
-ENV SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH} PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CONSTRAINT=/src/constraints.txt \
-    FAILBACK_KERNELS=off
+ENV SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH} PIP_DISABLE_PIP_VERSION_CHECK=1 FAILBACK_KERNELS=off
 WORKDIR /src
+COPY requirements/build.txt requirements/
+RUN --mount=type=cache,target=/root/.cache/pip \
+    python3 -m venv /opt/pip \
+ && /opt/pip/bin/pip install --quiet --require-hashes --requirement requirements/build.txt
 COPY . .
-RUN python3 -m venv /opt/pip && /opt/pip/bin/pip wheel --quiet --no-deps --wheel-dir /wheels .
+RUN /opt/pip/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir /wheels .
 
 # --- the broker's compiled kernels: compiler and headers stay in this stage -----------------------
 FROM ${PYTHON_IMAGE} AS kernels
@@ -33,7 +37,8 @@ RUN python3 tools/build_native.py --require --out /kernels
 FROM kernels AS files
 COPY --from=wheel /opt/pip /opt/pip
 COPY --from=wheel /wheels /wheels
-COPY constraints.txt examples/spark_main.py ./
+COPY examples/spark_main.py ./
+COPY requirements requirements
 COPY tools/image_files.sh tools/
 ARG SOURCE_DATE_EPOCH
 ENV SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH} PIP_DISABLE_PIP_VERSION_CHECK=1
@@ -45,10 +50,23 @@ FROM files AS operator-files
 RUN --mount=type=cache,target=/root/.cache/pip sh tools/image_files.sh operator
 
 FROM files AS chaos-files
-RUN --mount=type=cache,target=/root/.cache/pip sh tools/image_files.sh chaos,report
+RUN --mount=type=cache,target=/root/.cache/pip sh tools/image_files.sh chaos
 
 FROM files AS analytics-files
-RUN --mount=type=cache,target=/root/.cache/pip sh tools/image_files.sh serve,spark
+RUN --mount=type=cache,target=/root/.cache/pip sh tools/image_files.sh analytics
+
+# --- what each of them holds, to be written beside the images --------------------------------------
+FROM scratch AS broker-sbom
+COPY --from=broker-files /opt/failback/sbom.cdx.json /
+
+FROM scratch AS operator-sbom
+COPY --from=operator-files /opt/failback/sbom.cdx.json /
+
+FROM scratch AS chaos-sbom
+COPY --from=chaos-files /opt/failback/sbom.cdx.json /
+
+FROM scratch AS analytics-sbom
+COPY --from=analytics-files /opt/failback/sbom.cdx.json /
 
 # --- the system that all images share, without what only builds and people at a terminal need ------
 FROM ${PYTHON_IMAGE} AS system

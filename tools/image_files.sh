@@ -1,15 +1,19 @@
 #!/bin/sh
-# Make /opt/failback of one image: image_files.sh EXTRAS. Runs in a build stage of the Dockerfile.
+# Make /opt/failback of one image: image_files.sh TARGET. Runs in a build stage of the Dockerfile.
 #
-# A virtual environment without pip, with the versions of constraints.txt, byte-compiled (the root
-# file system is read-only later) by content and not by time, so that equal inputs give equal bytes.
+# A virtual environment without pip, with the packages of requirements/TARGET.txt by their hashes,
+# byte-compiled (the root file system is read-only later) by content and not by time, so that equal
+# inputs give equal bytes.
 set -eu
-extras=$1
+requirements=requirements/$1.txt
 target=/opt/failback
 
 python3 -m venv --without-pip "$target"
-/opt/pip/bin/pip --python "$target/bin/python" install --quiet --no-compile \
-    --constraint constraints.txt "$(echo /wheels/failback-*.whl)[$extras]"
+install="/opt/pip/bin/pip --python $target/bin/python install --quiet --no-compile"
+$install --require-hashes --requirement "$requirements"
+$install --no-deps /wheels/failback-*.whl
+# The packages, for scanners: CycloneDX.
+/opt/pip/bin/cyclonedx-py environment --output-reproducible --output-file "$target/sbom.cdx.json" "$target/bin/python"
 rm -f "$target"/bin/[Aa]ctivate*
 
 # What packages bring along for their own tests and builds is not needed to run them.

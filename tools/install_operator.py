@@ -86,6 +86,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--registry", default="", metavar="HOST/PATH", help="push the images there")
     parser.add_argument("--namespace", default="failback", help="of the operator")
     parser.add_argument("--builder", choices=build_images.BUILDERS, help="the first that works")
+    parser.add_argument("--any-base", action="store_true", help="build on a base without a digest")
     return parser.parse_args(argv)
 
 
@@ -101,6 +102,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"install: {error}", file=sys.stderr)
         return 2
     build = [sys.executable, str(ROOT / "tools" / "build_images.py"), "--builder", builder]
+    build += ["--any-base"] if options.any_base else []
     for command in (build, *found):
         print(f"+ {shlex.join(command)}", flush=True)
         if (code := subprocess.run(command, cwd=ROOT, check=False).returncode) != 0:

@@ -30,11 +30,12 @@ EXTRAS = {
     "bench": "dev",
     "kube": "test-kube",
     "docs": "docs",
+    "dist": "dist",
 }
 LARGEST = "test"
-SMALLER = ("demo", "spark", "kube", "docs")
+SMALLER = ("demo", "spark", "kube", "docs", "dist")
 """What the largest installs serves these as well."""
-WITHOUT_JAVA = ("demo", "docs")
+WITHOUT_JAVA = ("demo", "docs", "dist")
 WITHOUT_SERVERS = ("spark", "docs")
 PIP_OF_ANOTHER = (22, 3)
 """The first pip that installs into another environment than its own."""

@@ -79,6 +79,7 @@ class ImageStore:
     def __init__(self) -> None:
         self.folder = cache_folder() / "images"
         self.folder.mkdir(parents=True, exist_ok=True)
+        self.sboms = self.folder / "sboms"
         self._date = source_date()
         self._lock = (self.folder / "lock").open("w")
         fcntl.flock(self._lock, fcntl.LOCK_EX)  # one run at a time changes the storage
@@ -164,7 +165,7 @@ class ImageStore:
             *("env", f"SOURCE_DATE_EPOCH={self._date}", sys.executable, "tools/build_images.py"),
             f"--context={self.context}",
             "--builder=buildah",
-            f"--base={BASE}",
+            *(f"--base={BASE}", "--any-base", f"--dist={self.sboms}"),
             f"--repository={repository}",
             "--pass-on=--isolation=chroot",
             *extra,
