@@ -8,8 +8,8 @@ PYTEST := $(BIN)/python -m pytest
 SRC := operator broker-image chaos analytics tests tools examples
 ARGS ?=
 
-.PHONY: help demo test test-all test-foreign soak lint format map bench images install dist clean docs docs-pages docs-pictures versions config-keys size \
-        setup setup-test setup-kube setup-bench setup-docs \
+.PHONY: help demo test test-all test-foreign soak lint format map bench images install dist clean docs docs-pages docs-pictures versions config-keys size asan audit hashes \
+        setup setup-test setup-kube setup-bench setup-docs setup-dist \
         test-unit test-integration test-faults test-java test-spark test-e2e test-kube test-images
 
 help:
@@ -21,7 +21,9 @@ help:
 	@echo "make bench       figures, as ratios against the opponent in the same run;  make bench-operator, bench-broker ... one"
 	@echo "make install     the operator on the cluster of kubectl's context, with its images (ARGS=--registry HOST/PATH)"
 	@echo "make images      the container images, with docker, podman or buildah (ARGS=broker builds one)"
-	@echo "make dist        what is given to others, in dist/: wheels, the chart's archive, checksums"
+	@echo "make dist        what is given to others, in dist/: wheels, the chart's archive, SBOM, checksums"
+	@echo "make asan        tests of the kernels with AddressSanitizer and UBSan;  make audit: known vulnerabilities"
+	@echo "make hashes      requirements/, after a change of constraints.txt or of an extra"
 	@echo "make soak        the full counts: SIGKILLs, crash points, property examples"
 	@echo "make docs        the pages of docs/ as a site in build/docs;  make docs-pages: those made from code"
 	@echo "make docs-pictures  the pictures of docs/pictures, from a run of the demo (ARGS='--run RUN': from that run)"
@@ -85,7 +87,10 @@ images:
 install:
 	@$(PYTHON) tools/install_operator.py $(ARGS)
 
-dist: setup
+setup-dist:
+	@$(PYTHON) tools/setup.py dist --venv $(VENV)
+
+dist: setup-dist
 	@$(BIN)/python tools/dist.py
 
 docs: setup-docs
@@ -102,6 +107,15 @@ docs-pages: setup-test
 
 versions: setup
 	@$(BIN)/python tools/versions.py $(ARGS)
+
+asan: setup-test
+	@$(BIN)/python tools/sanitized.py $(ARGS)
+
+audit: setup-test
+	@$(BIN)/python tools/audit.py
+
+hashes: setup-test
+	@$(BIN)/python tools/hashes.py
 
 lint: setup-test
 	@$(BIN)/python tools/run_tests.py --only lint

@@ -4,6 +4,7 @@
     failback-VERSION-cp311-...-linux.whl   the same with kernels for this Python and machine
     failback-VERSION.tgz                   the chart, as ``helm package`` makes it
     failback-carry.pyz                     `failback carry` in one file, for hosts of brokers
+    failback-VERSION.cdx.json              SBOM (CycloneDX) of the wheel with its extra `demo`
     SHA256SUMS                             for ``sha256sum --check``
 
 The second is missing where there is no C compiler, and that is said. What else is in dist/ stays.
@@ -88,6 +89,28 @@ def make_carry(folder: Path) -> Path:
     return target
 
 
+def make_environment(folder: Path, wheel: Path) -> Path:
+    """Install the wheel and what the demo needs, by hashes; return the environment's Python."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    python = folder / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet"]
+    pip += ["--disable-pip-version-check", "--no-compile"]
+    needs = ROOT / "requirements" / "demo.txt"
+    subprocess.run([*pip, "--require-hashes", "--requirement", str(needs)], check=True)
+    subprocess.run([*pip, "--no-deps", str(wheel)], check=True)
+    return python
+
+
+def make_sbom(folder: Path, python: Path) -> Path:
+    """List what is installed for a Python, with licences and what needs what."""
+    target = folder / f"failback-{version()}.cdx.json"
+    command = [sys.executable, "-m", "cyclonedx_py", "environment", "--output-reproducible"]
+    command += ["--output-file", str(target), str(python)]
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": source_date()}
+    subprocess.run(command, env=environment, check=True)
+    return target
+
+
 def write_sums(folder: Path, files: list[Path]) -> Path:
     lines = [
         f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in sorted(files)
@@ -107,6 +130,7 @@ def main() -> int:
             print(f"dist: no wheel with compiled kernels: {reason}", file=sys.stderr)
         else:
             files.append(make_wheel(DIST, kernels=True))
+        files.append(make_sbom(DIST, make_environment(Path(scratch) / "demo", files[0])))
     for made in (*sorted(files), write_sums(DIST, files)):
         print(f"dist: {made.relative_to(ROOT)}")
     return 0

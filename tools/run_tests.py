@@ -16,9 +16,9 @@ the whole tier where the ``make test`` before it did not. A build starts in the 
 first tier.
 
 ``make test`` leaves out what is marked `full`, and of unit what is marked `foreign`. It gives
-properties the examples of the profile `quick`, and does not repeat tests without kernels.
-``--rest`` runs what was left out, every property again with all its examples, and the tests without
-kernels.
+properties the examples of the profile `quick`, and does not repeat tests without kernels or with
+those of tools/sanitized.py. ``--rest`` runs what was left out, every property again with all its
+examples, and these repetitions.
 
 Tiers on real processes share a noisy machine. If few of their tests fail, those run once more, one
 after the other. What passes only then is UNSTEADY: the table is followed by its first failure, and
@@ -238,7 +238,12 @@ def run_tier(name: str, part: str, arguments: Sequence[str], runner: Runner) -> 
         result = Result(runner.run(name, pytest(name, part, arguments)))
         if name == "unit" and part != "sample" and not arguments:
             pure = ["env", "FAILBACK_PURE=1", *pytest(name, "all", PURE)]
-            result = Result(runner.run("unit without kernels", pure) and result.passed)
+            checked = [sys.executable, "tools/sanitized.py"]
+            outcomes = [
+                runner.run("unit without kernels", pure),
+                runner.run("unit with kernels that check themselves", checked),
+            ]
+            result = Result(all(outcomes) and result.passed)
     return replace(result, seconds=time.monotonic() - started, cpu=sum(runner.cpu))
 
 
