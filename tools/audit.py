@@ -41,7 +41,8 @@ def judge(found: dict[str, Any]) -> tuple[list[str], bool]:
         + (f"fixed in {', '.join(flaw['fix_versions'])}" if flaw["fix_versions"] else "no fix yet")
         for each, flaw in flaws
     ]
-    lines.append(f"{len(packages) - len(unknown)} packages looked up, {len(flaws)} vulnerabilities")
+    known = len(packages) - len(unknown)
+    lines.append(f"packages looked up: {known}, vulnerabilities: {len(flaws)}")
     if unknown:
         lines[-1] += f"; the index does not answer about {len(unknown)}, such as {unknown[0]}"
     return lines, any(flaw["fix_versions"] for _, flaw in flaws)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import subprocess
 import urllib.error
@@ -12,6 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+from tools.build_images import version
 
 from tests.images.image_lab import (
     HOME,
@@ -150,6 +154,20 @@ def test_an_image_has_only_the_libraries_that_it_runs(
     pattern = f"opt/failback/lib/python3*/site-packages/{library}"
     holders = {target for target, image in images.items() if list(image.root.glob(pattern))}
     assert holders == ONLY_IN[library]
+
+
+@pytest.mark.parametrize("target", sorted(STARTS))
+def test_an_image_lists_its_packages_and_the_list_lies_beside_it(
+    target: str, built: tuple[ImageStore, dict[str, Image]]
+) -> None:
+    store, images = built
+    text = (images[target].root / "opt" / "failback" / "sbom.cdx.json").read_text()
+    assert (store.sboms / f"failback-{target}-{version()}.cdx.json").read_text() == text
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+    listed = {(each["name"], each["version"]) for each in json.loads(text)["components"]}
+    held = images[target].root.glob("opt/failback/lib/python3*/site-packages/*.dist-info/METADATA")
+    found = {tuple(re.findall(r"(?m)^(?:Name|Version): (.+)$", file.read_text())) for file in held}
+    assert listed == found
 
 
 def test_the_broker_has_its_kernels_for_its_python(containers: Containers) -> None:

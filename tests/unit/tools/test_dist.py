@@ -1,13 +1,18 @@
-"""What `make dist` gives to others beside the wheel: the chart's archive and checksums."""
+"""What `make dist` gives to others beside the wheel: chart, SBOM, checksums."""
 
 from __future__ import annotations
 
+import json
+import shutil
 import subprocess
 import sys
 import tarfile
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
 from tools import dist
 
 from tests.support.carry.stopped_master import StoppedMaster
@@ -43,6 +48,23 @@ def test_what_helm_ignores_is_left_out(tmp_path: Path, monkeypatch: pytest.Monke
             "failback/Chart.yaml",
             "failback/templates/a.yaml",
         ]
+
+
+@pytest.mark.full
+def test_the_sbom_names_what_is_installed(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
+    (site,) = (tmp_path / "venv").glob("lib/python3*/site-packages")
+    installed = [distribution(name) for name in ("msgspec", "typer", "javaproperties")]
+    for each in installed:
+        folder = Path(str(each.locate_file(f"{each.name}-{each.version}.dist-info")))
+        shutil.copytree(folder, site / folder.name)
+    made = dist.make_sbom(tmp_path, tmp_path / "venv" / "bin" / "python")
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(made.read_text()) is None
+    found = json.loads(made.read_text())["components"]
+    listed = {(each["name"], each["version"], each["purl"]) for each in found}
+    assert listed == {
+        (each.name, each.version, f"pkg:pypi/{each.name}@{each.version}") for each in installed
+    }
 
 
 def test_checksums_are_those_that_sha256sum_checks(tmp_path: Path) -> None:
