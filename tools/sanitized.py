@@ -49,7 +49,8 @@ def main(arguments: list[str]) -> int:
     # Python itself leaves objects behind at its end.
     checks = {"ASAN_OPTIONS": "detect_leaks=0", "UBSAN_OPTIONS": "print_stacktrace=1"}
     environment = {**os.environ, **checks, "LD_PRELOAD": library, "PYTHONMALLOC": "malloc"}
-    words = ["-m", "pytest", "-p", "tools.sanitized", "-q", "-m", "not soak"]
+    # Only what Python writes is captured: a report must reach the terminal before the process ends.
+    words = ["-m", "pytest", "-p", "tools.sanitized", "-q", "-m", "not soak", "--capture=sys"]
     command = [sys.executable, *words, *(arguments or TESTS)]
     return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
 
