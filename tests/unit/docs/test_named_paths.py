@@ -23,7 +23,7 @@ MADE = ("charts/failback/crds",)
 """What a page names and nobody commits."""
 
 PAGES = [
-    *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")),
+    *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 DECISIONS = ROOT / "docs" / "decisions"

@@ -12,7 +12,7 @@ from packaging.utils import canonicalize_name
 from tools.build_images import TARGETS
 from tools.hashes import EXTRAS, FOLDER, ROOT, wanted
 
-PINNED: Final = {
+PINNED: Final[dict[str, str]] = {
     canonicalize_name(name): version
     for name, _, version in (
         line.partition("==") for line in (ROOT / "constraints.txt").read_text().split()
