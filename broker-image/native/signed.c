@@ -124,6 +124,6 @@ static PyObject *signed_sends(PyObject *module, PyObject *arguments)
 }
 
 PyMethodDef signed_methods[] = {
-    {"signed_sends", signed_sends, METH_VARARGS, "See failback.broker.access.guard."},
+    {"signed_sends", signed_sends, METH_VARARGS, "See failback.broker.remoting.access.guard."},
     {NULL, NULL, 0, NULL},
 };

@@ -62,7 +62,7 @@ from failback.common.text import where_and_why, why
 from failback.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
-    from failback.broker.access.guard import AccessGuard
+    from failback.broker.remoting.access.guard import AccessGuard
 
 logger = logging.getLogger(__name__)
 
@@ -259,8 +259,8 @@ class BrokerController:
         return None
 
     def _access_guard(self) -> AccessGuard:
-        from failback.broker.access.guard import AccessGuard
-        from failback.broker.access.rules_file import RulesFiles
+        from failback.broker.remoting.access.guard import AccessGuard
+        from failback.broker.remoting.access.rules_file import RulesFiles
 
         config = self.config
         guarded = config.failback_rules == "guarded"

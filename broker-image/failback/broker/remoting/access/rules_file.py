@@ -16,8 +16,14 @@ from typing import Any, Final
 
 from ruamel.yaml.error import YAMLError
 
-from failback.broker.access.accounts import DATA_VERSION, Account, FileRules, rules_of, version_of
-from failback.broker.access.white_addresses import Matcher
+from failback.broker.remoting.access.accounts import (
+    DATA_VERSION,
+    Account,
+    FileRules,
+    rules_of,
+    version_of,
+)
+from failback.broker.remoting.access.white_addresses import Matcher
 from failback.common.bounded_yaml import load_all, read_text, written
 from failback.common.replacing import rewrite_file
 from failback.common.text import why

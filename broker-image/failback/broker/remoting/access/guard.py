@@ -13,11 +13,11 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from failback.broker.access import rights
-from failback.broker.access.accounts import Account
-from failback.broker.access.rules_file import RulesFiles
-from failback.broker.access.white_addresses import plain_host
 from failback.broker.native import kernels
+from failback.broker.remoting.access import rights
+from failback.broker.remoting.access.accounts import Account
+from failback.broker.remoting.access.rules_file import RulesFiles
+from failback.broker.remoting.access.white_addresses import plain_host
 from failback.client.remoting.guarded.signing import ACCESS_KEY, SIGNATURE, UNIQUE_KEY_QUERY
 from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand
@@ -29,7 +29,7 @@ _SignedSends = Callable[[bytes, int], list[tuple[int, bytes, bytes, bytes, bytes
 _signed_sends: Final[_SignedSends | None] = kernels.signed_sends if kernels is not None else None
 """Returns of each: where its frame ends, access key, signature, topic, and what is signed."""
 
-_REMARK: Final = "org.apache.rocketmq.acl.common.AclException: {}, failback.broker.access"
+_REMARK: Final = "org.apache.rocketmq.acl.common.AclException: {}, failback.broker"
 _TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 _MOST_REMEMBERED: Final = 4_096
 _GUARDED_ADMIN_CODES: Final = rights.ADMIN_CODES | {
