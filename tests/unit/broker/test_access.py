@@ -18,7 +18,7 @@ from failback.broker.native import kernels
 from failback.broker.processors.compose import handled_codes
 from failback.client.remoting.guarded.signing import AccessKey, sign
 from failback.protocol.clients import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
-from failback.protocol.codes import RequestCode
+from failback.protocol.codes import TRANSACTION_PREPARED, RequestCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import ConfigError
 from failback.protocol.headers import Header, to_ext
@@ -369,6 +369,36 @@ async def test_guarded_rules_keep_more_for_administrators(tmp_path: Path) -> Non
         "UPDATE_AND_CREATE_ACL_CONFIG",
         "UPDATE_GLOBAL_WHITE_ADDRS_CONFIG",
     }
+
+
+async def test_under_guarded_rules_a_record_is_its_topics(tmp_path: Path) -> None:
+    """What names a record by its offset alone is asked for the right to the record's topic."""
+    async with lab_of(tmp_path, failbackRules="guarded") as lab:
+        client = lab.connect()
+        outcomes = {}
+        for topic in ("TopicTest", "Hidden"):
+            for flag in (0, TRANSACTION_PREPARED):
+                text = f"TRAN_MSG\x01true\x02PGROUP\x01PG{topic}\x02" if flag else ""
+                header = send_header(topic=topic, sys_flag=flag, properties=text)
+                at = lab.controller.store.max_physical_offset
+                assert await ask(client, ADMIN, client.make(310, header)) == ""
+                code = RequestCode.END_TRANSACTION if flag else RequestCode.VIEW_MESSAGE_BY_ID
+                ext = {"offset": str(at), "commitLogOffset": str(at), "producerGroup": f"PG{topic}"}
+                ext |= {
+                    "commitOrRollback": "12",
+                    "tranStateTableOffset": "0",
+                    "fromTransactionCheck": "false",
+                    "msgId": "x",
+                }
+                outcomes[topic, code] = REFUSED in await ask(
+                    client, OPS, client.make(code, ext=ext)
+                )
+        assert outcomes == {
+            ("TopicTest", RequestCode.VIEW_MESSAGE_BY_ID): False,
+            ("TopicTest", RequestCode.END_TRANSACTION): False,
+            ("Hidden", RequestCode.VIEW_MESSAGE_BY_ID): True,
+            ("Hidden", RequestCode.END_TRANSACTION): True,
+        }
 
 
 # --- files ----------------------------------------------------------------------------------------

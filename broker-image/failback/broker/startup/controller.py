@@ -60,6 +60,7 @@ from failback.client.remoting.http_server import HttpServer
 from failback.client.remoting.port_owner import bind_error
 from failback.common.text import where_and_why, why
 from failback.protocol.errors import ConfigError
+from failback.protocol.message import REAL_TOPIC, decode_record
 
 if TYPE_CHECKING:
     from failback.broker.remoting.access.guard import AccessGuard
@@ -263,12 +264,19 @@ class BrokerController:
         from failback.broker.remoting.access.rules_file import RulesFiles
 
         config = self.config
-        guarded = config.failback_rules == "guarded"
         if config.access_folder is None:
             problem = "must be set: there is no broker.conf beside which plain_acl.yml could be"
             raise ConfigError("failbackAccessFolder", problem)
         files = RulesFiles(config.access_folder, wall_ms)
-        return AccessGuard(files, lambda: config.failback_acl_mode, guarded=guarded)
+        topic_at = self._topic_at if config.failback_rules == "guarded" else None
+        return AccessGuard(files, lambda: config.failback_acl_mode, topic_at)
+
+    def _topic_at(self, physical_offset: int) -> str | None:
+        record = self.store.record_at(physical_offset)
+        if record is None:
+            return None
+        message, _ = decode_record(record, decompress=False)
+        return message.properties.get(REAL_TOPIC, message.topic)
 
     # --- life cycle --------------------------------------------------------------------------
 

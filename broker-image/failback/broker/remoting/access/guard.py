@@ -58,14 +58,17 @@ class AccessGuard:
 
     Args:
         mode: Asked with each request: ``off``, ``warn``, which counts, or ``enforce``.
-        guarded: More requests than at 4.9.8 are those of administrators.
+        topic_at: Says which topic a record has. With it more requests than at 4.9.8 are those of
+            administrators, and more of the others need a right.
     """
 
-    def __init__(self, files: RulesFiles, mode: Callable[[], str], *, guarded: bool) -> None:
+    def __init__(
+        self, files: RulesFiles, mode: Callable[[], str], topic_at: rights.TopicAt | None
+    ) -> None:
         self.files = files
         self._mode = mode
-        self._guarded = guarded
-        self.admin_codes = _GUARDED_ADMIN_CODES if guarded else rights.ADMIN_CODES
+        self._topic_at = topic_at
+        self.admin_codes = _GUARDED_ADMIN_CODES if topic_at else rights.ADMIN_CODES
         self.refused: Counter[tuple[str, int, str]] = Counter()
         """By access key (empty: not one of ours), request code, and whether it was refused
         (``enforce``) or only counted (``warn``)."""
@@ -145,7 +148,7 @@ class AccessGuard:
             return f"Check signature failed for accessKey={key}", key
         self.last_used[key] = time.time()
         try:
-            needs = rights.needs_of(request, guarded=self._guarded)
+            needs = rights.needs_of(request, self._topic_at)
         except ProtocolError as error:
             return str(error), key
         return self._verdict(account, request.code, needs), key

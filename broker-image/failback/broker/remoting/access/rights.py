@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from failback.common.numbers import whole_or_0
 from failback.protocol.clients import HeartbeatData, LockBatchRequestBody
 from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand
@@ -106,24 +107,35 @@ _GUARDED: Final[Mapping[int, Callable[[_Fields], Needs]]] = {
     RequestCode.QUERY_CONSUMER_OFFSET: _reads("topic", "consumerGroup"),
 }
 _LOCKS: Final = frozenset({RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ})
+_OF_RECORD: Final = {
+    RequestCode.VIEW_MESSAGE_BY_ID: ("offset", SUB),
+    RequestCode.END_TRANSACTION: ("commitLogOffset", PUB),
+}
+"""The field that names a record, and the right to its topic."""
+TopicAt = Callable[[int], str | None]
+"""Takes the physical offset of a record; returns its topic, of a half message the real one."""
 
 
-def needs_of(request: RemotingCommand, *, guarded: bool) -> Needs:
+def needs_of(request: RemotingCommand, topic_at: TopicAt | None) -> Needs:
     """Return what a request needs.
 
     Args:
-        guarded: Queue locks and a group's offsets need a right, too; at 4.9.8 they do not.
+        topic_at: With it queue locks, a group's offsets and what names a record need a right, too;
+            at 4.9.8 they do not.
 
     Raises:
         ProtocolError: Its body cannot be decoded.
     """
-    code = request.code
-    of_header = _OF_HEADER.get(code) or (_GUARDED.get(code) if guarded else None)
-    if of_header is not None:
-        return of_header(request.ext_fields or {})
-    if guarded and code in _LOCKS:
+    code, fields = request.code, request.ext_fields or {}
+    if of_header := _OF_HEADER.get(code) or (_GUARDED.get(code) if topic_at else None):
+        return of_header(fields)
+    if topic_at and code in _LOCKS:
         request.check_body()
         return ((group(LockBatchRequestBody.from_json(request.body).consumer_group), SUB),)
+    if topic_at and code in _OF_RECORD:
+        field, right = _OF_RECORD[RequestCode(code)]
+        topic = topic_at(whole_or_0(fields.get(field, "")))
+        return ((topic, right),) if topic is not None else ()
     if code != RequestCode.HEART_BEAT:
         return ()
     request.check_body()
