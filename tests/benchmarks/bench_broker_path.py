@@ -9,6 +9,9 @@ Compare ratios; rates vary with whatever else the machine does. JSON on the last
 ``--acl`` measures a broker that checks each request by its accounts beside one that does not, both
 under the same signed requests.
 
+``--tls`` measures plain and TLS connections of our broker and of Apache's under the same load, and
+prints the ratio ours/Apache's of the rates with TLS.
+
 ``--against FOLDER [--rounds N]`` measures a second broker, from another checkout, in alternating
 windows, and prints the ratio this/that of the medians: whether a change of the code paid.
 """
@@ -33,7 +36,10 @@ import msgspec
 
 from failback.protocol.headers import SendMessageRequestHeaderV2, envelope_decoder
 from tests.benchmarks.loadgen import _split_frame
+from tests.support.java.apache import Broker
+from tests.support.net.certificates import Authority
 from tests.support.net.ports import free_port_block
+from tests.support.net.tls_files import TlsFolder
 from tests.support.processes.child_process import ROOT, SOURCES
 
 CELLS = ((1, 1), (1, 16), (1, 64), (16, 1), (64, 1))
@@ -116,10 +122,11 @@ def _sources(checkout: Path) -> str:
 
 
 def load(
-    address: str, connections: int, outstanding: int, seconds: float, key: str = ""
+    address: str, connections: int, outstanding: int, seconds: float, key: str = "", ca: str = ""
 ) -> dict[str, float]:
     options = {
         "key": key,
+        "ca": ca,
         "connections": connections,
         "outstanding": outstanding,
         "seconds": seconds,
@@ -132,10 +139,10 @@ def load(
 
 
 def measure(
-    pid: int, address: str, cell: tuple[int, int], seconds: float, key: str = ""
+    pid: int, address: str, cell: tuple[int, int], seconds: float, key: str = "", ca: str = ""
 ) -> dict[str, float]:
     before = cpu_seconds(pid)
-    result = load(address, *cell, seconds, key)
+    result = load(address, *cell, seconds, key, ca)
     spent = cpu_seconds(pid) - before
     return {
         "connections": cell[0],
@@ -153,10 +160,15 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, help="where the store is put; default: temporary")
     parser.add_argument("--against", type=Path, help="another checkout, measured in turn")
     parser.add_argument("--acl", action="store_true", help="with accounts, beside one without")
+    parser.add_argument("--tls", action="store_true", help="plain and TLS, ours and Apache's")
     parser.add_argument("--rounds", type=int, default=5, help="of a comparison")
     options = parser.parse_args()
     calibration = calibration_us()
     print(f"{platform.python_version()} on {os.cpu_count()} CPUs; calibration {calibration:.2f} µs")
+    if options.tls:
+        with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+            compare_tls(Path(folder), options.seconds, options.rounds)
+        return 0
     checkouts = {"this": ROOT}
     if options.against is not None or options.acl:
         checkouts["that"] = ROOT if options.acl else options.against.resolve()
@@ -202,6 +214,41 @@ def measure_cells(pid: int, address: str, seconds: float, calibration: float) ->
     anonymous = memory_mib(pid)
     print(f"anonymous memory after it: {anonymous:.0f} MiB")
     return {"calibration_us": calibration, "anonymous_mib": anonymous, "cells": rows}
+
+
+def compare_tls(folder: Path, seconds: float, rounds: int) -> None:
+    """Print medians of alternating windows: plain and TLS, at our broker and at Apache's."""
+    authority = Authority(folder / "ca")
+    access = TlsFolder(folder / "access", authority, authority.issue("server"))
+    access.set(server_mode="permissive", test_mode_enable="false")
+    access.set(server_certPath=f"{access.path}/tls.crt", server_keyPath=f"{access.path}/tls.key")
+    flags = ("-Xms512m", "-Xmx512m", f"-Dtls.config.file={access.path}/tls.properties")
+    apache = Broker("apache", folder / "apache", "127.0.0.1:9", java_flags=flags)
+    print(
+        "conns  in flight   msg/s ours plain     TLS   Apache's plain     TLS   TLS ours/Apache's"
+    )
+    with ExitStack() as stack:
+        settings = {"failbackAccessFolder": str(access.path)}
+        process, address = start_broker(folder / "ours", settings)
+        stack.callback(stop, process)
+        stack.callback(lambda: apache.process.dispose())
+        apache.start()
+        brokers = {"ours": (process.pid, address), "apache": (apache.process.pid, apache.address)}
+        columns = [(name, ca) for name in brokers for ca in ("", str(authority.file))]
+        for name, ca in columns:
+            load(brokers[name][1], 1, 16, 5.0, ca=ca)
+        for cell in CELLS:
+            rates: dict[tuple[str, str], list[float]] = {column: [] for column in columns}
+            for number in range(rounds):
+                for name, ca in columns if number % 2 == 0 else reversed(columns):
+                    row = measure(*brokers[name], cell, seconds, ca=ca)
+                    rates[name, ca].append(row["rate"])
+            medians = [statistics.median(rates[column]) for column in columns]
+            print(
+                f"{cell[0]:5d}  {cell[1]:9d}  {medians[0]:16.0f}  {medians[1]:6.0f}"
+                f"  {medians[2]:15.0f}  {medians[3]:6.0f}  {medians[1] / medians[3]:18.2f}",
+                flush=True,
+            )
 
 
 def compare(

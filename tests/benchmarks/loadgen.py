@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import json
 import os
+import ssl
 import struct
 import sys
 import time
@@ -129,6 +130,7 @@ async def run(options: argparse.Namespace) -> dict[str, float]:
             lambda: SendLoop(options.topic, body, options.outstanding, options.queues, key),
             host,
             int(port),
+            ssl=ssl.create_default_context(cafile=options.ca) if options.ca else None,
         )
         loops.append(protocol)
     started = time.perf_counter()
@@ -157,6 +159,7 @@ def main() -> int:
     parser.add_argument("--body-bytes", type=int, default=1024)
     parser.add_argument("--queues", type=int, default=4)
     parser.add_argument("--key", default="", help="signs the requests; ACCESS_KEY:SECRET_KEY")
+    parser.add_argument("--ca", default="", help="speaks TLS; file with the CA of the broker")
     parser.add_argument("--seconds", type=float, default=5.0)
     options = parser.parse_args()
     try:

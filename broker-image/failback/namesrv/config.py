@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from failback.client.remoting.guarded.tls_properties import BY_FILE, MODES
 from failback.common.text import nearest, visible, why
 from failback.protocol.calls import write_properties
 from failback.protocol.errors import ConfigError
@@ -41,10 +42,14 @@ DEFAULTS: Final[dict[str, str]] = {
     "failbackMaxKvEntries": "10000",
     "failbackMaxRegistrationBytes": str(MOST_INFLATED_BYTES),
     "failbackMaxUnfinishedBytes": "134217728",
+    "failbackAccessFolder": "",
+    "failbackTlsMode": BY_FILE,
 }
 """``bindAddress`` and what begins with failback is ours: the address to listen on and a factor on
 every interval. So are the port (0 = none) and the address of /livez and /readyz (default:
-bindAddress), and the bounds of what peers may make a name server keep."""
+bindAddress), the bounds of what peers may make a name server keep, the folder of ``tls.properties``
+(default: that of the file of settings), and the mode of TLS (default: what ``tls.properties`` says,
+without it disabled)."""
 LIVE: Final = frozenset({"configBlackList", "orderMessageEnable"})
 """What a running name server takes up; a request to change another key of ours is refused."""
 _TEXTS: Final = frozenset({"configBlackList", "failbackHttpAddress"})
@@ -93,6 +98,11 @@ class NamesrvConfig:
         self.order_message_enable = self._boolean("orderMessageEnable")
         self.bind_address = self._properties["bindAddress"].strip()
         self.http_address = self._properties["failbackHttpAddress"].strip() or self.bind_address
+        folder = self._properties["failbackAccessFolder"].strip()
+        self.access_folder = Path(folder) if folder else file.parent if file else None
+        self.tls_mode = self._properties["failbackTlsMode"].strip()
+        if self.tls_mode not in (modes := (BY_FILE, *MODES)):
+            raise self._error("failbackTlsMode", f"must be one of {', '.join(modes)}")
         self.kv_config_path = Path(self._properties["kvConfigPath"]).expanduser()
         self.config_store_path = Path(self._properties["configStorePath"]).expanduser()
 

@@ -20,6 +20,7 @@ from failback.client.remoting.peer_limits import (
     Unfinished,
 )
 from failback.client.remoting.port_owner import describe_listen_failure
+from failback.client.remoting.tls_server import LOOK_MS, ServerTls
 from failback.namesrv.config import NamesrvConfig
 from failback.namesrv.kv_config import KVConfigManager
 from failback.namesrv.processor import Answer, Processor
@@ -31,7 +32,11 @@ from failback.protocol.metric_families import (
     NAMESRV_BROKERS,
     NAMESRV_CONNECTIONS,
     NAMESRV_REFUSED,
+    NAMESRV_TLS_CONNECTIONS,
+    NAMESRV_TLS_FAILURES,
+    NAMESRV_TLS_NOT_AFTER,
     NAMESRV_TOPICS,
+    Family,
 )
 
 logger = logging.getLogger(__name__)
@@ -84,6 +89,10 @@ class _Connection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=HIGH_WATER_BYTES)
         self._last_use = self._server.loop.time()
         self._check_idle()
+
+    def take_transport(self, transport: asyncio.Transport) -> None:
+        """Write to ``transport`` from now on: the connection speaks TLS."""
+        self._transport = transport
 
     def data_received(self, data: bytes) -> None:
         self._last_use = self._server.loop.time()
@@ -220,6 +229,7 @@ class NameServer:
             lambda each: each.unread_bytes,
         )
         self.refusals = Refusals((CONNECTIONS, UNFINISHED, UNREAD))
+        self.tls = ServerTls(config.access_folder, lambda: config.tls_mode)
         self.port = config.listen_port
         self.http_port = config.http_port
         self.is_ready = False
@@ -243,6 +253,7 @@ class NameServer:
         self.port = server.sockets[0].getsockname()[1]
         scan = asyncio.create_task(self._scan(), name="scan not active brokers")
         health = HttpServer({"/livez": _livez, "/readyz": self._readyz, "/metrics": self._metrics})
+        self._look_at_tls()
         try:
             if config.http_port:
                 await self._listen_for_probes(health, config.http_address, config.http_port)
@@ -253,6 +264,7 @@ class NameServer:
         finally:
             self.is_ready = False
             self._stopping = True
+            self._look_timer.cancel()
             scan.cancel()
             await asyncio.gather(scan, return_exceptions=True)
             server.close()
@@ -294,7 +306,7 @@ class NameServer:
     async def _listen(self, host: str, port: int) -> asyncio.Server:
         try:
             return await self.loop.create_server(
-                lambda: _Connection(self), host, port, backlog=1024
+                lambda: self.tls.protect(_Connection(self)), host, port, backlog=1024
             )
         except OSError as error:
             raise ConfigError("listenPort", describe_listen_failure(host, port, error)) from error
@@ -316,6 +328,7 @@ class NameServer:
             brokers=len(self.routes.live_brokers()),
             topics=len(self.routes.all_topics()),
             refused=refused,
+            tls=self.tls,
         )
         return Reply(200, text, PROMETHEUS)
 
@@ -333,6 +346,10 @@ class NameServer:
             await asyncio.gather(stop, return_exceptions=True)
         if scan.done():
             scan.result()
+
+    def _look_at_tls(self) -> None:
+        self.tls.look()
+        self._look_timer = self.loop.call_later(LOOK_MS / 1000, self._look_at_tls)
 
     async def _scan(self) -> None:
         """Drop brokers that have been silent for 120 s, and close their connections."""
@@ -366,22 +383,31 @@ def _monotonic_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
-def render(*, connections: int, brokers: int, topics: int, refused: Mapping[str, int]) -> bytes:
+def render(
+    *, connections: int, brokers: int, topics: int, refused: Mapping[str, int], tls: ServerTls
+) -> bytes:
     """Return the text format; ``refused`` is by bound."""
     # A name server that nobody scrapes does not load the library.
     from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 
     registry = CollectorRegistry(auto_describe=False)
-    for family, value in (
+    gauges: list[tuple[Family, float]] = [
         (NAMESRV_CONNECTIONS, connections),
         (NAMESRV_BROKERS, brokers),
         (NAMESRV_TOPICS, topics),
-    ):
+    ]
+    counters = [(NAMESRV_REFUSED, refused)]
+    if tls.not_after is not None:
+        gauges += [
+            (NAMESRV_TLS_NOT_AFTER, tls.not_after),
+            (NAMESRV_TLS_CONNECTIONS, tls.connections),
+        ]
+        counters.append((NAMESRV_TLS_FAILURES, tls.failures.counts))
+    for family, value in gauges:
         Gauge(family.name, family.text, registry=registry).set(value)
-    counter = Counter(
-        NAMESRV_REFUSED.name, NAMESRV_REFUSED.text, NAMESRV_REFUSED.labels, registry=registry
-    )
-    for bound, count in refused.items():
-        counter.labels(bound).inc(count)
+    for family, counts in counters:
+        counter = Counter(family.name, family.text, family.labels, registry=registry)
+        for label, count in counts.items():
+            counter.labels(label).inc(count)
     lines = generate_latest(registry).splitlines(keepends=True)
     return b"".join(line for line in lines if b"_created" not in line)

@@ -204,6 +204,19 @@ ACCESS_CURRENT: Final = Family(
     MEMBER,
     "1: the newest files with accounts are in use; 0: they have a fault, those before are.",
 )
+_NOT_AFTER: Final = "When the certificate in use expires, Unix time."
+_TLS_OPEN: Final = "Open connections that speak TLS."
+_TLS_FAILED: Final = (
+    "Connections that did not come to TLS; reason is bound (too many handshakes at once),"
+    " certificate, closed (by the peer), plain (no TLS where it is wanted), protocol or timeout."
+)
+TLS_NOT_AFTER: Final = Family(
+    "failback_tls_certificate_not_after_timestamp_seconds", "gauge", MEMBER, _NOT_AFTER
+)
+TLS_CONNECTIONS: Final = Family("failback_tls_connections", "gauge", MEMBER, _TLS_OPEN)
+TLS_FAILURES: Final = Family(
+    "failback_tls_handshake_failures_total", "counter", (*MEMBER, "reason"), _TLS_FAILED
+)
 REFUSED: Final = Family(
     "failback_refused_total",
     "counter",
@@ -252,6 +265,9 @@ BROKER: Final = (
     REFUSED,
     OPEN_CONNECTIONS,
     HELD_PULLS,
+    TLS_NOT_AFTER,
+    TLS_CONNECTIONS,
+    TLS_FAILURES,
 )
 """What our broker exports itself."""
 
@@ -268,5 +284,20 @@ NAMESRV_REFUSED: Final = Family(
     ("bound",),
     "What peers were refused because a bound was reached: connections, unfinished, unread, tables.",
 )
-NAMESRV: Final = (NAMESRV_CONNECTIONS, NAMESRV_BROKERS, NAMESRV_TOPICS, NAMESRV_REFUSED)
+NAMESRV_TLS_NOT_AFTER: Final = Family(
+    "failback_namesrv_tls_certificate_not_after_timestamp_seconds", "gauge", (), _NOT_AFTER
+)
+NAMESRV_TLS_CONNECTIONS: Final = Family("failback_namesrv_tls_connections", "gauge", (), _TLS_OPEN)
+NAMESRV_TLS_FAILURES: Final = Family(
+    "failback_namesrv_tls_handshake_failures_total", "counter", ("reason",), _TLS_FAILED
+)
+NAMESRV: Final = (
+    NAMESRV_CONNECTIONS,
+    NAMESRV_BROKERS,
+    NAMESRV_TOPICS,
+    NAMESRV_REFUSED,
+    NAMESRV_TLS_NOT_AFTER,
+    NAMESRV_TLS_CONNECTIONS,
+    NAMESRV_TLS_FAILURES,
+)
 """What our name server exports itself."""

@@ -65,7 +65,7 @@ class Authority:
         return Certificate(chain, key)
 
 
-_NEW_KEY: Sequence[str] = ("-newkey", "rsa:2048", "-nodes")
+_NEW_KEY: Sequence[str] = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
 
 
 def _openssl(*words: str | Path) -> None:

@@ -26,6 +26,7 @@ CHOICES = {
     "flushDiskType": "SYNC_FLUSH",
     "failbackRules": "guarded",
     "failbackAclMode": "warn",
+    "failbackTlsMode": "disabled",
     "failbackAdminFrom": "10.0.0.0/8",
     "failbackHaFrom": "10.0.0.0/8",
     "deleteWhen": "05",

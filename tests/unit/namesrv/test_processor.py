@@ -270,11 +270,9 @@ def test_protected_settings_are_refused(asker: Asker, key: str) -> None:
 def test_what_a_running_name_server_cannot_take_up_is_refused_whole(asker: Asker, key: str) -> None:
     before = asker.ask(319).body
     value = DEFAULTS[key]
-    text = (
-        "127.0.0.9"
-        if key in ("bindAddress", "failbackHttpAddress")
-        else str(round(float(value)) + 1)
-    )
+    others = {"failbackTlsMode": "disabled", "failbackAccessFolder": "/elsewhere"}
+    others |= dict.fromkeys(("bindAddress", "failbackHttpAddress"), "127.0.0.9")
+    text = others.get(key) or str(round(float(value)) + 1)
     response = asker.ask(318, body=f"orderMessageEnable=true\n{key}={text}\n".encode())
     problem = f"{key}: can't change while the name server runs: nothing was changed"
     assert (response.code, response.remark) == (1, problem)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from failback.client.program import LineFormatter
+from failback.client.remoting.tls_server import ServerTls
 from failback.namesrv.config import NamesrvConfig
 from failback.namesrv.kv_config import KVConfigManager
 from failback.namesrv.processor import Processor
@@ -175,9 +176,14 @@ def test_what_was_refused_is_counted(tmp_path: Path) -> None:
     for number in range(3):
         lab.register(broker_addr=f"10.0.0.{number}:1")
     assert lab.processor.full_tables == 2
-    text = render(connections=4, brokers=1, topics=0, refused={"tables": 2}).decode()
+    tls = ServerTls(None)
+    tls.not_after = 7.0
+    refused = {"tables": 2}
+    text = render(connections=4, brokers=1, topics=0, refused=refused, tls=tls).decode()
     shown = dict(line.split(" ") for line in text.splitlines() if not line.startswith("#"))
-    assert shown == {
+    assert {name: value for name, value in shown.items() if "_failures_" not in name} == {
+        "failback_namesrv_tls_certificate_not_after_timestamp_seconds": "7.0",
+        "failback_namesrv_tls_connections": "0.0",
         "failback_namesrv_connections": "4.0",
         "failback_namesrv_brokers": "1.0",
         "failback_namesrv_topics": "0.0",

@@ -36,6 +36,7 @@ from failback.client.remoting.addresses import (
     first_local_address,
     is_everywhere,
 )
+from failback.client.remoting.guarded.tls_properties import BY_FILE, MODES
 from failback.common.text import why
 from failback.protocol.calls import write_properties
 from failback.protocol.errors import ConfigError
@@ -122,8 +123,9 @@ class BrokerConfig:
     commercial_enable: bool = True
     acl_enable: bool = False
     filter_server_nums: int = 0
-    """This and the next are shown only: a tool that exports settings wants both."""
+    """Shown only: a tool that exports settings wants it."""
     use_tls: bool = False
+    """Whether this broker's own connections speak TLS, also without ``tls.enable``."""
     register_name_server_period: int = _ranged(30_000, 1)
     """Clamped to 10 000…60 000 before scaling."""
     register_broker_timeout_mills: int = _ranged(6000, 1)
@@ -234,10 +236,12 @@ class BrokerConfig:
     """Ours. Addresses and networks, joined by ``;``, from which slaves may replicate; empty: any.
     This machine may in any case."""
     failback_access_folder: str = ""
-    """Ours. Folder of ``plain_acl.yml``, of ``acl`` with more such files, and of ``tools.yml``.
-    Empty: that of broker.conf, or ``$ROCKETMQ_HOME/conf``."""
+    """Ours. Folder of ``plain_acl.yml``, of ``acl`` with more such files, of ``tools.yml`` and of
+    ``tls.properties``. Empty: that of broker.conf."""
     failback_acl_mode: str = _choice("enforce", ("off", "warn", "enforce"))
     """Ours. What ``aclEnable`` does: ``warn`` counts what ``enforce`` refuses."""
+    failback_tls_mode: str = _choice(BY_FILE, (BY_FILE, *MODES))
+    """Ours. Whether peers may speak TLS, or must; ``file``: as ``tls.properties`` says."""
     failback_members: str = ""
     """Ours. Addresses of the pair's members, ``host:port`` joined by ``;``. A returned master takes
     offsets from these alone."""

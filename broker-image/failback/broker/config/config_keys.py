@@ -53,6 +53,7 @@ FIXED_AT_START: Final = frozenset(
         "storePathRootDir",
         "traceTopicEnable",
         "transactionCheckInterval",
+        "useTLS",
     }
 )
 """What a running process can't take up: a request to change it is refused. ``brokerRole`` is one
@@ -61,7 +62,6 @@ NOT_OFFERED: Final = {
     "transientStorePoolEnable": "records always go through the page cache",
     "enableConsumeQueueExt": "consume queue extensions are not written",
     "duplicationEnable": "a log is not shared with another process",
-    "useTLS": "connections are not encrypted",
     "enableLmq": "light message queues are not kept",
     "enableMultiDispatch": "a record goes to one queue",
 }

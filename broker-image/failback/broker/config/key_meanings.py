@@ -98,7 +98,8 @@ MEANINGS: Final[dict[str, str]] = {
         "The same of all peers; who left most is closed first. Looked at every second."
     ),
     "failbackAccessFolder": (
-        "Folder of `plain_acl.yml`, `acl/*.yml` and `tools.yml`. Empty: that of this file."
+        "Folder of `plain_acl.yml`, `acl/*.yml`, `tools.yml` and `tls.properties`. Empty: that of"
+        " this file."
     ),
     "failbackAclMode": (
         "`enforce` refuses what `plain_acl.yml` does not allow, `warn` only counts it, `off` checks"
@@ -119,6 +120,10 @@ MEANINGS: Final[dict[str, str]] = {
         "`compat` is exactly 4.9.8; `guarded` switches on every guard that is not set."
     ),
     "failbackTimeScale": "Factor of every interval, for experiments with scaled timers.",
+    "failbackTlsMode": (
+        "`disabled`, `permissive` (plain and TLS) or `enforcing` (TLS alone), on all ports but that"
+        " of health and metrics; `file`: what `tls.properties` says, without it `disabled`."
+    ),
     "fileReservedTime": "Hours for which log files are kept.",
     "filterServerNums": _SHOWN,
     "flushCommitLogLeastPages": "Pages (4 KiB) that must have been written before a timed sync.",
@@ -190,5 +195,5 @@ MEANINGS: Final[dict[str, str]] = {
     "transientStorePoolEnable": "Not offered: records always go through the page cache.",
     "transientStorePoolSize": _SHOWN,
     "useReentrantLockWhenPutMessage": _SHOWN,
-    "useTLS": "Not offered: connections are not encrypted.",
+    "useTLS": "Whether this broker's own connections speak TLS, also without `tls.enable`.",
 }

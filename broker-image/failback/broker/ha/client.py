@@ -273,14 +273,25 @@ class HaClient:
             return False
         loop = asyncio.get_running_loop()
         host, _, port = self._address.rpartition(":")
+        tls = self._config.dial_tls
         connection = _MasterConnection(self._store, self._config)
         try:
             async with asyncio.timeout(self._config.connect_timeout_ms / 1000):
-                transport, _ = await loop.create_connection(lambda: connection, host, int(port))
+                transport, _ = await loop.create_connection(
+                    lambda: connection,
+                    host,
+                    int(port),
+                    ssl=None if tls is None else tls.context,
+                    server_hostname=None if tls is None else tls.name_of(host),
+                )
         except (OSError, ValueError) as error:
             # When the connection came too late, uvloop closes it without connection_lost.
             connection.connection_lost(None)
-            logger.info("HA: cannot connect to master %s: %s", self._address, error or "timed out")
+            is_late = isinstance(error, TimeoutError)
+            problem = error if tls is None or is_late else tls.why_not(error, host)
+            logger.info(
+                "HA: cannot connect to master %s: %s", self._address, problem or "timed out"
+            )
             return False
         logger.info("HA: connected to master %s at %d", self._address, connection.reported_offset)
         self._connection = connection

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from failback.broker.config.config import BrokerConfig
+from failback.client.remoting.guarded.tls import Tls
+from failback.client.remoting.tls_server import ServerTls
 
 MOST_FRAME_BYTES: Final = 4 * 1024 * 1024
 """Header and body: the read buffer of an Apache slave, which waits for ever for a larger frame."""
@@ -66,6 +68,12 @@ class HaConfig:
 
     may_connect: Callable[[str], bool] = lambda _host: True
     """Whether a peer at this address may use the HA port (``failbackHaFrom``)."""
+
+    tls: ServerTls | None = None
+    """Of the HA port."""
+
+    dial_tls: Tls | None = None
+    """Of a slave's connection to its master; ``None``: it is plain."""
 
     @classmethod
     def of(cls, config: BrokerConfig) -> HaConfig:

@@ -70,6 +70,10 @@ class HaConnection(asyncio.Protocol):
         self._schedule_housekeeping(self._service.config.housekeeping_ms / 1000)
         self._service.connection_opened(self)
 
+    def take_transport(self, transport: asyncio.Transport) -> None:
+        """Write to ``transport`` from now on: the connection speaks TLS."""
+        self._transport = transport
+
     def connection_lost(self, exc: Exception | None) -> None:
         for timer in self._timers.values():
             timer.cancel()

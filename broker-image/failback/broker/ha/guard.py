@@ -18,6 +18,8 @@ from failback.broker.ha.prefix import Prefix, Verdict, compare_with
 from failback.broker.store.log.tail import LogTail
 from failback.broker.store.message_store import MessageStore
 from failback.client.admin.admin import AdminClient
+from failback.client.remoting.connection import RemotingSettings
+from failback.client.remoting.guarded.access import ClusterAccess
 from failback.protocol.errors import FailbackError
 
 logger = logging.getLogger(__name__)
@@ -35,11 +37,15 @@ class Judge(Protocol):
 
 
 def judge_of(
-    store: MessageStore, commit_log: Path, master_address: Callable[[], str | None]
+    store: MessageStore,
+    commit_log: Path,
+    master_address: Callable[[], str | None],
+    access: ClusterAccess | None = None,
 ) -> Judge:
     """Return the judge of the slave that keeps ``store``; its log files are in ``commit_log``.
 
-    ``master_address`` is where the name server says that the master serves.
+    ``master_address`` is where the name server says that the master serves; ``access`` is that of
+    the broker's own requests.
     """
 
     first_differences: dict[tuple[str, int], int] = {}  # by master and own end: found only once
@@ -53,7 +59,8 @@ def judge_of(
         tail = LogTail(end, tuple(store.last_records(COMPARED_RECORDS)))
         master = _asked(ha_address, master_address())
         try:
-            async with AdminClient(timeout_ms=_ASK_MS) as admin:
+            settings = RemotingSettings(access=access)
+            async with AdminClient(timeout_ms=_ASK_MS, settings=settings) as admin:
                 known = first_differences.get((master, end))
                 verdict = await compare_with(admin, master, tail, commit_log, differs_at=known)
         except (FailbackError, OSError) as error:

@@ -17,6 +17,7 @@ from failback.broker.ha.client import HaClient
 from failback.broker.ha.config import HaConfig
 from failback.broker.ha.connection import HaConnection
 from failback.broker.ha.replicated_store import HaStore
+from failback.client.remoting.guarded.tls_properties import ENFORCING
 
 logger = logging.getLogger(__name__)
 
@@ -66,9 +67,15 @@ class HaService:
         return self._client
 
     def is_slave_ok(self, end_offset: int) -> bool:
-        """Whether a SYNC_MASTER put ending at ``end_offset`` may wait; else SLAVE_NOT_AVAILABLE."""
+        """Whether a SYNC_MASTER put ending at ``end_offset`` may wait; else SLAVE_NOT_AVAILABLE.
+
+        Where only TLS is taken, a peer counts from its first report on: it has shown what it must.
+        """
+        tls, connections = self.config.tls, self._connections
+        if tls is not None and tls.mode == ENFORCING:
+            connections = {each for each in connections if each.transfer_offset is not None}
         behind = end_offset - self.push2slave_max_offset
-        return bool(self._connections) and behind < self.config.fallbehind_max
+        return bool(connections) and behind < self.config.fallbehind_max
 
     def update_master_address(self, address: str | None) -> None:
         """Tell a slave where its master's HA port is (from the registration reply)."""
@@ -82,7 +89,7 @@ class HaService:
         """
         loop = asyncio.get_running_loop()
         server = await loop.create_server(
-            lambda: HaConnection(self), self.config.listen_host, self.config.listen_port
+            self._accepted, self.config.listen_host, self.config.listen_port
         )
         self.bound_port = server.sockets[0].getsockname()[1]
         self.listening.set()
@@ -98,6 +105,10 @@ class HaService:
             for connection in tuple(self._connections):
                 connection.close("the broker stops")
             await self._unconnected.wait()
+
+    def _accepted(self) -> asyncio.Protocol:
+        tls, connection = self.config.tls, HaConnection(self)
+        return connection if tls is None else tls.protect(connection)
 
     def connection_opened(self, connection: HaConnection) -> None:
         """Called by a connection: a peer has connected to the HA port."""

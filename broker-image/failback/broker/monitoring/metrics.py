@@ -26,6 +26,7 @@ from failback.broker.monitoring.statistics import BrokerStatistics
 from failback.broker.remoting.connection import BrokerConnection
 from failback.broker.remoting.server import RemotingServer
 from failback.broker.store.message_store import MessageStore
+from failback.client.remoting.tls_server import ServerTls
 from failback.protocol.codes import PUT_ASIDE_TOPIC
 from failback.protocol.message import DLQ_PREFIX, RETRY_PREFIX
 from failback.protocol.metric_families import (
@@ -67,6 +68,9 @@ from failback.protocol.metric_families import (
     STORAGE,
     SYNC_AGE,
     TABLES_WAITING,
+    TLS_CONNECTIONS,
+    TLS_FAILURES,
+    TLS_NOT_AFTER,
     Family,
 )
 from failback.protocol.route import split_offset_key
@@ -104,6 +108,7 @@ class BrokerCollector(Collector):
     held_pulls: Callable[[], int]
     groups: SubscriptionGroupManager
     access: AccessGuard | None
+    tls: ServerTls
     _broadcasting: set[str] = field(init=False, default_factory=set)
     _had: set[str] = field(init=False, default_factory=set)
     """Groups that had settings at some look."""
@@ -151,7 +156,9 @@ class BrokerCollector(Collector):
         yield self._by_group(INFLIGHT, self._inflight(fallen))
         yield self._dead_letters()
         yield from self._regressions()
-        yield self._refused()
+        yield self._counted(REFUSED, self.server.limits.refusals.counts)
+        if self.tls.not_after is not None:
+            yield self._counted(TLS_FAILURES, self.tls.failures.counts)
         if self.access is not None:
             yield from self._access(self.access)
 
@@ -164,10 +171,10 @@ class BrokerCollector(Collector):
         current.add_metric(self._member, int(not access.files.problem))
         yield from (refused, used, current)
 
-    def _refused(self) -> Metric:
-        metric = made(REFUSED)
-        for bound, count in self.server.limits.refusals.counts.items():
-            metric.add_metric((*self._member, bound), count)
+    def _counted(self, family: Family, counts: Mapping[str, int]) -> Metric:
+        metric = made(family)
+        for label, count in counts.items():
+            metric.add_metric((*self._member, label), count)
         return metric
 
     def _values(self) -> Iterator[Metric]:
@@ -203,6 +210,11 @@ class BrokerCollector(Collector):
                 (HA_CONNECTED, int(ha.client.connected)),
                 (HA_STOPPED, int(refusal is not None)),
                 (HA_DIFFERS, -1 if refusal is None else refusal.offset),
+            ]
+        if self.tls.not_after is not None:
+            values += [
+                (TLS_NOT_AFTER, self.tls.not_after),
+                (TLS_CONNECTIONS, self.tls.connections),
             ]
         for family, value in values:
             metric = made(family)

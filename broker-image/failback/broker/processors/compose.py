@@ -98,6 +98,7 @@ class Parts:
     phase: BrokerPhase
     access: AccessGuard | None
     registrar: Registration
+    check_config_change: Callable[[BrokerConfig], None]
     on_config_change: Callable[[set[str]], None]
     boot_ms: int
     clock: Callable[[], float]

@@ -128,6 +128,10 @@ class BrokerConnection(asyncio.Protocol):
         self.born_host = pack_host(host, port)
         self._server.opened(self)
 
+    def take_transport(self, transport: asyncio.Transport) -> None:
+        """Write to ``transport`` from now on: the connection speaks TLS."""
+        self.transport = transport
+
     def connection_lost(self, error: Exception | None) -> None:
         self.closed = True
         self.deferred.clear()

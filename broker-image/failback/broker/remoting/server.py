@@ -96,6 +96,8 @@ class RemotingServer:
         self.turn_seconds = TURN_SECONDS
         self._none_open = asyncio.Event()
         self._none_open.set()
+        self.protect: Callable[[BrokerConnection], asyncio.Protocol] = _plain
+        """Returns what an accepted socket talks to: the connection, or TLS in front of it."""
         self.guard: Guard | None = None
         """Asked before each request, in every way into the broker; ``None``: all are allowed."""
         self.connections: set[BrokerConnection] = set()
@@ -139,7 +141,7 @@ class RemotingServer:
         """
         try:
             server = await self._loop.create_server(
-                lambda: BrokerConnection(self, is_fast_port=is_fast_port),
+                lambda: self.protect(BrokerConnection(self, is_fast_port=is_fast_port)),
                 host,
                 port,
                 backlog=LISTEN_BACKLOG,
@@ -479,6 +481,10 @@ def _answered(_connection: BrokerConnection, _data: bytes, *_places: int) -> boo
 def _peek(code: int) -> bytes:
     start = b'{"code":%d,"extFields":' % int(code)
     return start[:_PEEK_BYTES]
+
+
+def _plain(connection: BrokerConnection) -> asyncio.Protocol:
+    return connection
 
 
 def _nothing() -> None:

@@ -56,8 +56,12 @@ from failback.broker.store.message_store import MessageStore
 from failback.client.clock import Scheduler
 from failback.client.remoting.connection import RemotingClient, RemotingSettings
 from failback.client.remoting.guarded.access import ClusterAccess, KeyFile
+from failback.client.remoting.guarded.tls import Tls, TlsFiles
+from failback.client.remoting.guarded.tls_properties import TlsProperties
 from failback.client.remoting.http_server import HttpServer
 from failback.client.remoting.port_owner import bind_error
+from failback.client.remoting.tls_server import LOOK_MS as LOOK_AT_TLS_MS
+from failback.client.remoting.tls_server import ServerTls
 from failback.common.text import where_and_why, why
 from failback.protocol.errors import ConfigError
 from failback.protocol.message import REAL_TOPIC, decode_record
@@ -105,10 +109,13 @@ class BrokerController:
         self._store_settings = store_config(config, identity)
         self.store = MessageStore(self._store_settings)
         self._make_tables(Path(config.store_path_root_dir) / "config")
-        self.ha = HaService(self.store, HaConfig.of(config))
+        self.tls = ServerTls(config.access_folder, lambda: config.failback_tls_mode)
+        self.own_access = access = self._own_access()
+        dial_tls = access.tls if access is not None else None
+        ha_config = dataclasses.replace(HaConfig.of(config), tls=self.tls, dial_tls=dial_tls)
+        self.ha = HaService(self.store, ha_config)
         if self.ha.config.is_guarded and identity.is_slave:
             self._guard_replication()
-        access = self._own_access()
         remoting = RemotingSettings(time_scale=config.failback_time_scale, access=access)
         self.client = RemotingClient(
             settings=remoting,
@@ -154,6 +161,7 @@ class BrokerController:
         )
         self.topics.on_change = self.registration.topic_created
         self.server = RemotingServer(self.store, PeerLimits(config), on_fatal=self._fail)
+        self.server.protect = self.tls.protect
         self.access = self._access_guard() if config.acl_enable else None
         if self.access is not None:
             self.server.guard = self.access
@@ -203,6 +211,7 @@ class BrokerController:
             phase=self.phase,
             access=self.access,
             registrar=self.registration,
+            check_config_change=lambda planned: self.tls.check(planned.failback_tls_mode),
             on_config_change=self._config_changed,
             boot_ms=self._boot_ms,
             clock=clock,
@@ -215,6 +224,7 @@ class BrokerController:
         self.delays = parts.build(DelayService, scale=self._scale)
         collector = parts.build(
             BrokerCollector,
+            tls=self.tls,
             tables_waiting=lambda: sum(file.is_waiting for file in self._table_files),
             persist_age_seconds=lambda: clock() - self._persisted_at,
             sync_age_seconds=lambda: clock() - self._synced_at if identity.is_slave else None,
@@ -244,20 +254,25 @@ class BrokerController:
 
         folder = Path(self.config.store_path_commit_log)
         self.ha.client.judge = judge_of(
-            self.store, folder, lambda: self.slave_synchronize.master_addr
+            self.store, folder, lambda: self.slave_synchronize.master_addr, self.own_access
         )
 
     def _own_access(self) -> ClusterAccess | None:
-        """Return the key that signs what this broker asks of others, if it has one."""
-        path = self.config.access_folder / _OWN_KEY if self.config.access_folder else None
-        if path is not None and path.exists():
-            return ClusterAccess(KeyFile(path, _OWN_KEY))
-        if self.config.acl_enable:
+        """Return how this broker asks others: the key that signs, and TLS; ``None``: neither."""
+        folder, use_tls = self.config.access_folder, self.config.use_tls
+        if folder is None:
+            tls = Tls(TlsFiles()) if use_tls else None
+        else:
+            tls = TlsProperties(folder).client_tls(use_tls=use_tls)
+        path = folder / _OWN_KEY if folder else None
+        has_key = path is not None and path.exists()
+        if self.config.acl_enable and not has_key:
             logger.warning(
                 "access: there is no %s: a master that checks requests refuses this broker's",
                 path or _OWN_KEY,
             )
-        return None
+        key_file = KeyFile(path, _OWN_KEY) if path is not None and has_key else None
+        return ClusterAccess(key_file, tls) or None
 
     def _access_guard(self) -> AccessGuard:
         from failback.broker.remoting.access.guard import AccessGuard
@@ -403,7 +418,9 @@ class BrokerController:
         identity, scaled = self.identity, lambda seconds: self._scale.seconds(1000 * seconds)
         own = self.parts.build(OwnMembers, broker_name=identity.broker_name, scaled=scaled)
         servers = self.outer.name_servers
-        async with AdminClient(servers, timeout_ms=self._scale.ms(3000)) as admin:
+        settings = RemotingSettings(access=self.own_access)
+        timeout_ms = self._scale.ms(3000)
+        async with AdminClient(servers, timeout_ms=timeout_ms, settings=settings) as admin:
             watch = MasterWatch(admin, identity.cluster_name, identity.broker_name)
 
             async def is_away() -> bool:
@@ -438,6 +455,7 @@ class BrokerController:
             every("mounted file", LOOK_AT_DISK_MS, LOOK_AT_DISK_MS, mounted.look)
         if self.access is not None:
             every("accounts", LOOK_AT_ACCOUNTS_MS, LOOK_AT_ACCOUNTS_MS, self.access.files.look)
+        every("tls", LOOK_AT_TLS_MS, LOOK_AT_TLS_MS, self.tls.look)
         every("held pulls", hold_ms, hold_ms, self.pull.hold_pass)
         every("clients", SCAN_PERIOD_MS, SCAN_PERIOD_MS, self._scan_clients)
         every("unread answers", UNREAD_PERIOD_MS, UNREAD_PERIOD_MS, self.server.close_unread)

@@ -82,6 +82,7 @@ class AdminProcessor:
     groups: SubscriptionGroupManager
     offsets: ConsumerOffsetManager
     registrar: Registrar
+    check_config_change: Callable[[BrokerConfig], None]
     on_config_change: Callable[[set[str]], None]
     clock_ms: Callable[[], int]
     config_version: DataVersion = field(init=False)
@@ -278,10 +279,12 @@ class AdminProcessor:
         """Write settings to the file and apply them; return the keys that changed.
 
         Raises:
-            ConfigError: As :meth:`BrokerConfig.planned`; nothing was changed.
+            ConfigError: As :meth:`BrokerConfig.planned`, or a part of the broker can't take it up;
+            nothing was changed.
             OSError: The file can't be written; nothing was changed.
         """
         planned, changed = self.config.planned(wanted)
+        self.check_config_change(planned)
         if changed and self.config.file is not None:
             rewrite_file(self.config.file, planned.to_file())
         self.config.take(planned)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import ssl
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -33,18 +35,24 @@ class TlsFiles:
     """Of the certificate; ``None``: in the same file."""
     server_name: str = ""
     """Of every peer; empty: the host of its address; ``*``: any."""
+    password: str = field(default="", repr=False)
+    """Of the key."""
 
 
 class Tls:
     """The settings of TLS connections. Files that changed are read again for new connections."""
 
-    def __init__(self, files: TlsFiles) -> None:
+    def __init__(self, files: TlsFiles, names: Mapping[str, str] | None = None) -> None:
         """Read the files.
+
+        Args:
+            names: What options of a command are called where the files are named, for messages.
 
         Raises:
             ConfigError: One cannot be read, or is no certificate or key.
         """
         self.files = files
+        self._names = names or {}
         self._stamps = self._look()
         self._context = _context(files)
 
@@ -66,6 +74,9 @@ class Tls:
 
     def why_not(self, error: Exception, host: str) -> str:
         """Return why a connection or its handshake failed, and what to do."""
+        return renamed(self._why_not(error, host), self._names)
+
+    def _why_not(self, error: Exception, host: str) -> str:
         if isinstance(error, ssl.SSLCertVerificationError):
             return self._why_not_verified(error, host)
         if isinstance(error, ssl.SSLError) and "ALERT" in str(error.reason):
@@ -81,7 +92,8 @@ class Tls:
         """What a peer may mean that ends a connection unread: TLS 1.3 refuses after handshakes."""
         own = self.files.certificate
         if own is None:
-            return "it answered nothing at all: give --tls-cert and --tls-key if it asks for them"
+            hint = "it answered nothing at all: give --tls-cert and --tls-key if it asks for them"
+            return renamed(hint, self._names)
         return f"it answered nothing at all: does it take the client certificate {own}?"
 
     def _why_not_verified(self, error: ssl.SSLCertVerificationError, host: str) -> str:
@@ -111,6 +123,13 @@ class Tls:
         return [_stamp(each) for each in (files.ca, files.certificate, files.key)]
 
 
+def renamed(text: str, names: Mapping[str, str]) -> str:
+    """Return a message with other names of the options."""
+    for option, name in names.items():
+        text = re.sub(rf"{option}\b(?!-)", name, text)
+    return text
+
+
 def _stamp(path: Path | None) -> tuple[int, int] | None:
     if path is None:
         return None
@@ -132,23 +151,23 @@ def _context(files: TlsFiles) -> ssl.SSLContext:
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     context.check_hostname = files.server_name != ANY_NAME
     if files.certificate is not None:
-        _load_own(context, files.certificate, files.key)
+        _load_own(context, files.certificate, files.key, files.password)
     elif files.key is not None:
         raise ConfigError("--tls-key", "needs --tls-cert, the certificate that it belongs to")
     return context
 
 
-def _load_own(context: ssl.SSLContext, certificate: Path, key: Path | None) -> None:
-    """Load a certificate; a key with a password is refused instead of asked for on a terminal."""
+def _load_own(context: ssl.SSLContext, certificate: Path, key: Path | None, password: str) -> None:
+    """Load a certificate; the password of a key is never asked for on a terminal."""
     for option, path in (("--tls-cert", certificate), ("--tls-key", key)):
         try:
             text = b"" if path is None else path.read_bytes()
         except OSError as error:
             raise ConfigError(option, f"{path}: {why(error)}") from None
-        if b"ENCRYPTED" in text:
+        if b"ENCRYPTED" in text and not password:
             raise ConfigError(option, f"{path}: the key has a password: give one without")
     try:
-        context.load_cert_chain(certificate, key, password=lambda: "")
+        context.load_cert_chain(certificate, key, password=lambda: password)
     except (OSError, ValueError):
         what = f"{key} is no key of {certificate}" if key else f"{certificate} holds no key"
         raise ConfigError("--tls-cert", f"{what}, or one of them is not PEM") from None
