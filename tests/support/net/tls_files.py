@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.net.certificates import Authority, Certificate
@@ -34,6 +36,15 @@ class TlsFolder:
         self._settings |= {name.replace("_", "."): value for name, value in settings.items()}
         lines = [f"tls.{name}={value}\n" for name, value in self._settings.items()]
         (self.path / "tls.properties").write_text("".join(lines))
+
+    @contextmanager
+    def but(self, **settings: str) -> Iterator[None]:
+        """Change lines of the file for a while."""
+        before = dict(self._settings)
+        self.set(**settings)
+        yield
+        self._settings = before
+        self.set()
 
     def serve_with(self, server: Certificate) -> None:
         """Give it another certificate."""

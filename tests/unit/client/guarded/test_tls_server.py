@@ -7,6 +7,7 @@ import ssl
 import subprocess
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -44,22 +45,17 @@ def folder(world: World, tmp_path: Path) -> TlsFolder:
     return TlsFolder(tmp_path / "access", world.authority, world.server)
 
 
-@pytest.mark.parametrize(
-    ("settings", "key", "mode"),
-    [
+def test_the_key_counts_before_the_file(folder: TlsFolder) -> None:
+    for settings, key, mode in [
         ({}, "file", "permissive"),
         ({"server_mode": "enforcing"}, "file", "enforcing"),
         ({"server_mode": "Disabled"}, "file", "disabled"),
         ({"server_mode": "enforcing"}, "permissive", "permissive"),
         ({"server_certPath": "", "server_keyPath": ""}, "file", "disabled"),
         ({"test_mode_enable": "true"}, "disabled", "disabled"),
-    ],
-)
-def test_the_key_counts_before_the_file(
-    folder: TlsFolder, settings: dict[str, str], key: str, mode: str
-) -> None:
-    folder.set(**settings)
-    assert ServerTls(folder.path, lambda: key).mode == mode
+    ]:
+        with folder.but(**settings):
+            assert ServerTls(folder.path, partial(str, key)).mode == mode
 
 
 def test_without_a_file_tls_is_disabled(tmp_path: Path) -> None:
@@ -76,9 +72,8 @@ def test_versions_below_1_2_and_the_date_of_the_certificate(folder: TlsFolder) -
     assert tls.not_after == FAR
 
 
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
+def test_a_start_is_refused_by_key_and_file(world: World, folder: TlsFolder) -> None:
+    for settings, words in [
         ({"server_certPath": "none.crt"}, "tls.server.certPath: .*none.crt: no such file"),
         ({"server_keyPath": "none.key"}, "tls.server.keyPath: .*none.key: no such file"),
         ({"server_keyPath": ""}, "tls.server.keyPath: must be set"),
@@ -101,29 +96,25 @@ def test_versions_below_1_2_and_the_date_of_the_certificate(folder: TlsFolder) -
             | {"server_trustCertPath": "tls.key"},
             "tls.server.trustCertPath: .*tls.key has no certificate in PEM",
         ),
-    ],
-)
-def test_a_start_is_refused_by_key_and_file(
-    world: World, folder: TlsFolder, settings: dict[str, str], words: str
-) -> None:
-    (folder.path / "other.key").write_bytes(world.other.key.read_bytes())
-    (folder.path / "locked.key").write_bytes(world.locked.read_bytes())
-    folder.set(**settings)
-    with pytest.raises(ConfigError, match=words) as caught:
-        ServerTls(folder.path)
-    assert str(folder.path / "tls.properties") in str(caught.value)
-    assert "s3same" not in str(caught.value)
-    assert ServerTls(folder.path, lambda: "disabled").problem == str(caught.value)
+    ]:
+        (folder.path / "other.key").write_bytes(world.other.key.read_bytes())
+        (folder.path / "locked.key").write_bytes(world.locked.read_bytes())
+        with folder.but(**settings):
+            with pytest.raises(ConfigError, match=words) as caught:
+                ServerTls(folder.path)
+            assert ServerTls(folder.path, lambda: "disabled").problem == str(caught.value)
+        assert str(folder.path / "tls.properties") in str(caught.value)
+        assert "s3same" not in str(caught.value)
 
 
-@pytest.mark.parametrize("with_folder", [True, False])
-def test_a_mode_without_a_certificate_is_refused(tmp_path: Path, with_folder: bool) -> None:
-    folder = tmp_path if with_folder else None
-    with pytest.raises(ConfigError, match="failbackTlsMode: is enforcing, but"):
-        ServerTls(folder, lambda: "enforcing")
-    with pytest.raises(ConfigError, match="failbackTlsMode: is permissive, but"):
-        ServerTls(folder).check("permissive")
-    ServerTls(folder).check("disabled")
+def test_a_mode_without_a_certificate_is_refused(tmp_path: Path) -> None:
+    for with_folder in [True, False]:
+        folder = tmp_path if with_folder else None
+        with pytest.raises(ConfigError, match="failbackTlsMode: is enforcing, but"):
+            ServerTls(folder, lambda: "enforcing")
+        with pytest.raises(ConfigError, match="failbackTlsMode: is permissive, but"):
+            ServerTls(folder).check("permissive")
+        ServerTls(folder).check("disabled")
 
 
 def test_a_key_with_a_password(world: World, folder: TlsFolder) -> None:
@@ -304,22 +295,19 @@ def test_own_connections_are_plain_unless_asked(folder: TlsFolder) -> None:
     assert found.context.check_hostname
 
 
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
+def test_own_connections_are_refused_by_key_and_file(folder: TlsFolder) -> None:
+    for settings, words in [
         ({"client_authServer": "false"}, "tls.client.authServer: must be true"),
         ({"client_trustCertPath": "none"}, "tls.client.trustCertPath: .*none: no such file"),
         ({"client_certPath": "tls.crt"}, "tls.client.certPath: .*tls.crt holds no key"),
         ({"client_keyPath": "tls.key"}, "tls.client.keyPath: needs tls.client.certPath"),
-    ],
-)
-def test_own_connections_are_refused_by_key_and_file(
-    folder: TlsFolder, settings: dict[str, str], words: str
-) -> None:
-    folder.set(enable="true", **settings)
-    with pytest.raises(ConfigError, match=words) as caught:
-        TlsProperties(folder.path).client_tls()
-    assert caught.value.file == folder.path / "tls.properties"
+    ]:
+        with (
+            folder.but(enable="true", **settings),
+            pytest.raises(ConfigError, match=words) as caught,
+        ):
+            TlsProperties(folder.path).client_tls()
+        assert caught.value.file == folder.path / "tls.properties"
 
 
 def test_own_key_with_a_password(world: World, folder: TlsFolder) -> None:

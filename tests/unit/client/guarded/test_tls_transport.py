@@ -141,16 +141,16 @@ def test_one_read_that_is_larger_than_its_buffer(contexts: Contexts) -> None:
     assert pair.sink.read == text
 
 
-@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
-def test_a_large_write_arrives_whole_and_in_order(contexts: Contexts, kind: type) -> None:
-    pair = Pair(contexts)
-    pair.shake_hands()
-    text = bytes(range(256)) * 8_000
-    pair.transport.write(kind(text))
-    pair.transport.write(b"")
-    pair.transport.writelines([b"a", memoryview(b"b")])
-    assert text[:1000] not in b"".join(pair.raw.writes)
-    assert pair.read() == text + b"ab"
+def test_a_large_write_arrives_whole_and_in_order(contexts: Contexts) -> None:
+    for kind in [bytes, bytearray, memoryview]:
+        pair = Pair(contexts)
+        pair.shake_hands()
+        text = bytes(range(256)) * 8_000
+        pair.transport.write(kind(text))
+        pair.transport.write(b"")
+        pair.transport.writelines([b"a", memoryview(b"b")])
+        assert text[:1000] not in b"".join(pair.raw.writes)
+        assert pair.read() == text + b"ab"
 
 
 def test_the_end_of_the_peer_comes_behind_its_text_and_is_answered(contexts: Contexts) -> None:
