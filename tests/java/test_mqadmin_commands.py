@@ -6,6 +6,7 @@ queryMsgTraceById asks for traces, which are messages like others.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ import pytest
 from failback.client.admin.admin import AdminClient
 from failback.protocol.codes import RequestCode
 from failback.protocol.headers import GetConsumerStatusRequestHeader
+from failback.protocol.route import TopicConfig
 from failback.protocol.stats import GetConsumerStatusBody
 from tests.support.common.polling import wait_until
 from tests.support.java.admin_shell import AdminShell
@@ -37,6 +39,8 @@ class Cluster:
         self.master = self.lab.broker("failback", self.ns, settings=QUICK)
         self.master.start()
         self.address = self.master.address
+        # A producer that makes the topic changes its list of queues meanwhile, and skips one.
+        asyncio.run(self._make_topic())
         sends = {"topic": TOPIC, "count": 40, "timeout": 60_000}  # sent again, a queue had eleven
         self.lab.program("Producer", self.ns, **sends).wait_for("done")
         consumer = self.lab.program("PushConsumer", self.ns, topic=TOPIC, group=GROUP)
@@ -47,6 +51,10 @@ class Cluster:
             lambda: offsets.exists() and has_all_offsets(offsets.read_text()), "offsets", 120
         )
         self.shell = AdminShell(folder / "admin")
+
+    async def _make_topic(self) -> None:
+        async with AdminClient([self.ns.address]) as admin:
+            await admin.create_topic(self.address, TopicConfig(TOPIC, 4, 4))
 
     def admin(self, command: str, *arguments: str) -> Answer:
         return self.shell.run(command, "-n", self.ns.address, *arguments)

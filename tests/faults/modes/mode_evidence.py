@@ -240,6 +240,8 @@ def _copy(parts: Iterable[str], source: Path, target: Path) -> None:
     for part in parts:
         if (source / part).is_dir():
             shutil.rmtree(target / part, ignore_errors=True)
-            shutil.copytree(source / part, target / part)
+            # A queue's file is made beside its place, and may be put there meanwhile.
+            made = shutil.ignore_patterns(".creating*")
+            shutil.copytree(source / part, target / part, ignore=made)
         elif (source / part).exists():
             shutil.copy2(source / part, target / part)
