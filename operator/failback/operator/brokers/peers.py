@@ -46,8 +46,9 @@ _FAST_SECONDS: Final = 2.0
 _SILENT_SECONDS: Final = (10.0, 20.0, 30.0)
 """Until a broker is asked again that gave no answer once, twice, more often."""
 _KEPT_OFFSETS: Final = 8
-_UNUSED_SECONDS: Final = 180.0
 _FORGET_SECONDS: Final = 60.0
+_UNUSED_SECONDS: Final = 130.0
+"""Two rounds of passes, and how late one may be; of longer rounds it is more."""
 _ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
 _MOST_METRICS_BYTES: Final = 4 * 1024**2
 _MOST_TABLE: Final = 4 * 1024**2
@@ -128,9 +129,11 @@ class Peers:
         timeout_seconds: float = 2.0,
         scale: float = 1.0,
         clock: Callable[[], float] = time.time,
+        resync_seconds: float = 60.0,
     ) -> None:
         self._timeout_seconds = timeout_seconds
         self._scale = scale
+        self._unused_seconds = max(_UNUSED_SECONDS, 2.2 * resync_seconds)
         self._clock = clock
         # A frame takes twenty times its bytes once it is decoded; the pod has 256 MiB.
         self._remoting = RemotingClient(settings=RemotingSettings(max_frame_bytes=_MOST_TABLE))
@@ -236,11 +239,11 @@ class Peers:
         return self._routes.get(address, Route(address))
 
     def forget_unused(self) -> None:
-        """Drop, once a minute, what no pass has read for three minutes: those pods are gone."""
+        """Drop, once a minute, what two rounds of passes have not read: those pods are gone."""
         if self._clock() < self._forget_at:
             return
         self._forget_at = self._clock() + _FORGET_SECONDS
-        kept = self._clock() - _UNUSED_SECONDS
+        kept = self._clock() - self._unused_seconds
         for address in [each for each, known in self._brokers.items() if known.read_at < kept]:
             del self._brokers[address]
             self._questions.forget(address)

@@ -48,6 +48,7 @@ from failback.operator.settings import MANAGER, Settings, read_settings
 logger = logging.getLogger(__name__)
 
 _POLL_SECONDS: Final = 5.0
+_TIDY_SECONDS: Final = 20.0
 _THRESHOLDS: Final = (2_000, 10, 50)
 """Of the garbage collector: new objects, and collections of the younger generation."""
 
@@ -110,6 +111,7 @@ async def _serve(
         timeout_seconds=settings.admin_timeout_seconds,
         scale=settings.poll_scale,
         clock=stable,
+        resync_seconds=settings.resync_seconds,
     )
     observer = Observer(store, peers, kube, optional_kinds=_optional_kinds(settings), clock=stable)
     dependencies = Dependencies(settings, observer, metrics, stable=stable, shared=shared)
@@ -145,7 +147,7 @@ async def _serve(
     )
     aside = [
         asyncio.create_task(recheck.run(), name="recheck"),
-        asyncio.create_task(_give_back_memory(settings.resync_seconds), name="memory"),
+        asyncio.create_task(_give_back_memory(shared), name="memory"),
     ]
     metrics.late = loops.late
     vitals.watches = watches
@@ -205,16 +207,18 @@ def _collect_rarely() -> None:
     gc.set_threshold(*_THRESHOLDS)
 
 
-async def _give_back_memory(period_seconds: float) -> None:
-    """Return free pages between objects to the system, once a period, where libc can (glibc).
+async def _give_back_memory(shared: Shared) -> None:
+    """Forget parts of objects that are gone, and return free pages to the system, where libc can.
 
     Answers of the API server come and go beside objects that stay: a tenth of the memory is free
-    and still the process's.
+    and still the process's. ``malloc_trim`` is glibc's.
     """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    while trim is not None:
-        await asyncio.sleep(period_seconds)
-        trim(0)
+    while True:
+        await asyncio.sleep(_TIDY_SECONDS)
+        shared.sweep()
+        if trim is not None:
+            trim(0)
 
 
 def run(argv: Sequence[str]) -> int:
