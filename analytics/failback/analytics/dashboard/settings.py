@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from failback.client.remoting.addresses import addresses_of
+from failback.client.remoting.addresses import addresses_of, canonical
 from failback.client.remoting.guarded.access import ClusterAccess
 from failback.client.remoting.http_limits import WEB_BOUNDS, HttpBounds
 from failback.common.options import (
@@ -212,16 +212,6 @@ class DashboardSettings:
             raise ConfigError("--trust-proxy", f'must be an IP address, got "{self.proxy}"')
         for address in self.namesrv:
             addresses_of("--namesrv", address, typed=True)
-
-
-def canonical(address: str) -> str | None:
-    """An IP address as it is always written, IPv4 in IPv6 as IPv4; ``None`` for anything else."""
-    try:
-        found = ipaddress.ip_address(address)
-    except ValueError:
-        return None
-    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
-    return str(mapped or found)
 
 
 def is_loopback(host: str) -> bool:

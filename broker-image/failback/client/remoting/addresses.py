@@ -138,3 +138,13 @@ def address_to_bind(announced: str) -> str:
                 return announced
             return "::" if family == socket.AF_INET6 else EVERYWHERE
     return announced
+
+
+def canonical(address: str) -> str | None:
+    """An IP address as it is always written, IPv4 in IPv6 as IPv4; ``None`` for anything else."""
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return None
+    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
+    return str(mapped or found)

@@ -21,8 +21,9 @@ from urllib.parse import urlsplit
 from starlette.requests import HTTPConnection
 
 from failback.analytics.dashboard.problems import DashboardProblem
-from failback.analytics.dashboard.settings import DashboardSettings, canonical, is_loopback
+from failback.analytics.dashboard.settings import DashboardSettings, is_loopback
 from failback.analytics.web.tokens import OPERATE, READ, TokenFile
+from failback.client.remoting.addresses import canonical
 
 COOKIE: Final = "failback_session"
 CSRF_HEADER: Final = "x-csrf-token"

@@ -24,6 +24,8 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Final
 
+from failback.client.remoting.addresses import canonical
+
 Matcher = Callable[[str], bool]
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -34,12 +36,7 @@ _RANGE: Final = re.compile(r"\*|([0-9A-Fa-f]+)-([0-9A-Fa-f]+)")
 @lru_cache(maxsize=4096)
 def plain_host(host: str) -> str:
     """Return an address as it is compared: an IPv4 address inside of an IPv6 one as IPv4."""
-    try:
-        found = ipaddress.ip_address(host)
-    except ValueError:
-        return host
-    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
-    return str(mapped or found)
+    return canonical(host) or host
 
 
 def matcher(text: str) -> Matcher:
