@@ -24,7 +24,7 @@ from failback.broker.config.config_checks import SlaveIdError
 from failback.broker.native import kernels
 from failback.broker.startup.controller import BrokerController
 from failback.broker.store.log.unreadable import catch_bad_pages
-from failback.client.program import CommandParser, begin_logging
+from failback.client.program import CommandParser, begin_logging, keep_keys_from_core_files
 from failback.client.remoting.addresses import addresses_of
 from failback.common.text import where_and_why
 from failback.protocol.errors import ConfigError, StoreError
@@ -52,6 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.config is None:
             _say_defaults(config)
         _allow_many_files()
+        keep_keys_from_core_files(config.access_folder)
         keep_freed_memory()
         give_way_to_the_loop()
         return _run(config)

@@ -13,6 +13,7 @@ import faulthandler
 import logging
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final, NoReturn, TextIO
 
 from failback.common.text import nearest, visible
@@ -20,6 +21,7 @@ from failback.common.text import nearest, visible
 USER_ERROR: Final = 2
 LINES: Final = "%(asctime)s %(levelname)s %(name)s %(message)s"
 _MOST_CHARS: Final = 16_384
+_FILES_WITH_KEYS: Final = ("plain_acl.yml", "acl", "tools.yml", "tls.properties")
 _TRACE_SECONDS: Final = 60.0
 
 
@@ -156,6 +158,15 @@ def name_fatal_signals() -> None:
     if not faulthandler.is_enabled() and sys.__stderr__ is not None:
         with contextlib.suppress(OSError, ValueError):  # no file, in a test
             faulthandler.enable(sys.__stderr__)
+
+
+def keep_keys_from_core_files(folder: Path | None) -> None:
+    """Write no core file of a process that reads keys from a folder: it would hold them."""
+    import resource  # not on every system on which commands run
+
+    if folder is not None and any((folder / name).exists() for name in _FILES_WITH_KEYS):
+        with contextlib.suppress(OSError, ValueError):  # a sandbox may forbid it
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def guard_last_resort() -> None:

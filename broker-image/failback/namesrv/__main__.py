@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from failback.client.program import CommandParser, begin_logging
+from failback.client.program import CommandParser, begin_logging, keep_keys_from_core_files
 from failback.namesrv.config import NamesrvConfig
 from failback.namesrv.server import NameServer
 from failback.protocol.errors import ConfigError
@@ -28,6 +28,7 @@ def main(argv: Sequence[str]) -> int:
         if options.print_config:
             print(config.to_text(), end="")
             return 0
+        keep_keys_from_core_files(config.access_folder)
         asyncio.run(_serve(config))
     except ConfigError as error:
         print(f"failback namesrv: {error}", file=sys.stderr)

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 import javaproperties
 
+from failback.common.text import visible
 from failback.protocol.errors import ConfigError
 
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
@@ -23,6 +24,11 @@ _HALF_CHARACTER: Final = re.compile("[\ud800-\udfff]")
 _SEPARATOR: Final = re.compile(r"[ \t\f]*[=: \t\f]")
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 """What would make one setting look like two where settings are listed by line."""
+_SECRET: Final = re.compile(
+    r"^[^=]*(?:passw|secret|credential|token|access_?key)|(?:password|secretKey)\"\s*:",
+    re.IGNORECASE,
+)
+"""A setting with a secret in it, by its key or by the names in its value, which may be JSON."""
 _WIDE: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -35,6 +41,15 @@ class Properties:
     """Number of the line, from 1, in which a key's setting begins."""
     remarks: list[str] = field(default_factory=list)
     """Warnings for the author of the file: a sentence each, about keys and lines."""
+
+
+def listed(settings: Mapping[str, str]) -> str:
+    """Return settings by line, to be shown: of a secret only that it is set."""
+    lines = ((key, value, _SECRET.search(f"{key}={value}")) for key, value in settings.items())
+    return "".join(
+        f"{visible(key)}={'***' if value and secret else visible(value)}\n"
+        for key, value, secret in lines
+    )
 
 
 def properties_of(data: bytes, file: Path | None = None) -> Properties:

@@ -26,7 +26,7 @@ from failback.broker.store.log.deletion import Deleted
 from failback.broker.store.log.results import MessageIllegal
 from failback.broker.store.message_store import MessageStore
 from failback.common.replacing import rewrite_file
-from failback.common.text import visible, why
+from failback.common.text import why
 from failback.protocol.codes import (
     PERM_INHERIT,
     PERM_READ,
@@ -43,7 +43,7 @@ from failback.protocol.headers import (
 )
 from failback.protocol.message import RETRY_PREFIX
 from failback.protocol.names import MOST_QUEUES, check_number, check_setting
-from failback.protocol.properties import properties_of
+from failback.protocol.properties import listed, properties_of
 from failback.protocol.route import (
     DataVersion,
     SubscriptionGroupConfig,
@@ -299,11 +299,9 @@ class AdminProcessor:
 
     @handles(RequestCode.GET_BROKER_CONFIG)
     def get_config(self, _connection: BrokerConnection, request: RemotingCommand) -> Answer:
-        # Who asks reads it by line.
-        settings = self.config.to_properties().items()
-        lines = [f"{visible(key)}={visible(value)}\n" for key, value in settings]
         ext = {"version": self.config_version.to_json().decode()}
-        return request.response(ResponseCode.SUCCESS, ext=ext, body="".join(lines).encode())
+        body = listed(self.config.to_properties()).encode()
+        return request.response(ResponseCode.SUCCESS, ext=ext, body=body)
 
 
 @dataclass(slots=True)
