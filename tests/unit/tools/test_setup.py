@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
+import sys
 import tomllib
 
 from tools.setup import EXTRAS, ROOT, requirements
@@ -35,3 +37,14 @@ def test_everything_that_is_installed_is_pinned() -> None:
     pinned = {line.partition("==")[0] for line in text.splitlines()}
     wanted = {name.lower().replace("_", "-") for extra in EXTRAS.values() for name in names(extra)}
     assert sorted(wanted - pinned) == []
+
+
+def test_servers_import_what_their_image_installs() -> None:
+    installed = {re.sub(r"\..*", "", each).replace("-", "_") for each in names("broker")}
+    for package in ("broker", "namesrv", "client/remoting", "protocol", "init"):
+        for file in (ROOT / "broker-image" / "failback" / package).rglob("*.py"):
+            for node in ast.walk(ast.parse(file.read_text())):
+                found = [each.name for each in node.names] if isinstance(node, ast.Import) else []
+                found += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+                theirs = {each.partition(".")[0] for each in found} - sys.stdlib_module_names
+                assert theirs <= installed | {"failback"}, file
