@@ -6,7 +6,7 @@ import itertools
 import subprocess
 from pathlib import Path
 
-from failback.broker.remoting.access.white_addresses import matcher, plain_host
+from failback.client.remoting.access.white_addresses import matcher, plain_host
 from tests.support.java.apache import java, server_home
 
 PROGRAM = Path(__file__).parent / "tools" / "WhiteAddresses.java"

@@ -1,29 +1,30 @@
 """namesrv.conf: a Java properties file. Unknown keys are kept and shown, as the original does.
 
 Known keys, with their defaults (NamesrvConfig and NettyServerConfig, apache/rocketmq 4.9.8,
-and four of ours): see :data:`DEFAULTS`.
+and those of ours): see :data:`DEFAULTS`.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from failback.client.remoting.guarded.tls_properties import BY_FILE, MODES
-from failback.common.text import nearest, visible, why
+from failback.common.text import nearest, why
 from failback.protocol.calls import write_properties
 from failback.protocol.errors import ConfigError
 from failback.protocol.frames import MAX_FRAME_BYTES
 from failback.protocol.names import check_room
-from failback.protocol.properties import has_control, properties_of
+from failback.protocol.properties import has_control, listed, properties_of
 from failback.protocol.route import MOST_INFLATED_BYTES
 
 logger = logging.getLogger(__name__)
 
 _MOST_UNKNOWN: Final = 64
+ACL_MODES: Final = ("off", "warn", "enforce")
 DEFAULTS: Final[dict[str, str]] = {
     "listenPort": "9876",
     "kvConfigPath": os.path.join(os.path.expanduser("~"), "namesrv", "kvConfig.json"),
@@ -42,15 +43,19 @@ DEFAULTS: Final[dict[str, str]] = {
     "failbackMaxKvEntries": "10000",
     "failbackMaxRegistrationBytes": str(MOST_INFLATED_BYTES),
     "failbackMaxUnfinishedBytes": "134217728",
+    "aclEnable": "false",
+    "failbackAclMode": "enforce",
     "failbackAccessFolder": "",
     "failbackTlsMode": BY_FILE,
 }
-"""``bindAddress`` and what begins with failback is ours: the address to listen on and a factor on
-every interval. So are the port (0 = none) and the address of /livez and /readyz (default:
-bindAddress), the bounds of what peers may make a name server keep, the folder of ``tls.properties``
-(default: that of the file of settings), and the mode of TLS (default: what ``tls.properties`` says,
-without it disabled)."""
-LIVE: Final = frozenset({"configBlackList", "orderMessageEnable"})
+"""``bindAddress``, ``aclEnable`` and what begins with failback is ours: the address to listen on
+and a factor on every interval. So are the port (0 = none) and the address of /livez and /readyz
+(default: bindAddress), and the bounds of what peers may make a name server keep. ``aclEnable``:
+whether registrations and orders need the signature of an admin of ``plain_acl.yml``;
+``failbackAclMode`` is off, warn (count what would be refused) or enforce. The folder is that of
+``plain_acl.yml`` and ``tls.properties`` (default: that of the file of settings), the mode of TLS
+what ``tls.properties`` says (without it disabled)."""
+LIVE: Final = frozenset({"configBlackList", "orderMessageEnable", "failbackAclMode"})
 """What a running name server takes up; a request to change another key of ours is refused."""
 _TEXTS: Final = frozenset({"configBlackList", "failbackHttpAddress"})
 
@@ -96,13 +101,13 @@ class NamesrvConfig:
         self.idle_seconds = self._integer("serverChannelMaxIdleTimeSeconds", 1, 2**31 - 1)
         self.time_scale = self._factor("failbackTimeScale")
         self.order_message_enable = self._boolean("orderMessageEnable")
+        self.acl_enable = self._boolean("aclEnable")
+        self.acl_mode = self._choice("failbackAclMode", ACL_MODES)
         self.bind_address = self._properties["bindAddress"].strip()
         self.http_address = self._properties["failbackHttpAddress"].strip() or self.bind_address
         folder = self._properties["failbackAccessFolder"].strip()
         self.access_folder = Path(folder) if folder else file.parent if file else None
-        self.tls_mode = self._properties["failbackTlsMode"].strip()
-        if self.tls_mode not in (modes := (BY_FILE, *MODES)):
-            raise self._error("failbackTlsMode", f"must be one of {', '.join(modes)}")
+        self.tls_mode = self._choice("failbackTlsMode", (BY_FILE, *MODES))
         self.kv_config_path = Path(self._properties["kvConfigPath"]).expanduser()
         self.config_store_path = Path(self._properties["configStorePath"]).expanduser()
 
@@ -155,9 +160,7 @@ class NamesrvConfig:
 
     def to_text(self) -> str:
         """All settings, one ``key=value`` per line (MixAll.properties2String)."""
-        return "".join(
-            f"{visible(key)}={visible(value)}\n" for key, value in sorted(self._properties.items())
-        )
+        return listed(dict(sorted(self._properties.items())))
 
     def to_file(self) -> bytes:
         """The settings as a properties file; only what differs from the defaults."""
@@ -189,6 +192,12 @@ class NamesrvConfig:
         if text not in ("true", "false"):
             raise self._error(key, f'"{text}" is neither true nor false')
         return text == "true"
+
+    def _choice(self, key: str, among: Sequence[str]) -> str:
+        text = self._properties[key].strip()
+        if text not in among:
+            raise self._error(key, f"must be one of {', '.join(among)}")
+        return text
 
     def _error(self, key: str, problem: str) -> ConfigError:
         return ConfigError(key, problem, file=self._file)

@@ -47,6 +47,24 @@ _NO_ROUTE: Final = (
     "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 )
 
+ROUTINE_CODES: Final = frozenset(
+    {
+        RequestCode.REGISTER_BROKER,
+        RequestCode.UNREGISTER_BROKER,
+        RequestCode.QUERY_DATA_VERSION,  # one that does not differ keeps a broker in the routes
+    }
+)
+"""What brokers send by themselves, and what changes something."""
+ADMIN_CODES: Final = ROUTINE_CODES | {
+    RequestCode.PUT_KV_CONFIG,
+    RequestCode.DELETE_KV_CONFIG,
+    RequestCode.WIPE_WRITE_PERM_OF_BROKER,
+    RequestCode.ADD_WRITE_PERM_OF_BROKER,
+    RequestCode.DELETE_TOPIC_IN_NAMESRV,
+    RequestCode.UPDATE_NAMESRV_CONFIG,
+}
+"""What a name server with ``aclEnable`` takes of administrators alone; all else is read only."""
+
 Answer = RemotingCommand | asyncio.Future[RemotingCommand | None]
 """A future: the answer has to wait for a write."""
 Handler = Callable[[RemotingCommand, Hashable], Answer]

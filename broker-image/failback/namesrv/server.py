@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from failback.client.remoting.http_server import PROMETHEUS, HttpServer, Reply
 from failback.client.remoting.peer_limits import (
@@ -23,12 +23,16 @@ from failback.client.remoting.port_owner import describe_listen_failure
 from failback.client.remoting.tls_server import LOOK_MS, ServerTls
 from failback.namesrv.config import NamesrvConfig
 from failback.namesrv.kv_config import KVConfigManager
-from failback.namesrv.processor import Answer, Processor
+from failback.namesrv.processor import ADMIN_CODES, ROUTINE_CODES, Answer, Processor
 from failback.namesrv.routes import BROKER_EXPIRY_MS, RouteInfoManager
+from failback.protocol.codes import ResponseCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import ConfigError, ProtocolError
 from failback.protocol.frames import FrameReader
 from failback.protocol.metric_families import (
+    NAMESRV_ACCESS_CURRENT,
+    NAMESRV_ACCESS_REFUSED,
+    NAMESRV_ACCESS_USED,
     NAMESRV_BROKERS,
     NAMESRV_CONNECTIONS,
     NAMESRV_REFUSED,
@@ -39,11 +43,16 @@ from failback.protocol.metric_families import (
     Family,
 )
 
+if TYPE_CHECKING:
+    from failback.client.remoting.access.guard import RequestGuard
+
 logger = logging.getLogger(__name__)
 
 SCAN_FIRST_SECONDS: Final = 5.0  # NamesrvController: 5 s, then every 10 s
 SCAN_SECONDS: Final = 10.0
 DRAIN_SECONDS: Final = 1.0
+ACCOUNTS_SECONDS: Final = 5.0
+"""How often the files with accounts are looked at, as at a broker."""
 TURN_SECONDS: Final = 0.005
 """How long one connection may be served before it is the others' turn."""
 HIGH_WATER_BYTES: Final = 1024 * 1024
@@ -67,7 +76,7 @@ class _Connection(asyncio.Protocol):
         self._is_waiting = False
         """Whether its next request waits for a write, or for the next turn of the loop."""
         self._is_counted = False
-        self._host = "?"
+        self.host = "?"
         self.peer = "?"
         self.closed: asyncio.Future[None] = server.loop.create_future()
 
@@ -77,10 +86,10 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass of it
         name = transport.get_extra_info("peername")
-        self._host = str(name[0]) if name else "?"
+        self.host = str(name[0]) if name else "?"
         self.peer = f"{name[0]}:{name[1]}" if name else "?"
         self._server.connections.add(self)
-        refusal = self._server.counts.enter(self._host)
+        refusal = self._server.counts.enter(self.host)
         if refusal is not None:
             self._server.refusals.note(CONNECTIONS, self.peer, refusal)
             self.cut()
@@ -173,7 +182,7 @@ class _Connection(asyncio.Protocol):
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         if self._is_counted:
-            self._server.counts.leave(self._host)
+            self._server.counts.leave(self.host)
         self._server.connection_lost(self)
         self.closed.set_result(None)
 
@@ -205,6 +214,9 @@ class NameServer:
         Args:
             config: Its settings.
             clock_ms: Milliseconds on a clock that never goes back; expiry is measured with it.
+
+        Raises:
+            ConfigError: A file with accounts or of TLS cannot be used.
         """
         self._clock_ms = clock_ms or _monotonic_ms
         scale = config.time_scale
@@ -230,10 +242,12 @@ class NameServer:
         )
         self.refusals = Refusals((CONNECTIONS, UNFINISHED, UNREAD))
         self.tls = ServerTls(config.access_folder, lambda: config.tls_mode)
+        self.access = self._guard(config) if config.acl_enable else None
         self.port = config.listen_port
         self.http_port = config.http_port
         self.is_ready = False
         self._config = config
+        self._look_timers: dict[Callable[[], None], asyncio.TimerHandle] = {}
         self._stopping = False
 
     async def run(
@@ -253,7 +267,9 @@ class NameServer:
         self.port = server.sockets[0].getsockname()[1]
         scan = asyncio.create_task(self._scan(), name="scan not active brokers")
         health = HttpServer({"/livez": _livez, "/readyz": self._readyz, "/metrics": self._metrics})
-        self._look_at_tls()
+        self._look_every(LOOK_MS / 1000, self.tls.look)
+        if self.access is not None:
+            self._look_every(ACCOUNTS_SECONDS * config.time_scale, self.access.files.look)
         try:
             if config.http_port:
                 await self._listen_for_probes(health, config.http_address, config.http_port)
@@ -264,7 +280,8 @@ class NameServer:
         finally:
             self.is_ready = False
             self._stopping = True
-            self._look_timer.cancel()
+            for timer in self._look_timers.values():
+                timer.cancel()
             scan.cancel()
             await asyncio.gather(scan, return_exceptions=True)
             server.close()
@@ -275,6 +292,12 @@ class NameServer:
         """Answer one command; answers to nothing are dropped, as we ask nothing."""
         if command.is_response:
             return None
+        access = self.access
+        if access is not None and command.code in ADMIN_CODES and access.is_on():
+            remark = access.refusal(connection, command)
+            if remark:
+                answer = command.response(ResponseCode.SYSTEM_ERROR, remark)
+                return None if command.is_oneway else answer
         return self.processor.process(command, connection)
 
     def unfinished(self, connection: _Connection, size: int) -> None:
@@ -303,6 +326,21 @@ class NameServer:
                     "broker dropped addr=%s: its connection %s is gone", addr, connection
                 )
 
+    def _guard(self, config: NamesrvConfig) -> RequestGuard:
+        # What others do not need they do not load.
+        from failback.client.remoting.access.guard import RequestGuard
+        from failback.client.remoting.access.rules_file import RulesFiles
+
+        if config.access_folder is None:
+            problem = "must be set: there is no namesrv.conf beside which plain_acl.yml could be"
+            raise ConfigError("failbackAccessFolder", problem)
+        return RequestGuard(
+            RulesFiles(config.access_folder),
+            lambda: self.processor.config.acl_mode,
+            ADMIN_CODES,
+            routine_codes=ROUTINE_CODES,
+        )
+
     async def _listen(self, host: str, port: int) -> asyncio.Server:
         try:
             return await self.loop.create_server(
@@ -329,6 +367,7 @@ class NameServer:
             topics=len(self.routes.all_topics()),
             refused=refused,
             tls=self.tls,
+            access=self.access,
         )
         return Reply(200, text, PROMETHEUS)
 
@@ -347,9 +386,9 @@ class NameServer:
         if scan.done():
             scan.result()
 
-    def _look_at_tls(self) -> None:
-        self.tls.look()
-        self._look_timer = self.loop.call_later(LOOK_MS / 1000, self._look_at_tls)
+    def _look_every(self, seconds: float, look: Callable[[], None]) -> None:
+        look()
+        self._look_timers[look] = self.loop.call_later(seconds, self._look_every, seconds, look)
 
     async def _scan(self) -> None:
         """Drop brokers that have been silent for 120 s, and close their connections."""
@@ -384,30 +423,42 @@ def _monotonic_ms() -> int:
 
 
 def render(
-    *, connections: int, brokers: int, topics: int, refused: Mapping[str, int], tls: ServerTls
+    *,
+    connections: int,
+    brokers: int,
+    topics: int,
+    refused: Mapping[str, int],
+    tls: ServerTls,
+    access: RequestGuard | None = None,
 ) -> bytes:
     """Return the text format; ``refused`` is by bound."""
     # A name server that nobody scrapes does not load the library.
     from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 
     registry = CollectorRegistry(auto_describe=False)
-    gauges: list[tuple[Family, float]] = [
-        (NAMESRV_CONNECTIONS, connections),
-        (NAMESRV_BROKERS, brokers),
-        (NAMESRV_TOPICS, topics),
-    ]
-    counters = [(NAMESRV_REFUSED, refused)]
+    found: dict[Family, dict[tuple[str, ...], float]] = {
+        NAMESRV_CONNECTIONS: {(): connections},
+        NAMESRV_BROKERS: {(): brokers},
+        NAMESRV_TOPICS: {(): topics},
+        NAMESRV_REFUSED: {(bound,): count for bound, count in refused.items()},
+    }
     if tls.not_after is not None:
-        gauges += [
-            (NAMESRV_TLS_NOT_AFTER, tls.not_after),
-            (NAMESRV_TLS_CONNECTIONS, tls.connections),
-        ]
-        counters.append((NAMESRV_TLS_FAILURES, tls.failures.counts))
-    for family, value in gauges:
-        Gauge(family.name, family.text, registry=registry).set(value)
-    for family, counts in counters:
-        counter = Counter(family.name, family.text, family.labels, registry=registry)
-        for label, count in counts.items():
-            counter.labels(label).inc(count)
+        found[NAMESRV_TLS_NOT_AFTER] = {(): tls.not_after}
+        found[NAMESRV_TLS_CONNECTIONS] = {(): tls.connections}
+        found[NAMESRV_TLS_FAILURES] = {
+            (reason,): count for reason, count in tls.failures.counts.items()
+        }
+    if access is not None:
+        by_code = access.refused.items()
+        found[NAMESRV_ACCESS_REFUSED] = {
+            (key, str(code), mode): n for (key, code, mode), n in by_code
+        }
+        found[NAMESRV_ACCESS_USED] = {(key,): at for key, at in access.last_used.items()}
+        found[NAMESRV_ACCESS_CURRENT] = {(): not access.files.problem}
+    for family, values in found.items():
+        kind = Counter if family.kind == "counter" else Gauge
+        metric = kind(family.name, family.text, family.labels, registry=registry)
+        for labels, value in values.items():
+            (metric.labels(*labels) if labels else metric).inc(value)
     lines = generate_latest(registry).splitlines(keepends=True)
     return b"".join(line for line in lines if b"_created" not in line)

@@ -185,12 +185,18 @@ NOT_BELIEVED: Final = Family(
     MEMBER,
     "Times that a registered broker was no member of the pair, or told an offset beyond its queue.",
 )
+_NOT_ALLOWED: Final = (
+    "Requests that plain_acl.yml does not allow: refused (enforce), or only counted (warn). An"
+    " empty access_key: none, or one that no account has."
+)
+_RULES_CURRENT: Final = (
+    "1: the newest files with accounts are in use; 0: they have a fault, those before are."
+)
 ACCESS_REFUSED: Final = Family(
     "failback_access_refused_total",
     "counter",
     (*MEMBER, "access_key", "code", "mode"),
-    "Requests that plain_acl.yml does not allow: refused (enforce), or only counted (warn). An"
-    " empty access_key: none, or one that no account has.",
+    _NOT_ALLOWED,
 )
 ACCESS_USED: Final = Family(
     "failback_access_key_last_used_timestamp_seconds",
@@ -202,7 +208,7 @@ ACCESS_CURRENT: Final = Family(
     "failback_access_rules_current",
     "gauge",
     MEMBER,
-    "1: the newest files with accounts are in use; 0: they have a fault, those before are.",
+    _RULES_CURRENT,
 )
 _NOT_AFTER: Final = "When the certificate in use expires, Unix time."
 _TLS_OPEN: Final = "Open connections that speak TLS."
@@ -291,6 +297,21 @@ NAMESRV_TLS_CONNECTIONS: Final = Family("failback_namesrv_tls_connections", "gau
 NAMESRV_TLS_FAILURES: Final = Family(
     "failback_namesrv_tls_handshake_failures_total", "counter", ("reason",), _TLS_FAILED
 )
+NAMESRV_ACCESS_REFUSED: Final = Family(
+    "failback_namesrv_access_refused_total",
+    "counter",
+    ("access_key", "code", "mode"),
+    _NOT_ALLOWED,
+)
+NAMESRV_ACCESS_USED: Final = Family(
+    "failback_namesrv_access_key_last_used_timestamp_seconds",
+    "gauge",
+    ("access_key",),
+    "When this name server last took a request that was signed with the access key.",
+)
+NAMESRV_ACCESS_CURRENT: Final = Family(
+    "failback_namesrv_access_rules_current", "gauge", (), _RULES_CURRENT
+)
 NAMESRV: Final = (
     NAMESRV_CONNECTIONS,
     NAMESRV_BROKERS,
@@ -299,5 +320,8 @@ NAMESRV: Final = (
     NAMESRV_TLS_NOT_AFTER,
     NAMESRV_TLS_CONNECTIONS,
     NAMESRV_TLS_FAILURES,
+    NAMESRV_ACCESS_REFUSED,
+    NAMESRV_ACCESS_USED,
+    NAMESRV_ACCESS_CURRENT,
 )
 """What our name server exports itself."""

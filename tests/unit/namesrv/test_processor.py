@@ -271,6 +271,7 @@ def test_what_a_running_name_server_cannot_take_up_is_refused_whole(asker: Asker
     before = asker.ask(319).body
     value = DEFAULTS[key]
     others = {"failbackTlsMode": "disabled", "failbackAccessFolder": "/elsewhere"}
+    others["aclEnable"] = "true"
     others |= dict.fromkeys(("bindAddress", "failbackHttpAddress"), "127.0.0.9")
     text = others.get(key) or str(round(float(value)) + 1)
     response = asker.ask(318, body=f"orderMessageEnable=true\n{key}={text}\n".encode())

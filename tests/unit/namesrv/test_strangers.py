@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from failback.client.program import LineFormatter
+from failback.client.remoting.access.guard import RequestGuard
+from failback.client.remoting.access.rules_file import RulesFiles
 from failback.client.remoting.tls_server import ServerTls
 from failback.namesrv.config import NamesrvConfig
 from failback.namesrv.kv_config import KVConfigManager
@@ -178,8 +180,12 @@ def test_what_was_refused_is_counted(tmp_path: Path) -> None:
     assert lab.processor.full_tables == 2
     tls = ServerTls(None)
     tls.not_after = 7.0
-    refused = {"tables": 2}
-    text = render(connections=4, brokers=1, topics=0, refused=refused, tls=tls).decode()
+    (tmp_path / "plain_acl.yml").write_text("accounts: []")
+    access = RequestGuard(RulesFiles(tmp_path), lambda: "warn", frozenset())
+    access.refused["", 103, "warn"] = 3
+    access.last_used["admin-key"] = 5.0
+    values = {"connections": 4, "brokers": 1, "topics": 0}
+    text = render(**values, refused={"tables": 2}, tls=tls, access=access).decode()
     shown = dict(line.split(" ") for line in text.splitlines() if not line.startswith("#"))
     assert {name: value for name, value in shown.items() if "_failures_" not in name} == {
         "failback_namesrv_tls_certificate_not_after_timestamp_seconds": "7.0",
@@ -188,5 +194,8 @@ def test_what_was_refused_is_counted(tmp_path: Path) -> None:
         "failback_namesrv_brokers": "1.0",
         "failback_namesrv_topics": "0.0",
         'failback_namesrv_refused_total{bound="tables"}': "2.0",
+        'failback_namesrv_access_refused_total{access_key="",code="103",mode="warn"}': "3.0",
+        'failback_namesrv_access_key_last_used_timestamp_seconds{access_key="admin-key"}': "5.0",
+        "failback_namesrv_access_rules_current": "1.0",
     }
     assert {each.name for each in NAMESRV} == {name.partition("{")[0] for name in shown}

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from failback.broker.config.identity import BrokerIdentity
 from failback.client.remoting.connection import RemotingClient
+from failback.client.remoting.guarded.signing import is_refusal
 from failback.common.numbers import whole
 from failback.protocol import calls
 from failback.protocol.calls import Call, any_request
@@ -64,6 +65,8 @@ class BrokerOuterApi:
     ) -> None:
         self._client = client
         self._timeout_ms = timeout_ms
+        self._problems: dict[str, str] = {}
+        """Why a name server did not take the last registration, as it was logged."""
         self.take(name_servers)
 
     def take(self, name_servers: Sequence[str]) -> None:
@@ -219,9 +222,19 @@ class BrokerOuterApi:
             answer = from_ext(RegisterBrokerResponseHeader, response.ext_fields)
             order_topics = KVTable.from_json(response.body).table if response.body else None
         except (RemotingError, BrokerError, ProtocolError) as error:
-            logger.warning("registration with name server %s failed: %s", name_server, error)
+            self._note(name_server, error)
             return None
+        self._problems.pop(name_server, None)
         return RegisterResult(name_server, answer.ha_server_addr, answer.master_addr, order_topics)
+
+    def _note(self, name_server: str, error: Exception) -> None:
+        """Log why a registration failed, once until it is another reason."""
+        is_refused = isinstance(error, BrokerError) and is_refusal(error)
+        hint = " (a broker's is tools.yml, with an admin's key)" if is_refused else ""
+        problem = f"{error}{hint}"
+        if self._problems.get(name_server) != problem:
+            logger.warning("registration with name server %s failed: %s", name_server, problem)
+        self._problems[name_server] = problem
 
     async def _unregister(self, name_server: str, call: Call[RemotingCommand]) -> None:
         try:

@@ -76,7 +76,7 @@ from failback.protocol.metric_families import (
 from failback.protocol.route import split_offset_key
 
 if TYPE_CHECKING:
-    from failback.broker.remoting.access.guard import AccessGuard
+    from failback.broker.remoting.access import AccessGuard
 
 BROADCASTING: Final = "BROADCASTING"
 Place = TypeVar("Place", bound=tuple[str, ...])

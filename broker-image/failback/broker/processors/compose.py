@@ -48,7 +48,7 @@ from failback.broker.remoting.server import RemotingServer
 from failback.broker.store.message_store import MessageStore
 
 if TYPE_CHECKING:
-    from failback.broker.remoting.access.guard import AccessGuard
+    from failback.broker.remoting.access import AccessGuard
 
 _Part = TypeVar("_Part")
 

@@ -67,7 +67,7 @@ from failback.protocol.errors import ConfigError
 from failback.protocol.message import REAL_TOPIC, decode_record
 
 if TYPE_CHECKING:
-    from failback.broker.remoting.access.guard import AccessGuard
+    from failback.broker.remoting.access import AccessGuard
 
 logger = logging.getLogger(__name__)
 
@@ -275,8 +275,8 @@ class BrokerController:
         return ClusterAccess(key_file, tls) or None
 
     def _access_guard(self) -> AccessGuard:
-        from failback.broker.remoting.access.guard import AccessGuard
-        from failback.broker.remoting.access.rules_file import RulesFiles
+        from failback.broker.remoting.access import AccessGuard
+        from failback.client.remoting.access.rules_file import RulesFiles
 
         config = self.config
         if config.access_folder is None:

@@ -23,7 +23,7 @@ from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
-    from failback.broker.remoting.access.guard import AccessGuard
+    from failback.broker.remoting.access import AccessGuard
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class AccessProcessor:
     def update(self, connection: BrokerConnection, request: RemotingCommand) -> Answer:
         if self.access is None:
             return _failed(request, REMARK)
-        from failback.broker.remoting.access import accounts
+        from failback.client.remoting.access import accounts
 
         fields = request.ext_fields or {}
         files = self.access.files
@@ -62,7 +62,7 @@ class AccessProcessor:
     def delete(self, connection: BrokerConnection, request: RemotingCommand) -> Answer:
         if self.access is None:
             return _failed(request, REMARK)
-        from failback.broker.remoting.access import accounts
+        from failback.client.remoting.access import accounts
 
         key = (request.ext_fields or {}).get("accessKey", "")
         path = self.access.files.rules.file_of.get(key)
@@ -78,7 +78,7 @@ class AccessProcessor:
     ) -> Answer:
         if self.access is None:
             return _failed(request, REMARK)
-        from failback.broker.remoting.access import accounts
+        from failback.client.remoting.access import accounts
 
         fields = request.ext_fields or {}
         written = fields.get("globalWhiteAddrs", "")

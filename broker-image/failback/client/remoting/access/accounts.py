@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-from failback.broker.remoting.access import rights
-from failback.broker.remoting.access.white_addresses import Matcher, matcher
+from failback.client.remoting.access import rights
+from failback.client.remoting.access.white_addresses import Matcher, matcher
 from failback.protocol.message import RETRY_PREFIX
 from failback.protocol.route import DataVersion
 

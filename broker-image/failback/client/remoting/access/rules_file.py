@@ -16,14 +16,14 @@ from typing import Any, Final
 
 from ruamel.yaml.error import YAMLError
 
-from failback.broker.remoting.access.accounts import (
+from failback.client.remoting.access.accounts import (
     DATA_VERSION,
     Account,
     FileRules,
     rules_of,
     version_of,
 )
-from failback.broker.remoting.access.white_addresses import Matcher
+from failback.client.remoting.access.white_addresses import Matcher, every_address
 from failback.common.bounded_yaml import load_all, read_text, written
 from failback.common.replacing import rewrite_file
 from failback.common.text import why
@@ -57,7 +57,7 @@ class RulesFiles:
         folder: Holds ``plain_acl.yml``, and a folder ``acl`` of more such files, or either.
     """
 
-    def __init__(self, folder: Path, now_ms: Callable[[], int]) -> None:
+    def __init__(self, folder: Path, now_ms: Callable[[], int] = lambda: 0) -> None:
         """Read the files.
 
         Raises:
@@ -125,6 +125,11 @@ class RulesFiles:
                     )
                     continue
                 rules.accounts[key], rules.file_of[key] = account, path
+            if every_address in (
+                *found.white_addresses,
+                *(account.is_white for account in found.accounts.values()),
+            ):
+                logger.warning("access: %s: a white address is *: it asks nobody to sign", path)
             white += found.white_addresses
             rules.versions[path] = found.version
         self._seen = stamp
