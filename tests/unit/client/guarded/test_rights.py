@@ -44,8 +44,9 @@ def test_a_refusal_names_the_key_and_what_to_ask_for(
 
 
 def test_who_has_no_key_is_told_to_give_one() -> None:
-    said = f"{ACL}No accessKey is configured, org.x"
-    assert "--access-key-file" in refusal(said, 105, key="")
+    for said in (f"{ACL}No accessKey is configured, org.x", "username cannot be null."):
+        assert "--access-key-file" in refusal(said, 105, key="")
+    assert "does not know the access key ops" in refusal("User:ops is not found.", 105)
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ REFUSALS: Final = frozenset({int(ResponseCode.SYSTEM_ERROR), int(ResponseCode.NO
 """Codes of answers that may be refusals: 4.9 takes that of any failure, 5.x its own."""
 _OF_ACL: Final = re.compile(
     r"AclException|No accessKey|No acl config|[Cc]heck signature|no permission to access|"
-    r"User:\S+ not found"
+    r"User:\S+ (?:is )?not found|username cannot be null"
 )
 _RESOURCE: Final = re.compile(r"\b(topic|group):([^\s,]+)", re.IGNORECASE)
 _SENDS: Final = frozenset(
