@@ -56,7 +56,7 @@ async def test_a_pair_replicates_with_certificates_of_both_sides(
     with pair(tmp_path) as (master, slave):
         put(master, range(100))
         async with running(master, replace(HA, tls=tls)) as source:
-            settings = replace(slave_of(source, HA), dial_tls=slave_tls)
+            settings = replace(slave_of(source, HA), dial_tls=lambda: slave_tls)
             async with running(slave, settings) as target:
                 await replicated(master, slave)
                 old = target._client._connection
@@ -125,7 +125,7 @@ async def test_a_slave_counts_from_its_report_on(world: World, tmp_path: Path) -
     tls, slave_tls = ServerTls(folder.path), TlsProperties(folder.path).client_tls()
     with pair(tmp_path) as (master, slave):
         async with running(master, replace(HA, tls=tls)) as source:
-            settings = replace(slave_of(source, HA), dial_tls=slave_tls)
+            settings = replace(slave_of(source, HA), dial_tls=lambda: slave_tls)
             async with running(slave, settings):
                 await until(lambda: source.is_slave_ok(0), "the slave counts")
 
@@ -139,6 +139,6 @@ async def test_a_slave_takes_no_master_of_another_name(
     with pair(tmp_path) as (master, slave):
         put(master, range(100))
         async with running(master, replace(HA, tls=tls)) as source:
-            async with running(slave, replace(slave_of(source, HA), dial_tls=slave_tls)):
+            async with running(slave, replace(slave_of(source, HA), dial_tls=lambda: slave_tls)):
                 await until(lambda: "its certificate is not for 127.0.0.1" in caplog.text, "why")
             assert slave.max_physical_offset == 0

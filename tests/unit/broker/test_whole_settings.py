@@ -91,6 +91,7 @@ class Seen:
 async def seen(tmp_path: Path) -> AsyncIterator[Seen]:
     file = tmp_path / "broker.conf"
     file.write_text("brokerName=broker-a\nmine=1\n")
+    (tmp_path / "tls.properties").touch()  # without it useTLS cannot be switched on
     async with broker_lab(tmp_path, mine=1) as lab:
         lab.controller.config.file = file
         yield Seen(lab, file)

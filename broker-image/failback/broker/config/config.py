@@ -36,6 +36,7 @@ from failback.client.remoting.addresses import (
     first_local_address,
     is_everywhere,
 )
+from failback.client.remoting.guarded.own_access import access_folder
 from failback.client.remoting.guarded.tls_properties import BY_FILE, MODES
 from failback.common.text import why
 from failback.protocol.calls import write_properties
@@ -394,9 +395,7 @@ class BrokerConfig:
     @property
     def access_folder(self) -> Path | None:
         """The folder of the files of access control; ``None``: no key and no file names one."""
-        if self.failback_access_folder:
-            return Path(self.failback_access_folder)
-        return self.file.parent if self.file is not None else None
+        return access_folder(self.failback_access_folder, self.file)
 
     def may_administer(self, host: str) -> bool:
         """Tell whether a peer at ``host`` may change what guards and bounds rest on."""

@@ -53,7 +53,6 @@ FIXED_AT_START: Final = frozenset(
         "storePathRootDir",
         "traceTopicEnable",
         "transactionCheckInterval",
-        "useTLS",
     }
 )
 """What a running process can't take up: a request to change it is refused. ``brokerRole`` is one
@@ -110,4 +109,4 @@ def needs_admin(key: str, *, guarded: bool) -> bool:
     Guards and bounds rest on these keys. Under compat rules the addresses are no part of them:
     4.9.8 takes a change of them from each asker.
     """
-    return key.startswith("failback") or (guarded and key in _ADDRESSES)
+    return key.startswith("failback") or key == "useTLS" or (guarded and key in _ADDRESSES)

@@ -273,7 +273,7 @@ class HaClient:
             return False
         loop = asyncio.get_running_loop()
         host, _, port = self._address.rpartition(":")
-        tls = self._config.dial_tls
+        tls = self._config.dial_tls()
         connection = _MasterConnection(self._store, self._config)
         try:
             async with asyncio.timeout(self._config.connect_timeout_ms / 1000):

@@ -72,8 +72,8 @@ class HaConfig:
     tls: ServerTls | None = None
     """Of the HA port."""
 
-    dial_tls: Tls | None = None
-    """Of a slave's connection to its master; ``None``: it is plain."""
+    dial_tls: Callable[[], Tls | None] = lambda: None
+    """Of a slave's next connection to its master; ``None``: it is plain."""
 
     @classmethod
     def of(cls, config: BrokerConfig) -> HaConfig:

@@ -55,9 +55,7 @@ from failback.broker.store.log.results import WriteRefused
 from failback.broker.store.message_store import MessageStore
 from failback.client.clock import Scheduler
 from failback.client.remoting.connection import RemotingClient, RemotingSettings
-from failback.client.remoting.guarded.access import ClusterAccess, KeyFile
-from failback.client.remoting.guarded.tls import Tls, TlsFiles
-from failback.client.remoting.guarded.tls_properties import TlsProperties
+from failback.client.remoting.guarded.own_access import KEY_FILE, OwnAccess, OwnSettings
 from failback.client.remoting.http_server import HttpServer
 from failback.client.remoting.port_owner import bind_error
 from failback.client.remoting.tls_server import LOOK_MS as LOOK_AT_TLS_MS
@@ -71,7 +69,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_OWN_KEY: Final = "tools.yml"
 PERSIST_FIRST_DELAY_MS: Final = 10_000
 EXPIRE_FIRST_DELAY_MS: Final = 60_000
 LOOK_AT_DISK_MS: Final = 1_000
@@ -111,8 +108,9 @@ class BrokerController:
         self._make_tables(Path(config.store_path_root_dir) / "config")
         self.tls = ServerTls(config.access_folder, lambda: config.failback_tls_mode)
         self.own_access = access = self._own_access()
-        dial_tls = access.tls if access is not None else None
-        ha_config = dataclasses.replace(HaConfig.of(config), tls=self.tls, dial_tls=dial_tls)
+        ha_config = dataclasses.replace(
+            HaConfig.of(config), tls=self.tls, dial_tls=lambda: access.tls
+        )
         self.ha = HaService(self.store, ha_config)
         if self.ha.config.is_guarded and identity.is_slave:
             self._guard_replication()
@@ -211,7 +209,7 @@ class BrokerController:
             phase=self.phase,
             access=self.access,
             registrar=self.registration,
-            check_config_change=lambda planned: self.tls.check(planned.failback_tls_mode),
+            check_config_change=self._check_config_change,
             on_config_change=self._config_changed,
             boot_ms=self._boot_ms,
             clock=clock,
@@ -257,22 +255,18 @@ class BrokerController:
             self.store, folder, lambda: self.slave_synchronize.master_addr, self.own_access
         )
 
-    def _own_access(self) -> ClusterAccess | None:
-        """Return how this broker asks others: the key that signs, and TLS; ``None``: neither."""
-        folder, use_tls = self.config.access_folder, self.config.use_tls
-        if folder is None:
-            tls = Tls(TlsFiles()) if use_tls else None
-        else:
-            tls = TlsProperties(folder).client_tls(use_tls=use_tls)
-        path = folder / _OWN_KEY if folder else None
-        has_key = path is not None and path.exists()
-        if self.config.acl_enable and not has_key:
+    def _own_access(self) -> OwnAccess:
+        """Return how this broker asks others: the key that signs, and TLS."""
+        config = self.config
+        access = OwnAccess(lambda: OwnSettings(config.access_folder, config.use_tls))
+        access.load()
+        if config.acl_enable and access.key_file is None:
             logger.warning(
-                "access: there is no %s: a master that checks requests refuses this broker's",
-                path or _OWN_KEY,
+                "access: there is no %s in %s: a master that checks requests refuses this broker's",
+                KEY_FILE,
+                config.access_folder,
             )
-        key_file = KeyFile(path, _OWN_KEY) if path is not None and has_key else None
-        return ClusterAccess(key_file, tls) or None
+        return access
 
     def _access_guard(self) -> AccessGuard:
         from failback.broker.remoting.access import AccessGuard
@@ -528,6 +522,10 @@ class BrokerController:
         if result.order_topics is not None:
             self.admission.order_topics = frozenset(result.order_topics)
             self.topics.update_order(result.order_topics.keys())
+
+    def _check_config_change(self, planned: BrokerConfig) -> None:
+        self.tls.check(planned.failback_tls_mode)
+        self.own_access.check(OwnSettings(self.config.access_folder, planned.use_tls))
 
     def _config_changed(self, changed: set[str]) -> None:
         apply_live(self._store_settings, self.config)

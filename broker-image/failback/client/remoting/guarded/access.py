@@ -83,7 +83,7 @@ class KeyFile:
         """
         self.path = path
         self._option = option
-        self._seen = _stamp(path)
+        self._seen = stamp_of(path)
         self._key = read_key_file(path, option)
         self._look_at = time.monotonic() + LOOK_SECONDS
 
@@ -97,7 +97,7 @@ class KeyFile:
         return self._key
 
     def _look(self) -> None:
-        stamp = _stamp(self.path)
+        stamp = stamp_of(self.path)
         if stamp == self._seen:
             return
         self._seen = stamp
@@ -107,7 +107,8 @@ class KeyFile:
             logger.warning("the access key read before stays in use: %s", error)
 
 
-def _stamp(path: Path) -> tuple[int, int, int] | None:
+def stamp_of(path: Path) -> tuple[int, int, int] | None:
+    """Return what tells that a file is another than before; ``None``: it is not there."""
     try:
         found = os.stat(path)
     except OSError:
@@ -120,7 +121,12 @@ class ClusterAccess:
 
     def __init__(self, key_file: KeyFile | None = None, tls: Tls | None = None) -> None:
         self.key_file = key_file
-        self.tls = tls
+        self._tls = tls
+
+    @property
+    def tls(self) -> Tls | None:
+        """Of a new connection; ``None``: it is plain."""
+        return self._tls
 
     def sign(self, request: RemotingCommand) -> None:
         """Sign a request, if there is a key."""
