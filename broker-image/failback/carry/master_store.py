@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from failback.client.remoting.addresses import addresses_of
+from failback.client.remoting.guarded.own_access import OwnSettings
 from failback.common.files import lock_first_byte, lock_owner
 from failback.common.text import why
 from failback.protocol.errors import ConfigError, StoreError
@@ -49,6 +50,8 @@ class MasterConf:
     name_servers: tuple[str, ...]
     address: str
     """Where the broker answers on its own host."""
+    own: OwnSettings
+    """How the broker asks others."""
     idle: str = ""
     """Why no carry is needed; empty if one may be."""
     unreadable: str = ""
@@ -88,6 +91,7 @@ def read_conf(file: Path, store: Path | None = None) -> MasterConf:
         said.get("brokerName") or socket.gethostname(),
         addresses_of("namesrvAddr", said.get("namesrvAddr", ""), file=file),
         _address(said),
+        OwnSettings.of(said, file),
         _idle(said),
         _unreadable(said),
         _is_on(said, "enableLmq"),

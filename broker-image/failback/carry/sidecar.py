@@ -40,6 +40,7 @@ class Sidecar:
 
     def __init__(self, starts: Starts) -> None:
         self._starts = starts
+        self._settings = RemotingSettings(access=starts.access)
         self._run_dir: Path = starts.options.run_dir
         self._last = read_last(self._run_dir)
         self._offsets = 0
@@ -74,13 +75,13 @@ class Sidecar:
         """Do a keeper's work beside a slave; a master has none."""
         options = self._starts.options
         try:
-            await keep(options.address, self._starts.conf().name_servers)
+            await keep(options.address, self._starts.conf().name_servers, self._starts.access)
         except ConfigError as error:
             logger.info("no members are asked: %s", error)
 
     async def _watch_name_servers(self) -> None:
         """Keep whether the broker is registered; while no name server answers, what was so is."""
-        async with AdminClient() as admin:
+        async with AdminClient(settings=self._settings) as admin:
             while True:
                 with suppress(ConfigError):  # broker.conf is written again by each start
                     conf = self._starts.conf()
@@ -92,7 +93,7 @@ class Sidecar:
         """Bring a master that starts what slaves are told until it is there."""
         options = self._starts.options
         done = await ask_and_top_up(
-            RemotingSettings(),
+            self._settings,
             options.address,
             slaves,
             (),

@@ -18,6 +18,7 @@ from failback.carry.master_store import MasterConf, read_conf
 from failback.carry.offline import Report, Request, carry
 from failback.client.program import CommandParser
 from failback.client.remoting.addresses import addresses_of
+from failback.client.remoting.guarded.own_access import OwnAccess
 from failback.common.times import shown
 from failback.protocol.errors import ConfigError
 from failback.protocol.route import split_offset_key
@@ -61,11 +62,14 @@ class Starts:
     """What is done at each start of one member."""
 
     options: argparse.Namespace
+    access: OwnAccess
+    """That of the broker itself, by its broker.conf of now."""
 
     @classmethod
     def of(cls, words: Sequence[str]) -> Starts:
         """Read the options of the sidecar."""
-        return cls(parser().parse_args(list(words)))
+        options = parser().parse_args(list(words))
+        return cls(options, OwnAccess(lambda: read_conf(options.conf).own))
 
     def conf(self) -> MasterConf:
         """Return what broker.conf says now.
@@ -114,6 +118,7 @@ class Starts:
             Request(
                 conf=conf,
                 slaves=members,
+                access=self.access,
                 wait_seconds=self.options.wait,
                 dry_run=self.options.report,
             )

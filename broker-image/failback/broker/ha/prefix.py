@@ -35,6 +35,8 @@ from failback.broker.store.log.tail import (
 )
 from failback.client.admin.admin import AdminClient
 from failback.client.remoting.addresses import addresses_of
+from failback.client.remoting.connection import RemotingSettings
+from failback.client.remoting.guarded.own_access import OwnAccess, OwnSettings
 from failback.common.numbers import signed
 from failback.protocol.errors import (
     BrokerError,
@@ -101,25 +103,31 @@ class PrefixSettings:
     own_address: str
     name_servers: tuple[str, ...]
     commit_log: Path
+    access: OwnAccess
+    """That of the broker itself."""
 
     @classmethod
-    def of(cls, properties: Mapping[str, str]) -> PrefixSettings:
-        """Take them from parsed properties.
+    def of(cls, properties: Mapping[str, str], conf: Path | None = None) -> PrefixSettings:
+        """Take them from parsed properties, which are those of a file ``conf``.
 
         Raises:
-            ConfigError: A line is missing, or an address is none.
+            ConfigError: A line is missing, an address is none, or a file of own requests is broken.
         """
         for key in ("brokerName", "brokerRole", "namesrvAddr", "storePathRootDir"):
             if not properties.get(key):
                 raise ConfigError(key, "is missing")
         root = properties["storePathRootDir"]
         host, port = properties.get("brokerIP1", ""), properties.get("listenPort", "10911")
+        own = OwnSettings.of(properties, conf)
+        access = OwnAccess(lambda: own)
+        access.load()
         return cls(
             broker_name=properties["brokerName"],
             is_slave=properties["brokerRole"] == "SLAVE",
             own_address=f"{host}:{port}",
             name_servers=addresses_of("namesrvAddr", properties["namesrvAddr"]),
             commit_log=Path(properties.get("storePathCommitLog") or f"{root}/commitlog"),
+            access=access,
         )
 
 
@@ -134,7 +142,8 @@ async def verify_prefix(settings: PrefixSettings, *, seconds: float, records: in
     if not tail.records:
         return Verdict(Prefix.EMPTY)
     deadline = asyncio.get_running_loop().time() + seconds
-    async with AdminClient(timeout_ms=_ASK_MS) as admin:
+    remoting = RemotingSettings(access=settings.access)
+    async with AdminClient(timeout_ms=_ASK_MS, settings=remoting) as admin:
         while True:
             try:
                 return await _compare(admin, settings, tail)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from failback.broker.ha.prefix import PrefixSettings
 from failback.client.remoting.guarded import access, own_access
 from failback.client.remoting.guarded.own_access import OwnAccess, OwnSettings
 from failback.protocol.codes import RequestCode
@@ -146,3 +147,16 @@ def test_the_folder_is_that_of_the_key_or_of_the_file() -> None:
     ]:
         assert OwnSettings.of(properties, conf) == expected
     assert OwnSettings.of({}, None) == OwnSettings(None, False)
+
+
+def test_the_check_of_a_log_signs_by_the_file_beside_broker_conf(tmp_path: Path) -> None:
+    lines = dict.fromkeys(("brokerName", "brokerRole", "storePathRootDir"), "x")
+    lines["namesrvAddr"] = "127.0.0.1:1"
+    conf, file = tmp_path / "broker.conf", tmp_path / "tools.yml"
+    file.write_text(KEY.format("beside"))
+    found = PrefixSettings.of(lines, conf).access.key_file
+    assert found is not None
+    assert found.path == file
+    file.write_text("accessKey: half\n")
+    with pytest.raises(ConfigError, match="secretKey"):
+        PrefixSettings.of(lines, conf)

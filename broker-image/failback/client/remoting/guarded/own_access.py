@@ -73,7 +73,7 @@ class OwnAccess(ClusterAccess):
         """
         if settings == self._settings():
             return
-        if settings.use_tls and not (settings.folder and (settings.folder / FILE).exists()):
+        if settings.use_tls and not (settings.folder and stamp_of(settings.folder / FILE)):
             where = settings.folder or "a folder: set failbackAccessFolder"
             raise ConfigError("useTLS", f"is true, but there is no {FILE} in {where}")
         _tls_of(settings)
@@ -101,7 +101,7 @@ class OwnAccess(ClusterAccess):
     def _take_key(self) -> None:
         self._look_at = time.monotonic() + LOOK_SECONDS
         folder = self._settings().folder
-        if folder is not None and (folder / KEY_FILE).exists():
+        if folder is not None and stamp_of(folder / KEY_FILE):
             self.key_file = KeyFile(folder / KEY_FILE, KEY_FILE)
             logger.info("own requests are signed by %s", self.key_file.path)
 
