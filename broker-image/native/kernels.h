@@ -27,6 +27,9 @@ extern PyMethodDef signed_methods[];
 /* zlib.crc32 of these bytes; a record has it without the top bit. */
 uint32_t crc32_of(const uint8_t *at, size_t length);
 
+/* Let the state of a SHA-1 take whole blocks of 64 bytes. */
+void sha1_blocks(uint32_t state[5], const uint8_t *blocks, size_t count);
+
 static inline uint16_t read_u16(const uint8_t *at) { return (uint16_t)(at[0] << 8 | at[1]); }
 
 static inline uint32_t read_u32(const uint8_t *at)

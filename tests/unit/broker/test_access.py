@@ -11,17 +11,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from failback.broker.native import kernels
 from failback.broker.processors.compose import handled_codes
 from failback.client.remoting.guarded.signing import AccessKey, sign
 from failback.protocol.clients import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
 from failback.protocol.codes import TRANSACTION_PREPARED, RequestCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import ConfigError
-from failback.protocol.headers import Header, to_ext
+from failback.protocol.headers import Header
 from tests.support.brokers.broker_lab import (
     BrokerLab,
     LabClient,
@@ -235,47 +232,6 @@ async def test_a_header_that_reads_in_two_ways_does_not_get_around(tmp_path: Pat
             await client.turn()
             assert "Hidden" not in lab.controller.topics.table
             assert lab.controller.store.max_physical_offset == 0
-
-
-@pytest.mark.skipif(kernels is None, reason="needs the kernels")
-@given(
-    st.dictionaries(
-        st.sampled_from(["a", "b", "i", "n", "AccessKey", "Signature", "Zone", "_x", "l"]),
-        st.text(max_size=12) | st.sampled_from(["Topic", "%RETRY%CG", "true", "0", 'a"b', "\\"]),
-    ),
-    st.booleans(),
-    st.binary(max_size=20),
-)
-def test_the_kernel_takes_what_python_reads_and_nothing_else(
-    more: dict[str, str], is_ascii: bool, body: bytes
-) -> None:
-    assert kernels is not None
-    fields = to_ext(send_header()) | more
-    head = {"code": 310, "extFields": fields, "flag": 0, "language": "JAVA", "opaque": 7}
-    header = json.dumps(head | {"version": 1}, ensure_ascii=is_ascii, separators=(",", ":")).encode(
-        errors="surrogatepass"
-    )
-    frame = (len(header) + 4 + len(body)).to_bytes(4) + len(header).to_bytes(4) + header + body
-    whole = frame + frame + frame[:-1]
-    found = kernels.signed_sends(whole, 0)
-    assert [end for end, *_ in found] in ([], [len(frame), 2 * len(frame)])
-    for _, key, signature, topic, content in found:
-        assert (key.decode(), signature.decode()) == (fields["AccessKey"], fields["Signature"])
-        assert topic.decode() == fields["b"]
-        names = sorted(fields.keys() - {"Signature"})
-        assert content == "".join(fields[name] for name in names).encode() + body
-    signed = {"AccessKey", "Signature"} <= fields.keys()
-    plain = all(
-        each.isascii() and each.isprintable() and not {'"', "\\"} & set(each)
-        for each in more.values()
-    )
-    if (
-        signed
-        and plain
-        and not fields["b"].startswith("%")
-        and more.keys() <= {"b", "AccessKey", "Signature", "Zone", "_x"}
-    ):
-        assert len(found) == 2
 
 
 async def test_sends_that_a_run_takes_end_at_the_first_that_is_refused(tmp_path: Path) -> None:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import hmac
+import hashlib
 import time
 from collections.abc import Callable
 from typing import Final
 
 from failback.broker.native import kernels
 from failback.client.remoting.access import rights
-from failback.client.remoting.access.accounts import Account
-from failback.client.remoting.access.guard import MOST_REMEMBERED, RequestGuard, signature_of
+from failback.client.remoting.access.guard import MOST_REMEMBERED, RequestGuard
 from failback.client.remoting.access.rules_file import RulesFiles
 from failback.protocol.codes import RequestCode
 
-_SignedSends = Callable[[bytes, int], list[tuple[int, bytes, bytes, bytes, bytes]]]
-_signed_sends: Final[_SignedSends | None] = kernels.signed_sends if kernels is not None else None
-"""Returns of each: where its frame ends, access key, signature, topic, and what is signed."""
+_VerifiedSends = Callable[[bytes, int, dict[bytes, bytes]], list[tuple[int, bytes, bytes]]]
+_verified_sends: Final[_VerifiedSends | None] = getattr(kernels, "verified_sends", None)
+"""Returns of the sends with right signatures where those with one access key and topic end."""
 
 _GUARDED_ADMIN_CODES: Final = rights.ADMIN_CODES | {
     RequestCode.GET_BROKER_CONFIG,
@@ -44,7 +43,8 @@ class AccessGuard(RequestGuard):
     def __init__(
         self, files: RulesFiles, mode: Callable[[], str], topic_at: rights.TopicAt | None
     ) -> None:
-        self._accounts: dict[bytes, Account] = {}
+        self._states: dict[bytes, bytes] = {}
+        """Access key → its HMAC before the first byte, for the kernel."""
         self._sends: dict[tuple[bytes, bytes], bool] = {}
         """Access key and topic → whether the account may send there."""
         codes = _GUARDED_ADMIN_CODES if topic_at else rights.ADMIN_CODES
@@ -54,7 +54,8 @@ class AccessGuard(RequestGuard):
         super()._take_rules()
         self._sends.clear()
         known = self.files.rules.accounts
-        self._accounts = {key.encode(): account for key, account in known.items()}
+        if kernels is not None:
+            self._states = {key.encode(): states_of(each.secret_key) for key, each in known.items()}
 
     def allowed_sends(self, data: bytes, position: int) -> int:
         """Return where the plain V2 sends end, from ``position`` on, that an account allows.
@@ -62,23 +63,29 @@ class AccessGuard(RequestGuard):
         What is not signed, not allowed or not plain is left to :meth:`refusal`.
         """
         used = None
-        assert _signed_sends is not None  # as no run takes sends without kernels
-        for end, key, signature, topic, content in _signed_sends(data, position):
-            account = self._accounts.get(key)
-            if account is None:
-                break
-            if not hmac.compare_digest(signature_of(account.secret_key, content), signature):
-                break
+        assert _verified_sends is not None  # as no run takes sends without kernels
+        for end, key, topic in _verified_sends(data, position, self._states):
             allowed = self._sends.get((key, topic))
             if allowed is None:
-                needs = ((topic.decode(), rights.PUB),)
-                allowed = not self.verdict(account, RequestCode.SEND_MESSAGE_V2, needs)
+                account, needs = (
+                    self.files.rules.accounts[key.decode()],
+                    (topic.decode(), rights.PUB),
+                )
+                allowed = not self.verdict(account, RequestCode.SEND_MESSAGE_V2, (needs,))
                 if len(self._sends) >= MOST_REMEMBERED:
                     self._sends.clear()
                 self._sends[key, topic] = allowed
             if not allowed:
                 break
-            position, used = end, account
+            position, used = end, key
         if used is not None:
-            self.last_used[used.access_key] = time.time()
+            self.last_used[used.decode()] = time.time()
         return position
+
+
+def states_of(secret: bytes) -> bytes:
+    """Return the states of an HMAC-SHA1 that has taken its key."""
+    assert kernels is not None
+    block = secret if len(secret) <= 64 else hashlib.sha1(secret).digest()
+    states: bytes = kernels.hmac_states(block.ljust(64, b"\0"))
+    return states
