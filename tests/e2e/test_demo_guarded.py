@@ -1,4 +1,4 @@
-"""The demo under the guarded rules, on slow brokers: outage, handover, and no repeats."""
+"""The demo under the guarded rules, on slow brokers with access control and TLS: no repeats."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class SlowBrokers(Beside):
 
 def test_a_returned_master_has_heard_of_what_its_slave_served(tmp_path: Path) -> None:
     without_java = {"PATH": str(tmp_path), "JAVA_HOME": ""}
-    options = ("--quick", "--rules", "guarded")
+    options = ("--quick", "--rules", "guarded", "--secured")
     with SlowBrokers(tmp_path / "runs") as slow:
         demo = run_demo(tmp_path / "runs", *options, environment=without_java)
     assert demo.done.code == 0, demo.done.output[-4000:] + demo.done.errors[-4000:]

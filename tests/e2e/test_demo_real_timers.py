@@ -14,9 +14,11 @@ from tests.support.processes.leftovers import processes_of
 
 
 @pytest.mark.soak
-def test_apache_gets_the_same_verdicts(tmp_path: Path) -> None:
+@pytest.mark.parametrize("guarded", [[], ["--secured"]])
+def test_apache_gets_the_same_verdicts(tmp_path: Path, guarded: list[str]) -> None:
     server_home()  # fetched, or the test is skipped with the reason
-    demo = run_demo(tmp_path / "runs", "--engine", "apache", "--carry", "--no-spark", seconds=900)
+    options = ("--engine", "apache", "--carry", "--no-spark", *guarded)
+    demo = run_demo(tmp_path / "runs", *options, seconds=900)
     assert demo.done.code == 0, demo.done.output[-4000:] + demo.done.errors[-4000:]
     for arm in ("stay", "handover", "carried"):
         assert demo.report(arm)["system"]["engine"] == "apache"

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version as package_version
+from pathlib import Path
 from typing import Final
 
 from failback.operator.kinds.permits import Permits, read_permits
@@ -61,6 +62,8 @@ class Settings:
     """Whether this operator may make PodMonitors."""
     spark_operator: bool = False
     """Whether this operator may make SparkApplications."""
+    access_folder: Path | None = None
+    """Folder of the keys by which guarded clusters are asked; ``None``: there are none."""
     poll_scale: float = 1.0
     """Multiplies the periods at which brokers and name servers are asked."""
     images: Mapping[str, str] = field(default_factory=dict)
@@ -98,6 +101,7 @@ def read_settings(environment: Mapping[str, str] | None = None) -> Settings:
         watch_crds=_switch(own, "FAILBACK_WATCH_CRDS"),
         pod_monitors=_switch(own, "FAILBACK_POD_MONITORS"),
         spark_operator=_switch(own, "FAILBACK_SPARK_OPERATOR"),
+        access_folder=Path(folder) if (folder := own.get("FAILBACK_ACCESS_FOLDER")) else None,
         poll_scale=_number(own, "FAILBACK_POLL_SCALE", 1.0),
         images={purpose: own[name] for purpose, name in IMAGE_VARIABLES.items() if own.get(name)},
         permits=read_permits(own),

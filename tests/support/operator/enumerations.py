@@ -29,6 +29,8 @@ BESIDE: Final[dict[str, dict[str, Any]]] = {
     "arms[]": {"name": "base"},
     "expect[]": {"metric": "totals.lost", "op": "==", "value": 0},
     "pairOverrides[]": {"index": 0},
+    "acl": {"secretRef": {"name": "keys"}},
+    "tls": {"secretRef": {"name": "certificates"}},
 }
 """What an entry of a list needs besides."""
 
@@ -75,7 +77,7 @@ def document(kind: str, path: str, value: Any) -> dict[str, Any]:
         if part.endswith("[]"):
             node = node.setdefault(name, [copy.deepcopy(BESIDE[part])])[0]
         else:
-            node = node.setdefault(name, {})
+            node = node.setdefault(name, copy.deepcopy(BESIDE.get(name, {})))
     node[last] = value
     node |= WITH.get((last, str(value).lower()), {})
     return made

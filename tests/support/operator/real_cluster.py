@@ -35,6 +35,7 @@ class LivedCluster:
         owner = {"clusterRef": {"name": "orders"}}
         scale = spec.pop("nameServerConfig", {"failbackTimeScale": "0.1"})
         servers = {"replicas": spec.pop("nameServers", 1), "config": scale}
+        servers |= spec.pop("nameServerSpec", {})
         self._create("NameServer", "main", servers)
         self._create(
             "BrokerCluster",

@@ -260,6 +260,21 @@ _cluster(
     offsetCarry={"mode": "Report"},
 )
 _cluster("", offsetCarry={"mode": "Off", "keepMembers": False})
+_KEYS: Final = {"secretRef": {"name": "keys"}}
+_cluster("", acl={**_KEYS, "mode": "Warn"}, tls={**_KEYS, "clientAuth": "Require"})
+_cluster("", engine=_APACHE, acl=_KEYS, tls={**_KEYS, "mode": "Enforcing"})
+_cluster("", engine={"type": "Apache", "version": "5.1.4"}, acl=_KEYS)
+for _version in ("5.3.0", "5.3.3", "5.10.1"):
+    _cluster("BC22", engine={"type": "Apache", "version": _version}, acl=_KEYS)
+_cluster("BC22", engine=_APACHE, acl={**_KEYS, "mode": "Warn"})
+_cluster("BC23", old={"acl": _KEYS})
+_cluster("", old={"acl": {**_KEYS, "mode": "Off"}})
+_cluster("TL1", old={"tls": _KEYS})
+_cluster("", old={"tls": {**_KEYS, "mode": "Disabled"}})
+_cluster("TL2", tls={**_KEYS, "clientAuth": "Require"}, old={"tls": _KEYS})
+_row("NameServer", "", {"tls": {**_KEYS, "clientAuth": "Require"}})
+_row("NameServer", "TL1", old={"tls": _KEYS})
+_row("NameServer", "TL2", {"tls": {**_KEYS, "clientAuth": "Require"}}, old={"tls": _KEYS})
 _cluster("schema", offsetCarry={"mode": False})
 _cluster("schema", offsetCarry={"waitSeconds": 601})
 _cluster("EN1", engine={"javaOptions": "-Xmx1g"})

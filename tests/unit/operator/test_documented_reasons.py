@@ -22,7 +22,7 @@ kinds: ConfigMap Group Job PersistentVolumeClaim PodDisruptionBudget PodMonitor 
     StatefulSet Topic
 conditions: ConfigApplied ExternalAccess Injected MetadataSynced Paused Ready Reconciling Recovered
     ReplicationHealthy RolesConsistent ScalingDown OffsetsCarried Stalled SteadyStateRestored
-    DrainWaits SuccessCriteriaMet Warning WithinThresholds PodScheduled
+    AccessControl TLS DrainWaits SuccessCriteriaMet Warning WithinThresholds PodScheduled
 phases: Completed Preparing Degraded Done Failed Finished Injecting Pass Recovering
     Switching SteadyState Fail Updating Preview Writing
 operations and steps: ApplyOffsets ChooseMember CopyMetadata CreateMembers DeleteMembers

@@ -14,7 +14,8 @@ MEANINGS: Final[dict[str, str]] = {
         "Share of memory, in per cent, within which a record counts as in memory."
     ),
     "aclEnable": (
-        "Whether requests are checked by the accounts of `plain_acl.yml`. The operator refuses it."
+        "Whether requests are checked by the accounts of `plain_acl.yml`. The operator sets it by"
+        " `spec.acl`."
     ),
     "autoCreateSubscriptionGroup": "Whether a group that connects is created.",
     "autoCreateTopicEnable": "Whether a send to an unknown topic creates it from TBW102.",

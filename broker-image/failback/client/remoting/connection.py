@@ -261,7 +261,7 @@ class _Connection(asyncio.Protocol):
 
     def _why_lost(self, exc: Exception | None) -> str:
         if self._last_read == _NEVER and self.calls:
-            access = self._client.settings.access
+            access = self._client.access_of(self.addr)
             self.hint = access.tls.unread_hint if access and access.tls else _UNREAD
         text = str(exc) if exc else "closed by the peer"
         return f"{text}; {self.hint}" if self.hint else text
@@ -301,6 +301,8 @@ class RemotingClient:
         """
         self.settings = settings
         self._access = settings.access
+        self.accesses: dict[str, ClusterAccess] = {}
+        """Addresses that are asked in another way than ``settings.access`` says."""
         self.problem = ""
         """Whose guard turned us away last, and why."""
         self._on_request = on_request
@@ -315,6 +317,10 @@ class RemotingClient:
         """Addresses that were found for names to these names, which certificates are for."""
         self._found: dict[str, tuple[str, ...]] = {}
         self._is_closed = False
+
+    def access_of(self, addr: str) -> ClusterAccess | None:
+        """Return how a peer is asked; a change counts for its next connection and request."""
+        return self.accesses.get(addr, self._access) if self.accesses else self._access
 
     async def __aenter__(self) -> RemotingClient:
         return self
@@ -391,8 +397,8 @@ class RemotingClient:
         """
         deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
         connection = await self._connection(addr, deadline, timeout_ms)
-        if self._access is not None:
-            self._access.sign(request)
+        if (access := self.access_of(addr)) is not None:
+            access.sign(request)
         request.flag |= FLAG_ONEWAY
         request.opaque = self._next_opaque(connection)
         connection.send(request)
@@ -560,7 +566,8 @@ class RemotingClient:
         """
         settings = self.settings
         port = addr.rpartition(":")[2]
-        host, tls = _host_of(addr), self._access.tls if self._access is not None else None
+        access = self.access_of(addr)
+        host, tls = _host_of(addr), access.tls if access is not None else None
         name = self.names.get(addr, host)
         made: _Connection | RemotingConnectError
         connection = _Connection(self, addr)
@@ -597,8 +604,8 @@ class RemotingClient:
             connection.connection_lost(None)
 
     def _send(self, connection: _Connection, request: RemotingCommand, timeout_ms: float) -> _Call:
-        if self._access is not None:
-            self._access.sign(request)
+        if (access := self.access_of(connection.addr)) is not None:
+            access.sign(request)
         request.opaque = self._next_opaque(connection)
         connection.send(request)
         call = _Call(connection, request.opaque, timeout_ms)

@@ -5,6 +5,7 @@ Every time in this package is a pair ``(wall_ns, mono_ns)`` of the harness host:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, Literal, NamedTuple
@@ -100,6 +101,8 @@ class ClusterView:
     pairs: tuple[Pair, ...]
     conflicts: tuple[str, ...] = ()
     """Sentences about two masters, or brokers and name servers that disagree."""
+    access: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """Settings by which a guarded cluster is asked, by the names of their options."""
     images: dict[str, str] = field(default_factory=dict, hash=False)
     """Pod → its broker's image with the digest that runs; empty where there are no images."""
 

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import socket
 import time
+from collections.abc import Mapping
 from typing import Final, TypeVar
 
+from failback.client.remoting.guarded.access import ClusterAccess
+from failback.client.remoting.guarded.cluster import access_by
 from failback.protocol import calls
 from failback.protocol.calls import Call, Pulled
 from failback.protocol.codes import ResponseCode
@@ -24,7 +27,25 @@ from failback.protocol.route import TopicRouteData
 from failback.protocol.stats import TopicStatsTable
 
 CONNECT_TIMEOUT: Final = 0.5
+HANDSHAKE_TIMEOUT: Final = 2.0
+ACCESS_FILES: Final = ("access_key_file", "tls_ca", "tls_cert", "tls_key")
 T = TypeVar("T")
+_access: tuple[Mapping[str, str], ClusterAccess | None] = ({}, None)
+"""How the cluster of this process is asked."""
+
+
+def use_access(files: Mapping[str, str]) -> None:
+    """Have later connections of this process sign and speak TLS.
+
+    Args:
+        files: Settings of a guarded cluster by the names of their options; empty for an open one.
+
+    Raises:
+        ConfigError: A file cannot be read.
+    """
+    global _access
+    if files != _access[0]:
+        _access = dict(files), access_by(files)
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -43,8 +64,14 @@ class WireConnection:
             RemotingConnectError: Refused, unreachable, or no answer in time.
         """
         self.address = address
+        self._access = _access[1]
+        host, port = split_address(address)
         try:
-            self.socket = socket.create_connection(split_address(address), CONNECT_TIMEOUT)
+            self.socket = socket.create_connection((host, port), CONNECT_TIMEOUT)
+            if self._access is not None and (tls := self._access.tls) is not None:
+                self.socket.settimeout(HANDSHAKE_TIMEOUT)
+                name = tls.name_of(host)
+                self.socket = tls.context.wrap_socket(self.socket, server_hostname=name)
         except OSError as error:
             raise RemotingConnectError(address, str(error)) from error
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -64,6 +91,8 @@ class WireConnection:
         """Send one request and return its opaque. Raises ``RemotingSendError``."""
         self._opaque += 1
         request.opaque = self._opaque
+        if self._access is not None:
+            self._access.sign(request)
         try:
             self.socket.settimeout(3.0)
             self.socket.sendall(request.encode())

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import select
+import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -208,7 +209,10 @@ class WireWatch(Watcher):
             if not readable:
                 continue
             try:
+                connection.socket.settimeout(0.0)
                 data = connection.socket.recv(1 << 16)
+            except ssl.SSLWantReadError:  # what came is TLS's own
+                continue
             except OSError as error:
                 self._hung_up("RST" if isinstance(error, ConnectionResetError) else str(error))
                 return

@@ -292,6 +292,7 @@ def _start_workload(session: Session) -> None:
         run=session.run,
         workload=session.arm.workload,
         nameservers=session.view.nameservers,
+        access_files=session.view.access,
         time_scale=session.time_scale,
         seeds=session.schedule.seeds,
         start_phases=session.schedule.start_phases,

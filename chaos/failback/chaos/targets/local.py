@@ -34,6 +34,7 @@ from failback.chaos.cluster.view import (
     SignalReceipt,
     Stamp,
 )
+from failback.chaos.cluster.wire import use_access
 from failback.chaos.errors import TargetError
 from failback.common.files import sync_folder
 from failback.common.replacing import replace_file
@@ -105,6 +106,7 @@ class LocalTarget:
     def view(self) -> ClusterView:
         reply = self._control.call("view")
         entry = self._cluster_entry(reply)
+        use_access(entry.get("access", {}))
         nameservers = tuple(entry["nameservers"])
         registered = ask_nameservers(nameservers)
         pairs = tuple(self._pair(each) for each in entry["pairs"])
@@ -115,6 +117,7 @@ class LocalTarget:
             nameservers=nameservers,
             pairs=pairs,
             conflicts=tuple(conflicts(pairs, registered)),
+            access=entry.get("access", {}),
         )
 
     def identity(self, member: Member) -> ProcessIdentity:

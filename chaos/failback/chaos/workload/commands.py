@@ -11,6 +11,7 @@ import secrets
 import sys
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,7 @@ from failback.client.program import CommandParser, positive
 from failback.client.remoting.guarded.cluster import (
     Cluster,
     Given,
+    access_by,
     add_cluster_options,
     find_cluster,
     given_of,
@@ -123,7 +125,9 @@ def _plan(
         try:
             document = json.loads(options.plan.read_bytes())
             write_pid_note(options.plan)
-            return read_plan(document)
+            plan = read_plan(document)
+            access = access_by(plan.process.access_files)
+            return replace(plan, process=replace(plan.process, access=access))
         except (OSError, ValueError, LookupError, TypeError, msgspec.ValidationError) as error:
             raise ConfigError(str(options.plan), f"no usable plan: {error}") from error
     _check_names(options)

@@ -97,8 +97,10 @@ class ProcessPlan:
     segment_seconds: float = SEGMENT_SECONDS
     ship: ShipPlan | None = None
     """``None``: the parent process ships its log."""
+    access_files: Mapping[str, str] = field(default_factory=dict)
+    """Settings by which a guarded cluster is asked, by the names of their options."""
     access: ClusterAccess | None = None
-    """Of a guarded cluster."""
+    """The same as an object; a plan that is written has none."""
 
     def settings(self, **overrides: Any) -> ClientSettings:
         """Client settings of this process: switches over the given ones.

@@ -67,6 +67,7 @@ class Supervisor:
         run: str,
         workload: Workload,
         nameservers: tuple[str, ...],
+        access_files: Mapping[str, str],
         time_scale: float,
         seeds: Mapping[str, int],
         start_phases: Mapping[str, float],
@@ -80,6 +81,7 @@ class Supervisor:
         self._run = run
         self._workload = workload
         self._nameservers = nameservers
+        self._access_files = access_files
         self._time_scale = time_scale
         self._seeds = seeds
         self._phases = start_phases
@@ -150,6 +152,7 @@ class Supervisor:
             proc_no=number,
             proc=process.proc.hex(),
             namesrv=self._nameservers,
+            access_files=self._access_files,
             control=process.socket_path,
             time_scale=self._time_scale,
             switches=self._workload.switches,

@@ -50,7 +50,7 @@ def main(argv: Sequence[str]) -> int:
         if options.only_read is not None:
             verdict, code = _read(options.only_read), _MUST_NOT_START
         else:
-            verdict, code = _check(_properties(options.conf), options.seconds, options.records)
+            verdict, code = _check(options.conf, options.seconds, options.records)
     except (OSError, ValueError) as error:
         print(f"verify-prefix: {options.only_read or options.conf}: {error}", file=sys.stderr)
         return _USER_ERROR
@@ -91,9 +91,8 @@ def _properties(conf: Path) -> dict[str, str]:
         raise ValueError(str(error)) from error
 
 
-def _check(
-    properties: Mapping[str, str], seconds: float, records: int
-) -> tuple[dict[str, Any], int]:
+def _check(conf: Path, seconds: float, records: int) -> tuple[dict[str, Any], int]:
+    properties = _properties(conf)
     if properties.get("brokerRole", "").endswith("_MASTER"):
         return {"prefix": "Master"}, _MAY_START
     if not _has_log(properties):
@@ -104,7 +103,7 @@ def _check(
     from failback.protocol.errors import ConfigError
 
     try:
-        settings = PrefixSettings.of(properties)
+        settings = PrefixSettings.of(properties, conf)
     except ConfigError as error:
         raise ValueError(str(error)) from error
     verdict = asyncio.run(verify_prefix(settings, seconds=seconds, records=records))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -39,6 +39,7 @@ class ArmRun(threading.Thread):
         arm: str,
         items: Sequence[Resource],
         *,
+        secrets: Mapping[str, Mapping[str, str]],
         root: Path,
         run_dir: Path,
         board: Board,
@@ -55,6 +56,7 @@ class ArmRun(threading.Thread):
         for a dead one (bpo-45274)."""
         self._experiment = experiment
         self._items = items
+        self._secrets = secrets
         self._root = root
         self._board = board
         self._cancelled = threading.Event()
@@ -96,7 +98,7 @@ class ArmRun(threading.Thread):
 
         root = Root(self._root)
         self._tell("starting the cluster")
-        pid = start_in_background(root, self._items)
+        pid = start_in_background(root, self._items, self._secrets)
         try:
             wait_ready(root, pid, self._while_starting)
             self.outcome = run_arm(

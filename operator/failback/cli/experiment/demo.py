@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from json import loads
 from pathlib import Path
+from secrets import token_hex
+from textwrap import indent
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 
 QUICK_TIME_SCALE: Final = 0.1
 RULES: Final = ("compat", "guarded")
+_ACL: Final = "demo-acl"
 CARRIED: Final = "carried"
 """The arm that is arm handover once more, with carry before the master's start."""
 LONG_OUTAGE_SECONDS: Final = 70
@@ -63,6 +67,9 @@ def demo(
     carry: Annotated[
         bool, flag("--carry", "A third arm: handover, with carry before the start.")
     ] = False,
+    secured: Annotated[
+        bool, flag("--secured", "With access control, and TLS alone: the figures are the same.")
+    ] = False,
     spark: Annotated[
         bool | None,
         flag(
@@ -76,7 +83,11 @@ def demo(
     fetch_spark: Annotated[str, typer.Option("--fetch-spark", hidden=True)] = "",
 ) -> None:
     """Kill a master under load, with and without a consumer handover; count what comes twice."""
+    from failback.operator.schema.rule_texts import ACL_2_VERSION
+
     experiment = load_demo(quick=quick, engine=engine, version=version, rules=rules, carry=carry)
+    if secured and re.match(ACL_2_VERSION, version):
+        raise ConfigError("--secured", f"Apache {version} has ACL 2.0 alone: name one below 5.3")
     if spark and not fetch_spark and (missing := why_not_spark()):
         raise ConfigError("--spark", missing)
     if engine == "apache":
@@ -90,7 +101,15 @@ def demo(
         ArmRun(
             experiment,
             arm.name,
-            demo_resources(arm.name, quick=quick, engine=engine, version=version, rules=rules),
+            demo_resources(
+                arm.name,
+                quick=quick,
+                engine=engine,
+                version=version,
+                rules=rules,
+                secured=secured,
+            ),
+            secrets=demo_secrets(engine) if secured else {},
             root=folder / "roots" / arm.name,
             run_dir=folder / arm.name,
             board=board,
@@ -182,7 +201,7 @@ def _for_engine(text: str, *, carry: bool, down_seconds: int) -> str:
 
 
 def demo_resources(
-    arm: str, *, quick: bool, engine: str, version: str = "", rules: str
+    arm: str, *, quick: bool, engine: str, version: str = "", rules: str, secured: bool = False
 ) -> list[Resource]:
     """Return the bundled cluster in a namespace of the arm, with the options put in."""
     from failback.operator.local.apache_release import DEFAULT_VERSION
@@ -202,8 +221,23 @@ def demo_resources(
                 data["spec"]["offsetCarry"] = {"mode": "Auto" if arm == CARRIED else "Off"}
         elif rules != "compat":
             data["spec"]["engine"] = {"type": "Failback", "rules": rules}
+        if secured:
+            data["spec"]["tls"] = {"secretRef": {"name": "demo-tls"}, "mode": "Enforcing"}
+            if data["kind"] == "BrokerCluster":
+                data["spec"]["acl"] = {"secretRef": {"name": _ACL}}
         items.append(decode(data))
     return items
+
+
+def demo_secrets(engine: str) -> dict[str, dict[str, str]]:
+    """Return the Secret of a secured demo: one account, which all that is of the demo has.
+
+    Slaves of Apache sign nothing. So their address is white, here that of the whole machine.
+    """
+    key = f"accessKey: failback-demo\nsecretKey: {token_hex()}\n"
+    account = indent(f"{key}admin: true\n", "  ").replace("  ", "- ", 1)
+    white = f"globalWhiteRemoteAddresses: [{'127.0.0.1' if engine == 'apache' else ''}]\n"
+    return {_ACL: {"plain_acl.yml": f"{white}accounts:\n{account}", "tools.yml": key}}
 
 
 def _introduce(experiment: ChaosExperiment, folder: Path, *, quick: bool, engine: str) -> None:

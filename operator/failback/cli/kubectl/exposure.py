@@ -154,12 +154,15 @@ async def _measured(cluster: ClusterRef, seconds: float) -> list[dict[str, Any]]
     from failback.analytics.dashboard.views.fleet import committed, pair_document, pairs_of
     from failback.analytics.live.rates import Counts, rates
     from failback.client.admin.admin import AdminClient
+    from failback.client.remoting.connection import RemotingSettings
+    from failback.client.remoting.guarded.cluster import Given, find_cluster
 
     async def look(known: Mapping[str, BrokerSeen]) -> dict[str, BrokerSeen]:
         looks = (look_at(admin, each, known.get(each.address)) for each in cluster.members)
         return {each.member.address: each for each in await asyncio.gather(*looks)}
 
-    async with AdminClient([], timeout_ms=_ANSWER_MS) as admin:
+    settings = RemotingSettings(access=find_cluster(Given()).access)
+    async with AdminClient([], timeout_ms=_ANSWER_MS, settings=settings) as admin:
         before = await look({})
         if not all(each.answered for each in before.values()):  # a way is slow when it is new
             before = await look(before)

@@ -6,7 +6,6 @@ import asyncio
 import sys
 import time
 from collections import deque
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +19,7 @@ from failback.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
     from failback.operator.local.root import Root
+    from failback.operator.schema.loading import Resources
 
 _FOLLOW_SECONDS = 0.2
 _LONG_SECONDS = 3.0
@@ -57,12 +57,12 @@ def up(
     for note in notes:
         print(note, file=sys.stderr)
     if detach:
-        _up_detached(where, resources.items, json)
+        _up_detached(where, resources, json)
     else:
-        _up_here(where, resources.items, json)
+        _up_here(where, resources, json)
 
 
-def _up_here(where: Root, items: Sequence[Any], json: bool) -> None:
+def _up_here(where: Root, resources: Resources, json: bool) -> None:
     from failback.operator.local.background import serve
     from failback.operator.local.runtime import LocalRuntime
 
@@ -77,11 +77,11 @@ def _up_here(where: Root, items: Sequence[Any], json: bool) -> None:
     where.create()
     with where.lock():
         runtime = LocalRuntime(where, log=log)
-        runtime.prepare(items)
+        runtime.prepare(resources.items, resources.secrets)
         asyncio.run(serve(runtime, on_ready=ready))
 
 
-def _up_detached(where: Root, items: Sequence[Any], json: bool) -> None:
+def _up_detached(where: Root, resources: Resources, json: bool) -> None:
     from failback.operator.local.background import (
         start_in_background,
         stop_background,
@@ -91,7 +91,7 @@ def _up_detached(where: Root, items: Sequence[Any], json: bool) -> None:
 
     started = time.monotonic()
     progress = Progress(silent=json)
-    pid = start_in_background(where, items)
+    pid = start_in_background(where, resources.items, resources.secrets)
     try:
         wait_ready(where, pid, progress)
     except BaseException:

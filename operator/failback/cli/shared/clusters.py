@@ -15,9 +15,9 @@ from failback.client.remoting.guarded.cluster import (
     HELP,
     Cluster,
     Given,
+    access_by,
     config_file,
     find_cluster,
-    given_cluster,
 )
 from failback.protocol.errors import ConfigError
 
@@ -46,7 +46,7 @@ class ClusterOptions:
     def found(self) -> Cluster:
         """Return the cluster to ask: the one that is named, else the local one.
 
-        A local cluster is asked with the access of the options alone: Failback runs it itself.
+        A local cluster is asked with the access of the options and its own Secrets.
 
         Raises:
             ConfigError: No cluster is known, or an option cannot be used.
@@ -62,7 +62,10 @@ class ClusterOptions:
             problem = f"is not given, FAILBACK_NAMESRV is not set, {config_file()} names none, "
             raise ConfigError("--namesrv", f"{problem}and {error}") from error
         addresses = tuple(pod["address"] for pod in view["nameserver_pods"])
-        return Cluster(addresses, given_cluster(self.given).access)
+        said: dict[str, str] = next(
+            (each["access"] for each in view["clusters"] if each["access"]), {}
+        )
+        return Cluster(addresses, access_by(said, self.given))
 
     def named(self) -> Cluster:
         """Return the cluster of options, environment or file, without name servers for none.

@@ -26,6 +26,7 @@ from failback.carry.merge import Table
 from failback.carry.online import Seen, look_at
 from failback.client.admin.admin import AdminClient
 from failback.client.remoting.connection import RemotingClient, RemotingSettings
+from failback.client.remoting.guarded.access import ClusterAccess
 from failback.common.numbers import signed
 from failback.operator.brokers.backlogs import Backlogs
 from failback.operator.brokers.http_answers import read_bounded
@@ -59,7 +60,11 @@ _MOST_ROUTES_IN_ALL: Final = 2 * 1024**2
 _MOST_GAUGES: Final = 1000
 _MOST_CARRY_BYTES: Final = 64 * 1024
 _CARRIED: Final = msgspec.json.Decoder(Carried)
-_GAUGE: Final = re.compile(rb"^(rocketmq_slave_[a-z_]+)(?:\{[^}\n]*\})? (\S+)", re.MULTILINE)
+_GAUGE: Final = re.compile(
+    rb"^(rocketmq_slave_[a-z_]+|failback_tls_certificate_not_after_timestamp_seconds)"
+    rb"(?:\{[^}\n]*\})? (\S+)",
+    re.MULTILINE,
+)
 _NO_STATE: Final[Mapping[str, Any]] = dict.fromkeys(
     ("config", "config_version", "runtime", "end", "end_at", "start", "metrics")
 )
@@ -202,6 +207,20 @@ class Peers:
             await asyncio.wait(waiting)
         self.forget_unused()
 
+    def use(self, address: str, access: ClusterAccess | None, name: str) -> None:
+        """Ask a broker or name server so from now on.
+
+        Args:
+            access: ``None``: unsigned and without TLS.
+            name: What its certificate is for.
+        """
+        for client in (self._remoting, self._named):
+            if access is None:
+                client.accesses.pop(address, None)
+                client.names.pop(address, None)
+            else:
+                client.accesses[address], client.names[address] = access, name
+
     def is_route_due(self, address: str, *, fast: bool) -> bool:
         """Tell whether a name server is to be asked now, or is just being asked."""
         period = (_FAST_SECONDS if fast else _ROUTE_SECONDS) * self._scale
@@ -247,10 +266,12 @@ class Peers:
         for address in [each for each, known in self._brokers.items() if known.read_at < kept]:
             del self._brokers[address]
             self._questions.forget(address)
+            self.use(address, None, "")
         for address in [each for each, asked in self._route_due.items() if asked < kept]:
             del self._route_due[address]
             self._routes.pop(address, None)
             self._questions.forget(address)
+            self.use(address, None, "")
 
     async def permissions(self, address: str, topics: Mapping[str, str]) -> dict[str, int] | None:
         """Return broker name → lowest permission (105) of its topic; ``None`` if unknown.

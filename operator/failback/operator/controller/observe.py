@@ -11,6 +11,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from failback.kube.asynchronous import Kube
+from failback.operator.brokers.operator_keys import OperatorKeys
 from failback.operator.brokers.peers import Peers, Target
 from failback.operator.brokers.route_history import RouteHistory
 from failback.operator.controller.nodes import Nodes
@@ -37,7 +38,7 @@ from failback.operator.planning.observed.observed import (
 )
 from failback.operator.planning.observed.rivals import OtherOperator, older_rival
 from failback.operator.planning.operations.switching import snapshot as snapshots
-from failback.operator.planning.plan.encoding import stored_operations
+from failback.operator.planning.plan.encoding import find_condition, stored_operations
 from failback.operator.planning.state.decode import (
     decode_claim,
     decode_pod,
@@ -48,7 +49,13 @@ from failback.operator.planning.state.decode import (
 from failback.operator.render import common
 from failback.operator.render.common import HTTP_PORT
 from failback.operator.render.context import Context
-from failback.operator.render.members import claim_name
+from failback.operator.render.members import (
+    APACHE_TLS,
+    FAILBACK_TLS,
+    claim_name,
+    pod_name,
+    service_name,
+)
 from failback.operator.render.nameserver import addresses, statefulset_name
 from failback.operator.render.shape import Member
 
@@ -101,9 +108,11 @@ class Observer:
         kube: Kube,
         *,
         optional_kinds: Collection[str] = (),
+        own_access: OperatorKeys | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """Make an observer; ``optional_kinds`` are those that this operator may make."""
+        self._own_access = own_access or OperatorKeys(None)
         self._store = store
         self._peers = peers
         self._kube = kube
@@ -241,6 +250,7 @@ class Observer:
         servers = self.name_servers(cluster, context) or []
         members = self.members(cluster)
         targets = self.targets(cluster, members, context)
+        self._use_own_access(cluster, members, targets, context)
         by_pair: dict[int, list[Target]] = {}
         for (pair, _), target in targets.items():
             by_pair.setdefault(pair, []).append(target)
@@ -266,6 +276,81 @@ class Observer:
         changed = await self._refresh_extras(cluster, servers, members, targets, fast)
         changed |= await self._nodes.refresh(_nodes_to_ask(cluster, members))
         return changed or listed_anew or masters != after or answered
+
+    def _use_own_access(
+        self,
+        cluster: BrokerCluster,
+        members: Mapping[Member, MemberView],
+        targets: Mapping[Member, Target],
+        context: Context,
+    ) -> None:
+        """Have a guarded cluster's brokers and name servers asked with its key, and over TLS."""
+        spec, own = cluster.spec, (cluster.namespace, cluster.name)
+        if spec.acl is None and spec.tls is None and not self._guarded_name_server(cluster):
+            return
+        service = service_name(cluster)
+        tls = False
+        for member, target in targets.items():
+            file = facts.properties(members[member].config_map)
+            speaks = any(file.get(key) == "true" for key in (FAILBACK_TLS[1], APACHE_TLS[1]))
+            host = context.address_of(pod_name(cluster, *member), service)
+            self._peers.use(target.address, self._own_access.of(*own, tls=speaks), host)
+            tls |= speaks
+        if spec.name_server_ref is None:  # they run elsewhere: what is signed could be sent on
+            for address in spec.name_server_addresses or ():
+                access = self._own_access.of(*own, tls=tls, signed=False)
+                self._peers.use(address, access or None, address.rpartition(":")[0])
+            return
+        self._use_access_of_name_servers(cluster.namespace, spec.name_server_ref.name, context)
+
+    def _guarded_name_server(self, cluster: BrokerCluster) -> bool:
+        reference = cluster.spec.name_server_ref
+        return reference is not None and self._own_access.has_key(cluster.namespace, reference.name)
+
+    def _use_access_of_name_servers(self, namespace: str, name: str, context: Context) -> None:
+        item = self._store.resource("NameServer", namespace, name)
+        if item is None:
+            return
+        file = facts.properties(self._name_server_file(namespace, name), common.TLS_FILE)
+        takes = file.get("tls.server.mode") == "enforcing"
+        access = self._own_access.of(namespace, name, tls=takes) or None
+        for address in _addresses(item, context):
+            self._peers.use(address, access, address.rpartition(":")[0])
+
+    def _name_server_file(self, namespace: str, name: str) -> Object | None:
+        children = self._store.children(namespace, "NameServer", name)
+        maps = (item for item in children if item["kind"] == "ConfigMap")
+        return next((item for item in maps if common.TLS_FILE in item.get("data", {})), None)
+
+    def _name_servers_take_tls(self, cluster: BrokerCluster) -> bool:
+        """Tell whether all pods of a cluster's NameServer do; others are believed to."""
+        if cluster.spec.name_server_ref is None:
+            return True
+        name = cluster.spec.name_server_ref.name
+        item = self._store.resource("NameServer", cluster.namespace, name)
+        if item is None or item["spec"].get("tls", {}).get("mode", "Permissive") == "Disabled":
+            return False
+        status = item.get("status", {})
+        done = status.get("observedGeneration") == item["metadata"].get("generation")
+        return "tls" in item["spec"] and done and _is_ready(status)
+
+    def _clusters_of(self, name_server: NameServer, *, speak: bool) -> tuple[str, ...]:
+        """Return its clusters with a member that speaks TLS, or with one that does not."""
+        found = []
+        for item in self._store.resources("BrokerCluster", name_server.namespace):
+            if item["spec"].get("nameServerRef", {}).get("name") != name_server.name:
+                continue
+            name = item["metadata"]["name"]
+            children = self._store.children(name_server.namespace, "BrokerCluster", name)
+            files = [facts.properties(each) for each in children if member_of(each) is not None]
+            files = [each for each in files if each]
+            spoken = [
+                any(file.get(key) == "true" for key in (FAILBACK_TLS[1], APACHE_TLS[1]))
+                for file in files
+            ]
+            if any(each is speak for each in spoken):
+                found.append(name)
+        return tuple(found)
 
     def _is_switching(self, cluster: BrokerCluster) -> bool:
         switches = self._store.of_cluster("RoleSwitch", cluster.namespace, cluster.name)
@@ -386,6 +471,8 @@ class Observer:
             rival=self._rival(cluster, servers or []),
             members=views,
             refused_pods=await refused_pods(self._kube, memory.missing_pods, _makers(members)),
+            has_key=self._own_access.has_key(cluster.namespace, cluster.name),
+            name_servers_take_tls=self._name_servers_take_tls(cluster),
             name_servers=servers,
             read_only=self._read_only(cluster, servers or (), context),
             routes=self._routes(servers or [], memory),
@@ -477,6 +564,7 @@ class Observer:
         pods = self._pods(name_server)
         listed = addresses(name_server, context)
         asked = [address for index, address in enumerate(listed) if index in pods]
+        self._use_access_of_name_servers(name_server.namespace, name_server.name, context)
         before = self._said(listed)
         await self._peers.refresh_routes(asked, fast=False)
         return before != self._said(listed)
@@ -519,12 +607,19 @@ class Observer:
             objects=_owned([*children, *monitors], uid),
             foreign=await self._foreign(name_server.namespace, uid, memory.foreign),
             pods=pods,
+            plain_clusters=self._clusters_of(name_server, speak=False),
+            tls_clusters=self._clusters_of(name_server, speak=True),
             routes=routes,
             refused_pods=await refused_pods(self._kube, memory.missing_pods, makers),
             served_kinds=await self.served_kinds(),
             other_operators=other_operators,
             version_shown=shown,
         )
+
+
+def _is_ready(status: Mapping[str, Any]) -> bool:
+    found = find_condition(status, "Ready")
+    return found is not None and found["status"] == "True"
 
 
 def _decoded(children: Sequence[Object], uid: str) -> dict[Member, MemberView]:

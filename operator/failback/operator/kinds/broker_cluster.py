@@ -33,6 +33,7 @@ from failback.operator.kinds.base import (
 )
 from failback.operator.kinds.broker_cluster_status import BrokerClusterStatus
 from failback.operator.kinds.external import PORTS_OF_MEMBER, PORTS_OF_PAIR, TEMPLATE, External
+from failback.operator.kinds.guarding import Acl, Tls
 
 _ROCKETMQ_NAME = r"^[A-Za-z0-9_][A-Za-z0-9_-]{0,63}$"
 
@@ -245,6 +246,10 @@ class BrokerClusterSpec(Model):
     """Under which address brokers announce themselves."""
     external: External | None = None
     """Access for clients outside the Kubernetes cluster. Unset: none."""
+    acl: Acl | None = None
+    """Access control. Switched on and off without an outage. Unset: none."""
+    tls: Tls | None = None
+    """TLS; name servers must take it, too. Switched on and off without an outage. Unset: none."""
     metrics: Metrics = Field(default_factory=Metrics)
     """How metrics are collected."""
     suspend: bool = False
@@ -258,7 +263,8 @@ class BrokerCluster(Resource):
     """Pairs of brokers, their roles, configuration and storage.
 
     Conditions: Ready, ConfigApplied, RolesConsistent, ReplicationHealthy, MetadataSynced,
-    OffsetsCarried, DrainWaits, ScalingDown, ExternalAccess, Reconciling, Stalled, Paused, Warning.
+    OffsetsCarried, DrainWaits, ScalingDown, ExternalAccess, AccessControl, TLS, Reconciling,
+    Stalled, Paused, Warning.
     """
 
     status_model: ClassVar[type[Status]] = BrokerClusterStatus

@@ -230,6 +230,9 @@ class JobSettings(Model):
     operator has not."""
     run_volume: RunVolume = Field(default_factory=RunVolume)
     """Where run folders are kept."""
+    access_secret_ref: Named | None = None
+    """Secret of this namespace for a guarded cluster: with tools.yml, the key by which harness and
+    workload sign, and ca.crt where they speak TLS. Its account needs admin: true."""
 
 
 def _base_arm() -> list[Arm]:

@@ -21,6 +21,7 @@ from failback.operator.kinds.base import (
     Switch,
 )
 from failback.operator.kinds.external import NameServerExternal
+from failback.operator.kinds.guarding import Tls
 
 
 def _default_resources() -> Resources:
@@ -49,6 +50,8 @@ class NameServerSpec(Model):
     """A budget that lets evictions take one name server at a time."""
     external: NameServerExternal | None = None
     """Access for clients outside the Kubernetes cluster. Unset: none."""
+    tls: Tls | None = None
+    """TLS. Enforcing begins once the BrokerClusters of this namespace speak it. Unset: none."""
     metrics: Metrics = Field(default_factory=Metrics)
     """How metrics are collected."""
     suspend: bool = False
@@ -73,7 +76,7 @@ class NameServerStatus(CommonStatus):
 class NameServer(Resource):
     """N stateless name servers with stable addresses.
 
-    Conditions: Ready, ExternalAccess, Reconciling, Stalled, Paused, Warning.
+    Conditions: Ready, ExternalAccess, TLS, Reconciling, Stalled, Paused, Warning.
     """
 
     status_model: ClassVar[type[Status]] = NameServerStatus

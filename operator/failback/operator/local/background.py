@@ -17,6 +17,7 @@ from failback.operator.kinds.base import Resource
 from failback.operator.local.control import RuntimeAway, bring_down, call
 from failback.operator.local.root import Root, RootInUse
 from failback.operator.local.runtime import LocalRuntime
+from failback.operator.local.secrets import Secrets
 from failback.operator.schema.decoding import decode
 from failback.protocol.errors import FailbackError
 
@@ -54,7 +55,9 @@ async def serve(runtime: LocalRuntime, *, on_ready: Callable[[], None] = lambda:
             loop.remove_signal_handler(signum)
 
 
-def start_in_background(root: Root, items: Sequence[Resource]) -> int:
+def start_in_background(
+    root: Root, items: Sequence[Resource], secrets: Secrets | None = None
+) -> int:
     """Start a runtime of its own for ``root``; return its pid.
 
     Raises:
@@ -74,7 +77,7 @@ def start_in_background(root: Root, items: Sequence[Resource]) -> int:
             start_new_session=True,
         )
     assert process.stdin is not None
-    process.stdin.write(json.dumps(documents).encode())
+    process.stdin.write(json.dumps([documents, secrets or {}]).encode())
     process.stdin.close()
     _children.append(process)
     return process.pid
@@ -137,10 +140,11 @@ def main(argv: Sequence[str]) -> int:
     root = Root(argv[0])
     begin_logging(lines="%(asctime)s %(levelname)s %(message)s")
     try:
-        items = [decode(document) for document in json.load(sys.stdin)]
+        documents, secrets = json.load(sys.stdin)
+        items = [decode(document) for document in documents]
         with root.lock():
             runtime = LocalRuntime(root, log=lambda line: print(line, flush=True))
-            runtime.prepare(items)
+            runtime.prepare(items, secrets)
             print(f"runtime {os.getpid()} of {root.path}", flush=True)
             asyncio.run(serve(runtime))
     except (FailbackError, RootInUse) as error:

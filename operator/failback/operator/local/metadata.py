@@ -11,6 +11,8 @@ from typing import Final
 import msgspec
 
 from failback.client.admin.admin import AdminClient
+from failback.client.remoting.connection import RemotingSettings
+from failback.client.remoting.guarded.access import ClusterAccess
 from failback.operator.kinds.subscription_group import SubscriptionGroup
 from failback.operator.kinds.topic import Topic
 from failback.operator.planning.metadata.group import group_config
@@ -46,23 +48,29 @@ async def create_metadata(
     topics: Sequence[Topic],
     groups: Sequence[SubscriptionGroup],
     pairs: Callable[[str], Sequence[PairAddresses]],
+    access: Callable[[str], ClusterAccess | None],
 ) -> None:
     """Create what the resources ask for, on the master of every pair they name.
 
     Args:
         pairs: Cluster resource name → its pairs.
+        access: Cluster resource name → how its brokers are asked.
 
     Raises:
         FailbackError: A master did not take it within the tries.
     """
-    async with AdminClient() as admin:
-        for topic in topics:
-            for pair in pairs(topic.spec.cluster_ref.name):
-                if "*" in topic.spec.pairs or pair.name in topic.spec.pairs:
-                    await _retried(partial(_put_topic, admin, pair.master, topic))
-        for group in groups:
-            for pair in pairs(group.spec.cluster_ref.name):
-                await _retried(partial(_put_group, admin, pair.master, group))
+    clusters = [each.spec.cluster_ref.name for each in topics]
+    clusters += [each.spec.cluster_ref.name for each in groups]
+    for name in dict.fromkeys(clusters):
+        async with AdminClient(settings=RemotingSettings(access=access(name))) as admin:
+            for pair in pairs(name):
+                for topic in topics:
+                    wanted = topic.spec.pairs if topic.spec.cluster_ref.name == name else ()
+                    if "*" in wanted or pair.name in wanted:
+                        await _retried(partial(_put_topic, admin, pair.master, topic))
+                for group in groups:
+                    if group.spec.cluster_ref.name == name:
+                        await _retried(partial(_put_group, admin, pair.master, group))
 
 
 async def _retried(put: Callable[[], Awaitable[None]]) -> None:

@@ -346,3 +346,5 @@ def _mount(volume: Volume, root: Root) -> None:
     path.mkdir(exist_ok=True)
     for name, text in (volume.files or {}).items():
         (path / name).write_text(text, encoding="utf-8")
+    for name, file in (volume.links or {}).items():
+        (path / name).symlink_to(file)

@@ -7,12 +7,14 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final
 
 from failback.operator.local.addresses import loopback_address
 from failback.operator.local.apache_release import Apache
 from failback.operator.local.probes import Probe
 from failback.operator.local.root import Root
+from failback.operator.local.secrets import links_of
 from failback.operator.render.broker import WHEN_CARRIED, WHEN_RELEASED
 from failback.operator.render.context import POD_NAME
 from failback.protocol.errors import ConfigError
@@ -73,6 +75,8 @@ class Volume:
 
     path: str
     files: Mapping[str, str] | None = None
+    links: Mapping[str, Path] | None = None
+    """Files of Secrets: where they are."""
     claim: str | None = None
 
 
@@ -145,7 +149,7 @@ def _pod(
         address=address,
         home=str(root.home(pod)),
         grace_seconds=template.get("terminationGracePeriodSeconds", 30),
-        volumes=tuple(_volumes(template, pod, claims, objects)),
+        volumes=tuple(_volumes(template, pod, claims, objects, root)),
         inits=tuple(
             _container(init, pod, facts, apache) for init in inits if "restartPolicy" not in init
         ),
@@ -194,6 +198,7 @@ def _volumes(
     pod: str,
     claims: set[str],
     objects: Mapping[tuple[str, str], Object],
+    root: Root,
 ) -> list[Volume]:
     sources = {volume["name"]: volume for volume in template.get("volumes", ())}
     found: dict[str, Volume] = {}
@@ -208,9 +213,23 @@ def _volumes(
                     path, _, name = path.rpartition("/")
                     files = {name: files[mount["subPath"]]}
                 found[path] = Volume(path, files=files)
+            elif projected := sources[mount["name"]].get("projected"):
+                found[path] = Volume(
+                    path, _projected(projected, objects), links_of(sources[mount["name"]], root)
+                )
             else:
                 found[path] = Volume(path)
     return list(found.values())
+
+
+def _projected(volume: Object, objects: Mapping[tuple[str, str], Object]) -> dict[str, str]:
+    """Return the files of a projected volume that come from ConfigMaps."""
+    maps = (each["configMap"] for each in volume["sources"] if "configMap" in each)
+    return {
+        item["path"]: objects["ConfigMap", each["name"]]["data"][item["key"]]
+        for each in maps
+        for item in each["items"]
+    }
 
 
 def own_command() -> list[str]:

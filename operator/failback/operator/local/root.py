@@ -8,6 +8,7 @@ status.json     status of every custom resource
 ports.json      the port block of every StatefulSet, kept for ever
 deaths.jsonl    one wait status per death of a child
 pods/POD/home   what the pod sees; claims/CLAIM outlives it; logs/POD.log its output
+secrets/SECRET/FILE  what guarded clusters mount, readable by the owner only
 claims/CLAIM/mark.json  the member of that log: its role, and epoch of the master
 """
 
@@ -57,6 +58,7 @@ class Root:
         self.status_file = self.path / "status.json"
         self.ports_file = self.path / "ports.json"
         self.deaths_file = self.path / "deaths.jsonl"
+        self.secrets = self.path / "secrets"
         self.runtime_log = self.path / "runtime.log"
 
     def create(self) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
+from failback.client.remoting.guarded.access import ClusterAccess
 from failback.common.files import append_line
 from failback.operator.kinds.base import Resource
 from failback.operator.kinds.broker_cluster import BrokerCluster
@@ -41,6 +42,7 @@ from failback.operator.local.pod import Pod
 from failback.operator.local.podspec import pods_of
 from failback.operator.local.process import Death
 from failback.operator.local.root import Root, read_json, write_json
+from failback.operator.local.secrets import Secrets, access_of, write_secrets
 from failback.operator.local.supported import refuse_unsupported
 from failback.operator.local.views import View
 from failback.operator.planning.cluster.carried import carried_events
@@ -78,7 +80,7 @@ class LocalRuntime:
 
     # --- before anything starts ------------------------------------------------------------------
 
-    def prepare(self, items: Sequence[Resource]) -> None:
+    def prepare(self, items: Sequence[Resource], secrets: Secrets | None = None) -> None:
         """Render and check everything; take the lock of the root first.
 
         Raises:
@@ -95,6 +97,8 @@ class LocalRuntime:
         self._context = local_context(namespace, self.root, ports, version("failback"))
         self._desired = list(render(items, self._context))
         refuse_unsupported(self._desired, self.root)
+        hosts = [self._context.address_of(each, "") for each in _pod_names(items)]
+        write_secrets(items, secrets or {}, hosts, self.root)
         for line in end_leftovers(self.root):
             self._log(line)
         check_blocks(ports)
@@ -212,7 +216,11 @@ class LocalRuntime:
         groups = [item for item in self._items if isinstance(item, SubscriptionGroup)]
         if topics or groups:
             self._log(f"creating {len(topics)} topics and {len(groups)} groups")
-            await create_metadata(topics, groups, self._pair_addresses)
+            await create_metadata(topics, groups, self._pair_addresses, self._access)
+
+    def _access(self, cluster_name: str) -> ClusterAccess | None:
+        clusters = [each for each in self._items if isinstance(each, BrokerCluster)]
+        return next(access_of(each, self.root) for each in clusters if each.name == cluster_name)
 
     def _pair_addresses(self, cluster_name: str) -> list[PairAddresses]:
         found = []

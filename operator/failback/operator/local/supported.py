@@ -115,7 +115,7 @@ def _pod(pod: Object, replicas: int, root: Root) -> Iterator[str]:
         yield from (
             f"{path}.volumes[{index}].{field}"
             for field in volume
-            if field not in ("name", "configMap", "emptyDir")
+            if field not in ("name", "configMap", "emptyDir", "projected")
         )
         if volume["name"] == "logback":  # a ConfigMap of somebody else
             yield f"{path}.volumes[{index}].configMap"

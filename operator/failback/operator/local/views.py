@@ -12,6 +12,7 @@ from failback.operator.kinds.name_server import NameServer
 from failback.operator.local.pod import Pod
 from failback.operator.local.process import Identity
 from failback.operator.local.root import Root
+from failback.operator.local.secrets import access_files
 from failback.operator.local.status import PodFact, cluster_status, name_server_status
 from failback.operator.render import common
 from failback.operator.render.context import Context
@@ -116,6 +117,7 @@ class View:
             "name": cluster.name,
             "engine": cluster.spec.engine.program,
             "version": common.engine_version(cluster.spec.engine, self._context),
+            "access": access_files(cluster, self._root),
             "nameservers": name_servers_of(cluster, self._items, self._context),
             "pairs": pairs,
         }

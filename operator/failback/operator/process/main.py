@@ -21,6 +21,7 @@ from prometheus_client import disable_created_metrics
 from failback.client.program import CommandParser, LineFormatter, name_fatal_signals
 from failback.client.remoting.http_server import Endpoint, HttpServer, Reply
 from failback.kube.asynchronous import Kube, connect
+from failback.operator.brokers.operator_keys import OperatorKeys
 from failback.operator.brokers.peers import Peers
 from failback.operator.controller import handlers
 from failback.operator.controller.carry_out import CarryOut
@@ -113,7 +114,14 @@ async def _serve(
         clock=stable,
         resync_seconds=settings.resync_seconds,
     )
-    observer = Observer(store, peers, kube, optional_kinds=_optional_kinds(settings), clock=stable)
+    observer = Observer(
+        store,
+        peers,
+        kube,
+        optional_kinds=_optional_kinds(settings),
+        own_access=OperatorKeys(settings.access_folder),
+        clock=stable,
+    )
     dependencies = Dependencies(settings, observer, metrics, stable=stable, shared=shared)
     kinds: dict[str, Kind] = {
         "NameServer": NameServerKind(dependencies),

@@ -14,6 +14,7 @@ from typing import Final
 
 from failback.operator.engines.catalogue import quirk
 from failback.operator.kinds.base import Engine, Resources, parse_quantity
+from failback.operator.kinds.guarding import Tls
 from failback.operator.render.context import Context, Object
 
 LEAST_MEMORY: Final = {"broker": "1Gi", "namesrv": "512Mi"}
@@ -59,8 +60,27 @@ def excess(engine: Engine, wanted: Resources) -> str:
     return f"{text} limits.memory, {wanted.limits['memory']}: the kernel ends such a JVM"
 
 
+def guarding_options(folder: str, tls: Tls | None, mode: str, *, own_tls: bool) -> str:
+    """Return the JVM's options by which a server reads its accounts and speaks TLS.
+
+    Those of PlainPermissionManager and TlsSystemConfig, apache/rocketmq 4.9.7 and 5.1.4: the file
+    of accounts begins in ROCKETMQ_HOME, and two settings of TLS count on the command line alone.
+    """
+    found = {"rocketmq.acl.plain.file": f"/../{folder.rpartition('/')[2]}/plain_acl.yml"}
+    if tls is not None:
+        found |= {**tls.settings(f"{folder}/"), "tls.server.mode": mode}
+        found["tls.enable"] = "true" if own_tls else "false"
+    return " ".join(f"-D{key}={value}" for key, value in found.items())
+
+
 def java_options(
-    engine: Engine, server: str, home: str, version: str, wanted: Resources, context: Context
+    engine: Engine,
+    server: str,
+    home: str,
+    version: str,
+    wanted: Resources,
+    context: Context,
+    guarding: str = "",
 ) -> str:
     """Return ``JAVA_OPT_EXT`` of an Apache server.
 
@@ -77,7 +97,7 @@ def java_options(
         found += [f"-Xms{heap}m", f"-Xmx{heap}m", f"-Xmn{heap // 2}m"]
         found += [f"-XX:MaxDirectMemorySize={memory // 8 // _MEBIBYTE}m"]
         found += [f"-Xloggc:{home}/logs/gc.log"]
-    return " ".join(filter(None, (*found, engine.java_options)))
+    return " ".join(filter(None, (*found, guarding, engine.java_options)))
 
 
 def log_files(engine: Engine, server: str, context: Context) -> dict[str, str]:

@@ -100,7 +100,13 @@ def _pod(context: ClusterContext, member: MemberContext) -> Object:
         "FAILBACK_DRAIN_SECONDS": str(spec.lifecycle.drain_seconds),
     }
     options = apache.java_options(
-        engine, "broker", member.home, context.version, pair.resources, context.place
+        engine,
+        "broker",
+        member.home,
+        context.version,
+        pair.resources,
+        context.place,
+        _guarding_options(context, member),
     )
     shared: Object = {
         "env": common.environment(
@@ -135,7 +141,17 @@ def _pod(context: ClusterContext, member: MemberContext) -> Object:
         found["volumes"].append({"name": "data", "emptyDir": {"sizeLimit": pair.storage_size}})
     if engine.program == "apache":
         found["shareProcessNamespace"] = True
-    return found
+    if member.gated:  # it asks no other broker
+        return found
+    return common.with_access(found, member.name, member.home, spec.acl, spec.tls)
+
+
+def _guarding_options(context: ClusterContext, member: MemberContext) -> str:
+    spec, now = context.cluster.spec, context.guarding
+    if spec.acl is None and spec.tls is None:
+        return ""
+    folder = common.access_folder(member.home)
+    return apache.guarding_options(folder, spec.tls, now.tls, own_tls=now.own_tls)
 
 
 def _init_containers(
@@ -176,6 +192,9 @@ def _carry_container(context: ClusterContext, member: MemberContext, shared: Obj
     one that is broken must delay a broker, not keep it from starting.
     """
     home, port, carry = member.home, member.http_port, context.cluster.spec.offset_carry
+    # A certificate is for the pod's name.
+    named = context.cluster.spec.tls is not None and "${" not in member.replicated
+    host = member.replicated if named else "$(POD_IP)"
     return {
         "name": "carry",
         "image": context.place.tools_image,
@@ -184,7 +203,7 @@ def _carry_container(context: ClusterContext, member: MemberContext, shared: Obj
         "args": [
             *("tools", "carry-serve", "--conf", f"{home}/conf/broker.conf"),
             *("--members", f"{home}/desired/{common.MEMBERS_FILE}", "--run-dir", member.run_dir),
-            *("--address", f"$(POD_IP):{member.listen_port}", "--port", str(port)),
+            *("--address", f"{host}:{member.listen_port}", "--port", str(port)),
             *("--wait", str(carry.wait_seconds), "--top-up", str(carry.top_up_seconds)),
             *(("--must-know",) if carry.when_unknown == "Wait" else ()),
             *(("--report",) if carry.mode == "Report" else ()),

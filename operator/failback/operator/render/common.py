@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from failback.operator.kinds.base import Engine, PodTemplate, Resource, Resources, Spread
+from failback.operator.kinds.guarding import Acl, Tls
 from failback.operator.render import apache
 from failback.operator.render.context import Context, Object
 
@@ -23,6 +24,7 @@ USER: Final = 10001
 """User id in Failback's images."""
 _USERS: Final = {"failback": USER, "apache": 3000}  # rocketmq-docker, Dockerfile-alpine: uid 3000
 INIT: Final = ["failback-init", "--", "failback"]
+TLS_FILE: Final = "tls.properties"
 MEMBERS_FILE: Final = "members"
 """File of a member's ConfigMap: where the other members of its pair answer."""
 RELEASE: Final = "failback.dev/release"
@@ -172,6 +174,33 @@ def mounts(home: str, run_dir: str, *, data: bool) -> list[Object]:
     places += [("logs", f"{home}/logs"), ("scratch", f"{home}/scratch"), ("run", run_dir)]
     desired = {"name": "desired", "mountPath": f"{home}/desired", "readOnly": True}
     return [desired, *({"name": name, "mountPath": path} for name, path in places)]
+
+
+def access_folder(home: str) -> str:
+    """Return the folder of the accounts, the own key, the certificate and tls.properties."""
+    return f"{home}/access"
+
+
+def with_access(
+    pod: Object, config_map: str, home: str, acl: Acl | None, tls: Tls | None
+) -> Object:
+    """Return a pod whose containers find the files of its Secrets in :func:`access_folder`."""
+    sources: list[Object] = []
+    secrets = ((acl, ("plain_acl.yml", "tools.yml")), (tls, ("tls.crt", "tls.key", "ca.crt")))
+    for given, files in secrets:
+        if given is not None:
+            items = [{"key": file, "path": file} for file in files]
+            sources.append({"secret": {"name": given.secret_ref.name, "items": items}})
+    if not sources:
+        return pod
+    if tls is not None:
+        item = {"key": TLS_FILE, "path": TLS_FILE}
+        sources.append({"configMap": {"name": config_map, "items": [item]}})
+    mount = {"name": "access", "mountPath": access_folder(home), "readOnly": True}
+    for container in (*pod["initContainers"], *pod["containers"]):
+        container["volumeMounts"] = [*container["volumeMounts"], mount]
+    pod["volumes"].append({"name": "access", "projected": {"sources": sources, "defaultMode": 288}})
+    return pod
 
 
 def volumes(config_map: str, engine: Engine, context: Context) -> list[Object]:

@@ -19,6 +19,8 @@ def name_server_properties(name_server: NameServer, context: Context) -> dict[st
     if name_server.spec.engine.program == "failback":
         http_port = context.port_of(f"{name_server.name}-ns", "http", common.HTTP_PORT)
         managed |= {"bindAddress": "${POD_IP}", "failbackHttpPort": str(http_port)}
+        if name_server.spec.tls is not None:
+            managed["failbackAccessFolder"] = common.access_folder("${HOME}")
     return {**name_server.spec.config, **managed}
 
 

@@ -12,6 +12,7 @@ from failback.operator.render.context import Object
 from failback.operator.render.jobs import RUNS, JobContext, Work, job, metadata
 
 EXPERIMENT_FILE: Final = "/etc/failback/experiment.yaml"
+ACCESS_FOLDER: Final = "/etc/failback-access"
 HEAL_SECONDS: Final = 300
 GRACE_SECONDS: Final = 330
 """How long a run that must stop may heal: its own deadline and half a minute."""
@@ -113,11 +114,19 @@ def _work(
     marks: Mapping[str, str],
 ) -> Work:
     own = experiment.spec.job
-    config = {
+    config: Object = {
         "name": "experiment",
         "configMap": {"name": config_map_name(experiment.name), "optional": True},
     }
-    mount = {"name": "experiment", "mountPath": "/etc/failback", "readOnly": True}
+    mount: Object = {"name": "experiment", "mountPath": "/etc/failback", "readOnly": True}
+    volumes, mounts, variables = [config], [mount], {}
+    if own.access_secret_ref is not None:
+        volumes.append({"name": "access", "secret": {"secretName": own.access_secret_ref.name}})
+        mounts.append({"name": "access", "mountPath": ACCESS_FOLDER, "readOnly": True})
+        variables = {
+            "FAILBACK_ACCESS_KEY_FILE": f"{ACCESS_FOLDER}/tools.yml",
+            "FAILBACK_TLS_CA": f"{ACCESS_FOLDER}/ca.crt",
+        }
     return Work(
         image=own.image or context.chaos_image or f"failback/chaos:{context.version}",
         args=args,
@@ -127,6 +136,7 @@ def _work(
         account=context.experiment_account(own.service_account_name),
         resources=own.resources,
         marks=marks,
-        volumes=[config],
-        mounts=[mount],
+        volumes=volumes,
+        mounts=mounts,
+        variables=variables,
     )

@@ -16,8 +16,19 @@ from failback.operator.kinds.base import Engine
 from failback.operator.kinds.broker_cluster import BrokerCluster, Pair
 from failback.operator.render import apache, common
 from failback.operator.render.context import Context
-from failback.operator.render.shape import Shape, live_values, shaped_cluster, shaped_pair
+from failback.operator.render.shape import (
+    Guarding,
+    Shape,
+    live_values,
+    shaped_cluster,
+    shaped_pair,
+    wanted_guarding,
+)
 
+ACL_MODE: Final = "failbackAclMode"
+FAILBACK_TLS: Final = ("failbackTlsMode", "useTLS")
+APACHE_TLS: Final = ("tls.server.mode", "tls.enable")
+"""Names of the lines that say which connections a member takes, and whether its own speak TLS."""
 PERMISSION_READ_WRITE: Final = 6
 PERMISSION_READ: Final = 4
 
@@ -100,6 +111,7 @@ class ClusterContext:
     members: Mapping[int, Sequence[MemberContext]]
     """Pair → its members in the order of their ordinals."""
     shape: Shape
+    guarding: Guarding
 
     @property
     def engine(self) -> Engine:
@@ -131,6 +143,7 @@ def context_of(
             for pair in pairs
         },
         shape=shape,
+        guarding=shape.guarding or wanted_guarding(cluster),
     )
 
 
@@ -223,10 +236,32 @@ def broker_properties(context: ClusterContext, member: MemberContext) -> dict[st
         needed = wanted or (2 if pair.master_role == "SYNC_MASTER" else 1)
         managed["totalReplicas"] = str(1 + pair.slaves)
         managed["inSyncReplicas"] = str(needed)
+    managed |= _guarding_properties(context, member)
     # By default it listens at brokerIP1 alone, which may be an address of something else.
     on = apache.exporter(engine, pair.config, context.place)
     host = {"metricsPromExporterHost": "${POD_IP}"} if on else {}
     return live_values(pair, member.ordinal, {**host, **pair.config, **managed}, context.shape)
+
+
+def _guarding_properties(context: ClusterContext, member: MemberContext) -> dict[str, str]:
+    """Return the lines about access control and TLS.
+
+    Apache's brokers have other names for TLS, and take them from JAVA_OPT_EXT: the lines say what
+    a pod was made with.
+    """
+    guarding, spec = context.guarding, context.cluster.spec
+    apaches = context.engine.program == "apache"
+    found = {}
+    if spec.acl is not None or spec.tls is not None:
+        found["failbackAccessFolder"] = common.access_folder(member.home)
+    if guarding.acl:
+        found["aclEnable"] = "true"
+    if guarding.acl_mode and not apaches:
+        found[ACL_MODE] = guarding.acl_mode
+    if guarding.tls:
+        mode, own = APACHE_TLS if apaches else FAILBACK_TLS
+        found |= {mode: guarding.tls, own: "true" if guarding.own_tls else "false"}
+    return found
 
 
 def is_carried(context: ClusterContext, pair: Pair) -> bool:

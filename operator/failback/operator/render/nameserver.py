@@ -83,7 +83,11 @@ def _pod(name_server: NameServer, context: Context) -> Object:
     http_port = context.port_of(name, "http", common.HTTP_PORT)
     marks = {"FAILBACK_NAMESERVER": name_server.name}
     version = common.engine_version(engine, context)
-    options = apache.java_options(engine, "namesrv", home, version, spec.resources, context)
+    folder, mode = common.access_folder(home), "" if spec.tls is None else spec.tls.mode.lower()
+    guarding = apache.guarding_options(folder, spec.tls, mode, own_tls=False) if mode else ""
+    options = apache.java_options(
+        engine, "namesrv", home, version, spec.resources, context, guarding
+    )
     shared: Object = {
         "env": common.environment(engine, home, http_port, marks, spec.pod_template, options),
         "securityContext": common.container_security(),
@@ -111,7 +115,7 @@ def _pod(name_server: NameServer, context: Context) -> Object:
         found["imagePullSecrets"] = [{"name": secret.name} for secret in engine.image_pull_secrets]
     if engine.program == "apache":
         found["shareProcessNamespace"] = True
-    return found
+    return common.with_access(found, name, home, None, spec.tls)
 
 
 def _container(

@@ -16,6 +16,7 @@ from failback.operator.render.broker import member_labels, statefulset
 from failback.operator.render.config import config_map, name_server_properties, properties_text
 from failback.operator.render.context import Context, Object
 from failback.operator.render.members import (
+    APACHE_TLS,
     ClusterContext,
     broker_properties,
     context_of,
@@ -49,6 +50,9 @@ def render_name_server(name_server: NameServer, context: Context) -> list[Object
     )
     text = properties_text(name_server_properties(name_server, context))
     files = {"namesrv.conf": text, **apache.log_files(name_server.spec.engine, "namesrv", context)}
+    if tls := name_server.spec.tls:
+        values = {**tls.settings(), "tls.server.mode": tls.mode.lower()}
+        files[common.TLS_FILE] = properties_text(values)
     found = [
         config_map(name_server, name, files, marks, context),
         *name_server_services(name_server, context),
@@ -98,6 +102,9 @@ def _pair(context: ClusterContext, index: int) -> Iterator[Object]:
         marks = member_labels(context, member)
         files = apache.log_files(context.engine, "broker", context.place)
         files["broker.conf"] = properties_text(properties)
+        if (tls := cluster.spec.tls) is not None:
+            own = {"tls.enable": properties[APACHE_TLS[1]]} if APACHE_TLS[1] in properties else {}
+            files[common.TLS_FILE] = properties_text({**tls.settings(), **own})
         if is_carried(context, member.pair):
             files[common.MEMBERS_FILE] = other_members(context, member)
         if external is not None and external.type != "Template":

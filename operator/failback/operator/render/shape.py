@@ -20,6 +20,33 @@ Member = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
+class Guarding:
+    """How far access control and TLS of a cluster are switched on."""
+
+    acl: bool = False
+    """``aclEnable``."""
+    acl_mode: str = ""
+    """``failbackAclMode``; empty: no line."""
+    tls: str = ""
+    """Which connections members take: ``disabled``, ``permissive``, ``enforcing``; empty: no line.
+    """
+    own_tls: bool = False
+    """Whether their own connections speak TLS."""
+
+
+def wanted_guarding(cluster: BrokerCluster) -> Guarding:
+    """Return what the spec wants in the end."""
+    acl, tls = cluster.spec.acl, cluster.spec.tls
+    ours = cluster.spec.engine.type == "Failback"
+    return Guarding(
+        acl is not None and (ours or acl.mode == "Enforce"),
+        acl.mode.lower() if acl is not None and ours else "",
+        "" if tls is None else tls.mode.lower(),
+        tls is not None and tls.mode != "Disabled",
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Shape:
     """How the desired objects deviate from the spec at this moment of the cluster's life."""
 
@@ -46,6 +73,8 @@ class Shape:
     """``config`` of the running experiment's arm, over the cluster's."""
     engine: Mapping[str, Any] = field(default_factory=dict)
     """``engine`` of the running experiment's arm, over the cluster's."""
+    guarding: Guarding | None = None
+    """Access control and TLS of now; ``None`` = as the spec wants them in the end."""
 
 
 def shaped_cluster(cluster: BrokerCluster, shape: Shape | None) -> BrokerCluster:

@@ -154,6 +154,27 @@ _LEAST_STORE: Final = (
     f"quantity(self.storage.type == 'Ephemeral' ? '{rule_texts.SMALLEST_EPHEMERAL_STORE}'"
     f" : '{rule_texts.SMALLEST_STORE}')"
 )
+
+
+def _removed_when_off(field: str, off: str) -> str:
+    """Return the test that a field is removed only after it was switched off."""
+    return f"has(self.{field}) || !has(oldSelf.{field}) || oldSelf.{field}.mode == '{off}'"
+
+
+_TLS: Final = (
+    Rule(
+        "TL1",
+        "spec",
+        _removed_when_off("tls", "Disabled"),
+        "tls.mode must be Disabled before tls goes",
+    ),
+    Rule(
+        "TL2",
+        "spec.tls",
+        "oldSelf.clientAuth != 'None' || self.clientAuth != 'Require'",
+        "clientAuth of a running cluster goes over Optional",
+    ),
+)
 BROKER_CLUSTER: Final = (
     *_name_rules("BC1"),
     Rule(
@@ -282,6 +303,15 @@ BROKER_CLUSTER: Final = (
         " && self.pairOverrides.exists(p, has(p.slavesPerPair) && p.slavesPerPair >= 1))))",
         "failover.onDrain needs podDisruptionBudget, and Switch a pair with slaves",
     ),
+    Rule(
+        "BC22",
+        "spec",
+        "!has(self.acl) || self.engine.type == 'Failback' || (self.acl.mode != 'Warn'"
+        f" && !self.engine.version.matches({literal(rule_texts.ACL_2_VERSION)}))",
+        "acl of engine Apache is for 4.9 to 5.2, which have no mode Warn; 5.3 has ACL 2.0 alone",
+    ),
+    Rule("BC23", "spec", _removed_when_off("acl", "Off"), "acl.mode must be Off before acl goes"),
+    *_TLS,
     _ENGINE,
     _LOGS,
     *_POD_TEMPLATE,
@@ -304,6 +334,7 @@ NAME_SERVER: Final = (
         " && (self.type == 'NodePort') == has(self.nodePort)",
         "nodeAddresses and nodePort belong to type NodePort",
     ),
+    *_TLS,
     _ENGINE,
     _LOGS,
     *_POD_TEMPLATE,

@@ -7,6 +7,8 @@ documents.
 
 from __future__ import annotations
 
+import base64
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +21,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from failback.common.bounded_yaml import compose, read_text
 from failback.common.text import did_you_mean, why
 from failback.operator.engines.catalogue import unknown_key_hint
+from failback.operator.kinds.pod_parts import SUBDOMAIN
 from failback.operator.schema.decoding import (
     API_VERSION,
     KINDS,
@@ -88,6 +91,8 @@ class Resources:
     others: tuple[Document, ...] = ()
     """Objects that are no part of a running cluster: switches, experiments, reports."""
     warnings: tuple[str, ...] = field(default=())
+    secrets: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Name of each Secret → its files: the local runtime gives them to guarded clusters."""
 
     def of(self, kind: type[_Kind]) -> tuple[_Kind, ...]:
         """Return the objects of one kind, in file order."""
@@ -107,10 +112,14 @@ def load_resources(paths: Sequence[Path | str], *, namespace: str | None = None)
     errors: list[ConfigError] = []
     ours: list[tuple[Document, Resource]] = []
     others: list[Document] = []
+    secrets: dict[str, Mapping[str, str]] = {}
     for document in (document for path in paths for document in read_documents(Path(path))):
         if namespace is not None and isinstance(document.data.get("metadata"), dict):
             document.data["metadata"]["namespace"] = namespace
         try:
+            if (document.data.get("apiVersion"), document.data.get("kind")) == ("v1", "Secret"):
+                secrets |= _secret(document)
+                continue
             _check_header(document)
             resource = _decode(document)
         except ConfigError as error:
@@ -129,7 +138,28 @@ def load_resources(paths: Sequence[Path | str], *, namespace: str | None = None)
         items=tuple(resource for _, resource in ours),
         others=tuple(others),
         warnings=tuple(warning for _, resource in ours for warning in warnings_of(resource)),
+        secrets=secrets,
     )
+
+
+def _secret(document: Document) -> dict[str, Mapping[str, str]]:
+    """Return the name and the files of a Secret. What they hold is never part of an error."""
+    name = (document.data.get("metadata") or {}).get("name")
+    if not isinstance(name, str) or not re.fullmatch(SUBDOMAIN, name):
+        raise document.error("metadata.name", "must be the name of an object of Kubernetes")
+    found: dict[str, str] = {}
+    for field_name in ("data", "stringData"):
+        files = document.data.get(field_name) or {}
+        if not isinstance(files, dict) or not all(isinstance(each, str) for each in files.values()):
+            raise document.error(field_name, "must be a mapping of names to texts")
+        for file, text in files.items():
+            try:
+                plain = field_name == "stringData"
+                found[file] = text if plain else base64.b64decode(text, validate=True).decode()
+            except ValueError:
+                problem = "must be text in base64; plain text is for stringData"
+                raise document.error(("data", file), problem) from None
+    return {name: found}
 
 
 def read_documents(path: Path) -> list[Document]:

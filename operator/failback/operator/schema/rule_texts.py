@@ -32,6 +32,11 @@ MANAGED_BROKER_KEYS: Final = frozenset(
         "failbackHttpPort",
         "failbackBindAddress",
         "failbackMembers",
+        "aclEnable",
+        "failbackAccessFolder",
+        "failbackAclMode",
+        "failbackTlsMode",
+        "useTLS",
         "readOnlyCommitLogStorePaths",
     }
 )
@@ -43,6 +48,8 @@ MANAGED_NAMESRV_KEYS: Final = frozenset(
         "rocketmqHome",
         "bindAddress",
         "failbackHttpPort",
+        "failbackAccessFolder",
+        "failbackTlsMode",
     }
 )
 MANAGED_PREFIX: Final = "storePath"
@@ -59,13 +66,12 @@ OTHER_MASTERS: Final = frozenset(
 CONTROLLER_PREFIX: Final = "controller"
 ACCESS_KEYS: Final = frozenset(
     {
-        "aclEnable",
         "initAuthenticationUser",
         "innerClientAuthenticationCredentials",
         "migrateAuthFromV1Enabled",
     }
 )
-"""Keys by which a broker of Apache takes signed requests alone; so do those of the next prefix."""
+"""Keys of ACL 2.0 of Apache 5.3; so are those of the next prefix."""
 ACCESS_PREFIX: Final = "auth"
 DLEDGER: Final = ("dledger", "dleger")
 """Apache spells some keys of DLedger without the second d; in small letters."""
@@ -78,6 +84,7 @@ SMALLEST_STORE: Final = "4Gi"
 SMALLEST_EPHEMERAL_STORE: Final = "64Mi"
 MAX_CONFIG_CHARACTERS: Final = 512 * 1024  # so that the object stays far from what etcd takes
 APACHE_VERSION: Final = r"^(4\.9\.[0-9]+|5\.[0-9]+\.[0-9]+)$"
+ACL_2_VERSION: Final = r"^5\.([3-9]|[0-9]{2,})\."
 PROPERTY_KEY: Final = r"^[A-Za-z][A-Za-z0-9]{0,63}$"
 OPERATOR_ACCOUNTS: Final = r"(^|-)failback-(operator|uninstall|allow-chaos)(-|$)"
 SPARK_NEVER: Final = (
@@ -92,7 +99,7 @@ NAME_CHARACTERS: Final = r"^[%|a-zA-Z0-9_-]+$"
 
 MANAGED_KEY: Final = "key is managed by the operator; use the spec field"
 OTHER_MASTER: Final = "key is not offered: the operator alone makes a member master"
-ACCESS_KEY: Final = "key is not offered: the operator signs no request to a broker of Apache"
+ACCESS_KEY: Final = "key is of ACL 2.0, which is not offered; spec.acl is ACL 1.0, to Apache 5.2"
 NO_SUCH_MEMBER: Final = "masterMember has no such member"
 CLUSTER_REF_FIXED: Final = "clusterRef is immutable"
 NO_TOPIC_NAME: Final = "not a topic name"

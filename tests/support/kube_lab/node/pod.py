@@ -25,6 +25,8 @@ from tests.support.kube_lab.node.volumes import NotYet, Volumes
 logger = logging.getLogger(__name__)
 
 _AGAIN_SECONDS: Final = 0.3
+_REFRESH_SECONDS: Final = 5.0
+"""A kubelet takes up to a minute."""
 _GONE: Final = (404, 409)
 _CLIENT_ERRORS: Final = range(400, 500)
 
@@ -118,6 +120,7 @@ class PodRunner:
         self._tasks = [
             asyncio.create_task(self._run(), name=f"pod {self.label}"),
             asyncio.create_task(self._report(), name=f"status of {self.label}"),
+            asyncio.create_task(self._refresh(), name=f"volumes of {self.label}"),
         ]
 
     def update(self, pod: Object) -> None:
@@ -172,6 +175,14 @@ class PodRunner:
             await self._end_sidecars()
         if self.stopping.is_set():
             await self._delete_object()
+
+    async def _refresh(self) -> None:
+        """Write what has changed of ConfigMaps and Secrets while the pod runs."""
+        while not self._pretend:
+            await asyncio.sleep(_REFRESH_SECONDS)
+            if self._phase == "Running" and not self.stopping.is_set():
+                with suppress(NotYet, ApiError, KeyError, aiohttp.ClientError, OSError):
+                    await self.volumes.refresh()
 
     async def _play(self) -> None:
         """Become Ready without running anything."""

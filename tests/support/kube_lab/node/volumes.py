@@ -173,6 +173,8 @@ def _chosen(data: dict[str, bytes], reference: Object) -> dict[str, bytes]:
 def _write(folder: Path, files: Mapping[str, bytes]) -> None:
     for name, content in files.items():
         target = folder / name
+        if target.is_file() and target.read_bytes() == content:
+            continue
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = target.with_name(f".{target.name}.new")
         temporary.write_bytes(content)

@@ -10,7 +10,7 @@ import argparse
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -144,6 +144,23 @@ def given_cluster(given: Given) -> Cluster:
     """
     settings = _Settings(given, {}, None)
     return Cluster(settings.addresses(), settings.access())
+
+
+def access_by(files: Mapping[str, str], given: Given | None = None) -> ClusterAccess | None:
+    """Return the access that files mean, by the names of their options.
+
+    Args:
+        files: Such as ``access_key_file``, ``tls_ca``.
+        given: Options that count before them.
+
+    Raises:
+        ConfigError: As :func:`find_cluster`.
+    """
+    given = given or Given()
+    paths: dict[str, Any] = {
+        name: Path(path) for name, path in files.items() if not getattr(given, name)
+    }
+    return given_cluster(replace(given, **paths)).access
 
 
 class _Value(NamedTuple):

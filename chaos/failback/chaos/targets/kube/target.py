@@ -31,6 +31,7 @@ from failback.chaos.cluster.view import (
     ProcessState,
     SignalReceipt,
 )
+from failback.chaos.cluster.wire import ACCESS_FILES, use_access
 from failback.chaos.errors import TargetError
 from failback.chaos.targets.kube import guards
 from failback.chaos.targets.kube.api import KubeApi
@@ -77,6 +78,9 @@ class KubernetesTarget:
         self._selector = f"failback.dev/cluster={cluster},app.kubernetes.io/component=broker"
         self._stores: dict[str, str] = {}
         self._nameservers: tuple[str, ...] = ()
+        given = {name: os.environ.get(f"FAILBACK_{name.upper()}", "") for name in ACCESS_FILES}
+        self._access = {name: path for name, path in given.items() if os.path.exists(path)}
+        use_access(self._access)
         self._containers = Containers(api)
         self._processes: dict[str, tuple[int, int]] = {}
         """Container → pid and ticks of the broker that was seen in it last."""
@@ -119,6 +123,7 @@ class KubernetesTarget:
             nameservers=self._nameservers,
             pairs=pairs,
             conflicts=tuple(conflicts(pairs, ask_nameservers(self._nameservers))),
+            access=self._access,
             images={str(pod["metadata"]["name"]): image_id(pod) for pod in pods if image_id(pod)},
         )
 

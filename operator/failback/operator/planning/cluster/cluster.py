@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.planning import operations
-from failback.operator.planning.cluster import conditions, drain, last_valid, warnings
+from failback.operator.planning.cluster import conditions, drain, guarded, last_valid, warnings
 from failback.operator.planning.cluster import status as cluster_status
 from failback.operator.planning.cluster.carried import carried_events, carried_verdicts
 from failback.operator.planning.cluster.conditions import Verdict
@@ -51,6 +51,7 @@ from failback.operator.planning.state import live_keys
 from failback.operator.planning.state.claim_marks import claim_marks, last_marks
 from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.planning.state.decode import member_of
+from failback.operator.planning.state.guard_stages import removed_too_early
 from failback.operator.planning.state.running_engine import cluster_context
 from failback.operator.render import common
 from failback.operator.render.context import Context
@@ -192,7 +193,8 @@ def _by_its_spec(given: _Given, refusal: _Refusal | None = None) -> Plan:
         lambda: by_key(render_cluster(applied_spec, addresses, rendered_in, shape=shape)),
     )
     desired = _without_unclear(state, shape, without_waiting(cluster, rendered_in, desired))
-    fixed = refused_changes(observed, desired)
+    early = removed_too_early(cluster, observed)
+    fixed = [*filter(None, [early]), *refused_changes(observed, desired)]
     if fixed and refusal is None:
         return _by_last_valid(given, "; ".join(fixed[:3]))
     refusal = refusal or _taken(state, desired)
@@ -222,7 +224,8 @@ def _by_its_spec(given: _Given, refusal: _Refusal | None = None) -> Plan:
         actions, lanes = (), ()
     # The pass in which an operation ends does not know yet whether another pair needs one.
     idle = not state.operations and not turn.operations
-    settled = idle and not actions and not contested and refusal is None
+    switched = shape.guarding is None
+    settled = idle and not actions and not contested and refusal is None and switched
     new = _status(view, context, rendered_in, refusal, settled=settled)
     events = (*turn.events, *drained.events, *_events(view, new))
     return Plan(
@@ -386,6 +389,7 @@ def _verdicts(
         conditions.scaling_down(view),
         *drain.drain(view.state, context).verdicts,
         *external_access(view),
+        *guarded.verdicts(view),
         conditions.reconciling(view),
         warnings.warning(view, version, context.permits),
     ]
@@ -508,6 +512,7 @@ def _events(view: ClusterView, new: Mapping[str, Any]) -> tuple[Event, ...]:
         if now and now["reason"] == reason and _turned(view.previous, kind, reason):
             found.append(Event(event, now["message"], warning=True))
     found += carried_events(view.previous, new)
+    found += guarded.events(view.previous, new)
     found += conditions.birth_events(view.previous, new, f"{view.shape.pairs} pairs")
     found += conditions.recovery_events(view.previous, new) if at_rest else ()
     waits = find_condition(new, drain.KIND)

@@ -23,9 +23,11 @@ from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.planning.state.decode import MAY_START
 from failback.operator.planning.state.log_ends import given_up
 from failback.operator.render.common import ORDER
+from failback.operator.render.members import APACHE_TLS
 
 _ADDRESS_KEYS: Final = frozenset(
     {"brokerIP1", "brokerIP2", "storePathRootDir", "storePathCommitLog", live_keys.MEMBERS}
+    | {"failbackAccessFolder", *APACHE_TLS}
 )
 _BEFORE_READY: Final = frozenset(
     {"Creating", "NameServerMissing", "NameTaken", "InvalidSpec", "Suspended", "MasterUnclear"}
@@ -209,10 +211,12 @@ def config_applied(view: ClusterView) -> Verdict:
             silent.append(name)
             continue
         for key, value in view.wanted(member).items():
+            if key in _ADDRESS_KEYS:
+                continue
             known = config_keys().get(key)
             if known is None:
                 unknown.add(key)
-            if key in _ADDRESS_KEYS or "${" in value or live_keys.is_live(key):
+            if "${" in value or live_keys.is_live(key):
                 continue
             if not same_value(key, answer.get(key, ""), value):
                 (live if key == live_keys.PERMISSION else waiting).append(f"{key} on {name}")

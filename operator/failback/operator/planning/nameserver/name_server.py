@@ -12,8 +12,9 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final
 
+from failback.operator.kinds.guarding import Tls
 from failback.operator.kinds.name_server import NameServer, NameServerSpec
-from failback.operator.planning.cluster import last_valid
+from failback.operator.planning.cluster import guarded, last_valid
 from failback.operator.planning.cluster.conditions import (
     Verdict,
     birth_events,
@@ -27,6 +28,7 @@ from failback.operator.planning.cluster.warnings import (
     unknown_annotations,
     unlikely,
 )
+from failback.operator.planning.observed import facts
 from failback.operator.planning.observed.observed import ObservedNameServer, Pod
 from failback.operator.planning.plan.children import by_key, plan_children
 from failback.operator.planning.plan.encoding import (
@@ -40,6 +42,7 @@ from failback.operator.planning.plan.encoding import (
 from failback.operator.planning.plan.types import Event, Plan
 from failback.operator.planning.state.running_engine import name_server_context
 from failback.operator.render import apache
+from failback.operator.render.common import TLS_FILE
 from failback.operator.render.context import Context
 from failback.operator.render.nameserver import addresses, statefulset_name
 from failback.operator.render.objects import render_name_server
@@ -97,7 +100,8 @@ def _by_its_spec(
         refusal: Why it is that of earlier.
     """
     replicas = _replicas(name_server, status, observed, now)
-    current = _with_replicas(name_server, replicas.pods)
+    tls, waits = _tls(name_server, observed)
+    current = _with_replicas(name_server, replicas.pods, tls)
     rendered_in = name_server_context(name_server, observed, context)
     desired = by_key(render_name_server(current, rendered_in))
     taken = sorted(key for key in desired if key in observed.foreign)
@@ -123,6 +127,7 @@ def _by_its_spec(
         Verdict("Reconciling", bool(drift), "Children" if drift else "", _listed(drift)),
         Verdict("Paused", paused, "Requested" if paused else ""),
         *_external_access(name_server, status, outside),
+        *_tls_verdict(name_server, status, drift, waits),
         _warning(name_server, observed),
     ]
     found = {
@@ -135,7 +140,7 @@ def _by_its_spec(
         "externalAddresses": outside,
         "conditions": _conditions(name_server, status, verdicts, now),
     }
-    done = not actions and not paused and not replicas.shrinking and refusal is None
+    done = not (actions or paused or replicas.shrinking or refusal or waits)
     if done and (ready.value or not never_ready(status)):
         found["observedGeneration"] = name_server.metadata.generation
     return Plan(
@@ -144,6 +149,7 @@ def _by_its_spec(
         events=(
             *birth_events(status, found, f"{name_server.spec.replicas} name servers"),
             *recovery_events(status, found),
+            *guarded.events(status, found),
             *_events(status, published, replicas, observed),
             *_refusal_events(status, refusal),
         ),
@@ -180,9 +186,39 @@ def is_paused(name_server: NameServer) -> bool:
     return name_server.spec.suspend or marked
 
 
-def _with_replicas(name_server: NameServer, replicas: int) -> NameServer:
+_TLS: Final = "TLS"
+
+
+def _tls(name_server: NameServer, observed: ObservedNameServer) -> tuple[Tls | None, str]:
+    """Return the TLS of now, and what it waits for: brokers change before and after it."""
+    wanted = name_server.spec.tls
+    stored = observed.objects.get(("ConfigMap", statefulset_name(name_server)))
+    mode = facts.properties(stored, TLS_FILE).get("tls.server.mode", "")
+    if wanted is None or mode == wanted.mode.lower() or stored is None:
+        return wanted, ""
+    between: Tls = wanted.model_copy(update={"mode": "Permissive"})
+    if wanted.mode == "Enforcing" and observed.plain_clusters:
+        return between, f"brokers of {names(observed.plain_clusters)} speak no TLS yet"
+    if wanted.mode == "Disabled" and observed.tls_clusters:
+        return between, f"brokers of {names(observed.tls_clusters)} still speak TLS"
+    return wanted, ""
+
+
+def _tls_verdict(
+    name_server: NameServer, status: Mapping[str, Any], drift: object, waits: str
+) -> tuple[Verdict, ...]:
+    tls = name_server.spec.tls
+    if tls is None:
+        known = find_condition(status, _TLS) is not None
+        return (Verdict(_TLS, True, "Off", "not asked for"),) if known else ()
+    if waits or drift:
+        return (Verdict(_TLS, False, "WaitsForBrokers" if waits else "Changing", waits),)
+    return (Verdict(_TLS, True, tls.mode, guarded.SAYS[tls.mode]),)
+
+
+def _with_replicas(name_server: NameServer, replicas: int, tls: Tls | None = None) -> NameServer:
     spec: NameServerSpec = name_server.spec.model_copy(
-        update={"replicas": replicas, "suspend": False}
+        update={"replicas": replicas, "suspend": False, "tls": tls}
     )
     return name_server.model_copy(update={"spec": spec})
 

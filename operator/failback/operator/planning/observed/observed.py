@@ -258,6 +258,10 @@ class ObservedCluster:
     """Members that have any object, wanted or not."""
     refused_pods: Mapping[str, str] = field(default_factory=dict)
     """Pods that are not there → what refused them last."""
+    has_key: bool = True
+    """Whether the operator can sign requests to this cluster."""
+    name_servers_take_tls: bool = True
+    """Whether its name servers do, as far as the operator runs them."""
     name_servers: Sequence[str] | None = None
     """``host:port`` in index order; ``None`` when the NameServer resource does not exist."""
     read_only: frozenset[str] = frozenset()
@@ -324,6 +328,10 @@ class ObservedNameServer:
     foreign: frozenset[Key] = frozenset()
     pods: Mapping[int, Pod] = field(default_factory=dict)
     """Replica index → its pod."""
+    plain_clusters: tuple[str, ...] = ()
+    """BrokerClusters of it with a member that does not speak TLS."""
+    tls_clusters: tuple[str, ...] = ()
+    """BrokerClusters of it with a member that speaks TLS."""
     routes: Mapping[str, Route] = field(default_factory=dict)
     """Address → what it answered (106) last; an address without a pod is missing."""
     refused_pods: Mapping[str, str] = field(default_factory=dict)

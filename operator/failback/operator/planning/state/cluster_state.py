@@ -18,6 +18,7 @@ from failback.operator.planning.observed.observed import Key, MemberView, Object
 from failback.operator.planning.plan.encoding import operations_from_status
 from failback.operator.planning.plan.types import Operation
 from failback.operator.planning.state import instants
+from failback.operator.planning.state.guard_stages import guarding_of
 from failback.operator.planning.state.log_ends import serves_reads
 from failback.operator.planning.state.mastership import Mastership, mastership, says_master
 from failback.operator.planning.state.running_engine import arm_engine, held_engine, running_arm
@@ -185,6 +186,7 @@ class ClusterState:
             read_forced=frozenset(pair for pair in self.pairs if self._reads_are_forced(pair)),
             overlay=dict(self.arm.get("brokerConfig") or {}) if self.arm else {},
             engine=arm_engine(self.cluster, self.arm),
+            guarding=guarding_of(self.cluster, self.observed),
         )
         held = self.held_engine
         return shape if held is None else dataclasses.replace(shape, engine=held)

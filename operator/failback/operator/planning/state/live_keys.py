@@ -17,7 +17,8 @@ from failback.operator.engines.catalogue import config_keys, same_value
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.planning.observed import facts
 from failback.operator.planning.state.cluster_state import ClusterState
-from failback.operator.render.shape import Member, Shape, shaped_pair
+from failback.operator.render.members import ACL_MODE, FAILBACK_TLS
+from failback.operator.render.shape import Member, Shape, shaped_pair, wanted_guarding
 
 PERMISSION: Final = "brokerPermission"
 MEMBERS: Final = "failbackMembers"
@@ -50,6 +51,11 @@ def wanted(
     found[READ] = "true" if forced or pair.slave_read_enable else "false"
     if name_servers is not None:
         found["namesrvAddr"] = ";".join(name_servers)
+    guarding = shape.guarding or wanted_guarding(cluster)
+    if cluster.spec.engine.program == "failback":
+        found |= {ACL_MODE: guarding.acl_mode} if guarding.acl_mode else {}
+        own = "true" if guarding.own_tls else "false"
+        found |= zip(FAILBACK_TLS, (guarding.tls, own), strict=True) if guarding.tls else ()
     return found
 
 
