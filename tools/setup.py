@@ -238,6 +238,10 @@ def set_up(tier: str, venv: Path) -> None:
         need_java()
     if tier in ("test", "bench"):
         need_command(("mvn",), "maven", "Maven (fetches the Apache RocketMQ jars for tests)")
+        if os.geteuid() == 0:  # what needs it needs root, too
+            need_command(("nft",), "nftables", "nft (rules for packets)")
+            need_command(("iptables",), "iptables", "iptables (queues of packets)")
+            need_command(("ip",), "iproute2", "ip (network namespaces)")
         need_command(("chromium", "chromium-browser", "google-chrome"), "chromium", "Chromium")
 
 

@@ -28,6 +28,8 @@ POINTS: Final = (
     "before-consumers-start",
     "handlers-set",
     "unsubscribed",
+    "link-cut",
+    "before-join",
     "drained",
     "sealed",
     "closed-written",

@@ -10,6 +10,13 @@ from tests.support.chaos.chaos_lab import LocalCluster, local_cluster
 
 
 @pytest.fixture(scope="package")
+def isolated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """Whose pods have networks of their own."""
+    with local_cluster(tmp_path_factory.mktemp("isolated"), "--isolate-network") as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="package")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     with local_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
         yield cluster

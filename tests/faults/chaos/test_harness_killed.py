@@ -19,8 +19,14 @@ from failback.chaos.failpoints import POINTS, VARIABLE
 from failback.chaos.run.abort_and_heal import heal
 from failback.chaos.run_folder.run_folder import FolderState, RunFolder
 from failback.chaos.run_folder.undo_ledger import read_ledger
+from failback.operator.local.network import missing
 from failback.protocol.route import parse_offset_table
-from tests.support.chaos.chaos_lab import LocalCluster, experiment, run_arm_command
+from tests.support.chaos.chaos_lab import (
+    LocalCluster,
+    experiment,
+    network_rules,
+    run_arm_command,
+)
 from tests.support.processes.child_process import failback_environment
 
 BROKER = {"pair": "demo-0"}
@@ -41,10 +47,19 @@ HANDLER = {
     "at": 2,
     "with": {"delayMs": 50, "durationSeconds": 20},
 }
+CUT = {
+    "id": "f1",
+    "fault": "cut-clients",
+    "at": 2,
+    "target": BROKER,
+    "with": {"durationSeconds": 50},
+}
 UNSUBSCRIBE = {"id": "f1", "fault": "unsubscribe", "at": 2, "with": {"durationSeconds": 20}}
 
 SOAK = pytest.mark.soak
 CASES = [
+    ("link-cut", CUT),
+    ("before-join", CUT),
     pytest.param("prepared", KILL, marks=SOAK),
     pytest.param("ledger-written", KILL, marks=SOAK),
     ("held", KILL),
@@ -68,6 +83,7 @@ CASES = [
     pytest.param("files-replaced", FILE, marks=SOAK),
     pytest.param("handlers-set", HANDLER, marks=SOAK),
     pytest.param("unsubscribed", UNSUBSCRIBE, marks=SOAK),
+    pytest.param("ledger-written", CUT, marks=SOAK),
 ]
 
 
@@ -77,13 +93,16 @@ def test_every_fail_point_is_tried() -> None:
     assert set(tried) == set(POINTS)
 
 
-@pytest.mark.few(11, 11)
+@pytest.mark.few(13, 13)
 @pytest.mark.parametrize(
     ("point", "fault"), CASES, ids=lambda value: value if isinstance(value, str) else value["fault"]
 )
 def test_heal_after_the_harness_was_killed(
-    cluster: LocalCluster, tmp_path: Path, point: str, fault: dict[str, Any]
+    request: pytest.FixtureRequest, tmp_path: Path, point: str, fault: dict[str, Any]
 ) -> None:
+    if fault is CUT and missing():
+        pytest.skip(missing())
+    cluster: LocalCluster = request.getfixturevalue("isolated" if fault is CUT else "cluster")
     topic = f"{fault['fault']}-{point}"
     if fault in (CONSUMER, HANDLER, UNSUBSCRIBE):
         fault = {**fault, "target": {"group": f"group-{topic}"}}
@@ -108,6 +127,8 @@ def test_heal_after_the_harness_was_killed(
     assert folder.read_json("closed.json")["not_healed"] == []
     assert all(entry.healed is not None for entry in read_ledger(run_dir / "undo.jsonl"))
     assert_no_fault_is_left(cluster, run_dir)
+    if fault is CUT:
+        assert network_rules(cluster) == ""
     if fault["fault"] == "replace-offset-file":
         assert_the_offset_file_is_back(cluster, run_dir, f"{topic}@group-{topic}")
 

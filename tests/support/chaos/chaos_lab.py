@@ -18,6 +18,7 @@ from failback.chaos.run.outcome import RunOutcome
 from failback.chaos.run.run import run_arm
 from failback.chaos.targets.local import ControlSocket, LocalTarget
 from failback.chaos.targets.location import Location
+from failback.common.programs import find_program
 from tests.support.processes.child_process import failback_command, failback_environment
 
 TIME_SCALE = 0.1
@@ -68,20 +69,23 @@ class LocalCluster:
 
 
 @contextmanager
-def local_cluster(folder: Path, *, time_scale: float = TIME_SCALE) -> Iterator[LocalCluster]:
-    """One pair and its name server, running."""
-    with running_cluster(folder, RESOURCES.replace("SCALE", str(time_scale))) as cluster:
+def local_cluster(
+    folder: Path, *options: str, time_scale: float = TIME_SCALE
+) -> Iterator[LocalCluster]:
+    """One pair and its name server, running; ``options`` are those of ``failback up``."""
+    resources = RESOURCES.replace("SCALE", str(time_scale))
+    with running_cluster(folder, resources, *options) as cluster:
         yield cluster
 
 
 @contextmanager
-def running_cluster(folder: Path, resources: str) -> Iterator[LocalCluster]:
+def running_cluster(folder: Path, resources: str, *options: str) -> Iterator[LocalCluster]:
     """The cluster of a resource file; stopped afterwards, whatever happened to it."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "cluster.yaml"
     file.write_text(resources)
     root = folder / "root"
-    run_failback("up", "-f", str(file), "--root", str(root), "--detach")
+    run_failback("up", "-f", str(file), "--root", str(root), "--detach", *options)
     try:
         yield LocalCluster(root)
     finally:
@@ -196,3 +200,20 @@ def lost(run_dir: Path) -> int:
     delivered = {(row["lane"], row["lseq"]) for row in rows(run_dir, "deliver")}
     assert acknowledged, "nothing was acknowledged"
     return len(acknowledged - delivered)
+
+
+def network_rules(cluster: LocalCluster) -> str:
+    """Where rules of ours are in the namespaces of an isolated cluster; empty: nowhere."""
+    names = json.loads((cluster.root / "network.json").read_text())["namespaces"]
+    nsenter, nft = find_program("nsenter"), find_program("nft")
+    shown = [
+        subprocess.run(
+            [str(nsenter), f"--net=/run/netns/{name}", "--", str(nft), "list", "ruleset"],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for name in names
+    ]
+    lines = [line.strip() for text in shown for line in text.splitlines()]
+    return "; ".join(line for line in lines if "failback_" in line or "queue" in line)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
+from failback.chaos.cluster.link import Cut
 from failback.chaos.cluster.view import (
     ClusterView,
     DeathRecord,
@@ -105,6 +106,24 @@ class Target(Protocol):
 
     def close(self) -> None:
         """Let go of sockets; the cluster stays as it is."""
+
+
+@runtime_checkable
+class LinkCutter(Protocol):
+    """A target that can also hit packets of a broker or name server, named by its address."""
+
+    def cut(self, address: str, cut: Cut) -> None:
+        """Put the rules of a cut in force; they end by themselves when this process is gone.
+
+        Raises:
+            TargetError: They were not put in force.
+        """
+
+    def join(self, address: str, link: str) -> None:
+        """Take the rules of a link away; safe to repeat."""
+
+    def resent(self, address: str) -> int:
+        """Segments of TCP that its kernel has sent again so far: what lost packets bring about."""
 
 
 @runtime_checkable

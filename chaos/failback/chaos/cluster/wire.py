@@ -57,7 +57,7 @@ def split_address(address: str) -> tuple[str, int]:
 class WireConnection:
     """One TCP connection to a broker or name server. Not thread-safe: one thread owns it."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, connect_timeout: float = CONNECT_TIMEOUT) -> None:
         """Connect.
 
         Raises:
@@ -67,7 +67,7 @@ class WireConnection:
         self._access = _access[1]
         host, port = split_address(address)
         try:
-            self.socket = socket.create_connection((host, port), CONNECT_TIMEOUT)
+            self.socket = socket.create_connection((host, port), connect_timeout)
             if self._access is not None and (tls := self._access.tls) is not None:
                 self.socket.settimeout(HANDSHAKE_TIMEOUT)
                 name = tls.name_of(host)

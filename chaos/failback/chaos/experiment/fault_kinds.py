@@ -74,6 +74,8 @@ class FaultKind:
     modes: tuple[str, ...] = ("one",)
     supported_by: frozenset[str] = frozenset({"local", "kubernetes"})
     engines: frozenset[str] = frozenset({"failback", "apache"})
+    needs: str = ""
+    """What it needs of the cluster or the machine, beyond an ordinary one."""
     fixed: Mapping[str, str] = field(default_factory=dict)
     check: Callable[[Values], tuple[str, str] | None] | None = None
     """Parameters that are fine one by one and not together: the name of one, and the problem."""

@@ -62,7 +62,10 @@ def _spelled(*words: str, held: Callable[[str], str] = _called) -> BeforeValidat
 
 _CALLED: Final = {
     written(word): word
-    for word in ("same", "slave", "older", "delete", "empty", "truncate", "keep")
+    for word in (
+        *("same", "slave", "older", "delete", "empty", "truncate", "keep"),
+        *("both", "in", "out", "drop", "reject", "broker", "clients"),
+    )
 }
 """Words among the parameters of faults → what the faults call them."""
 

@@ -142,7 +142,9 @@ def _undo_nothing(session: Session, record: FaultRecord, member: Member) -> None
     session.rec.evidence(record, "not-injected")
 
 
-def finish_effect(session: Session, record: FaultRecord, kind: str) -> None:
+def finish_effect(
+    session: Session, record: FaultRecord, kind: str, *, observer: str = "runtime"
+) -> None:
     """The effect is proved, or doubted: say so in rows and evidence."""
     record.settle()
     gone = record.observed.get("gone_ns")
@@ -150,7 +152,7 @@ def finish_effect(session: Session, record: FaultRecord, kind: str) -> None:
         record,
         kind,
         observed=gone,
-        observer="runtime",
+        observer=observer,
         detail={"proof": record.proof, "why": record.why, "victims": record.victims},
     )
     session.rec.evidence(record, "effect")

@@ -15,6 +15,9 @@ from failback.chaos.experiment.expectation_checks import MetricProblem, any_metr
 from failback.chaos.experiment.fault_kinds import FaultKinds
 from failback.chaos.experiment.spec import ChaosExperiment
 from failback.chaos.faults import (
+    cut_clients,
+    cut_nameserver,
+    cut_replication,
     double_kill,
     kill,
     kill_and_restart,
@@ -40,6 +43,9 @@ FAULTS: Final[tuple[Fault, ...]] = (
     kill_and_restart.DURING,
     long_outage.FAULT,
     pause.FAULT,
+    cut_replication.FAULT,
+    cut_clients.FAULT,
+    cut_nameserver.FAULT,
     kill_consumer.FAULT,
     double_kill.FAULT,
     replace_offset_file.FAULT,

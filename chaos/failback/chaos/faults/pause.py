@@ -64,6 +64,7 @@ def pause_broker(
     record = begin_on_broker(
         session, KIND.name, fid, pair, role, at_seconds, after, lasts=duration_seconds
     )
+    record.keeps_process = True
     member, identity = victim_of(record)
     record.undo = session.ledger.add(CONTINUE, _named(member, identity), record.fid)
     crash_point("ledger-written")

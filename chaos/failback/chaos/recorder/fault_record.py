@@ -34,6 +34,8 @@ class FaultRecord:
     undo: str = ""
     down_seconds: float | None = None
     called_off: bool = False
+    keeps_process: bool = False
+    """The victim runs on, or goes on: no other process takes its place."""
     registered_at: set[str] = field(default_factory=set)
     served_base: dict[tuple[str, str, int], int] = field(default_factory=dict)
     served: dict[str, int] = field(default_factory=dict)

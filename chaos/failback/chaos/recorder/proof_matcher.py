@@ -102,7 +102,7 @@ class ProofMatcher:
             assert record.victim is not None
             assert record.issued is not None
             old = record.identity.boot_ms if record.identity else None
-            if record.fault == "pause":
+            if record.keeps_process:
                 returned = record.resumed is not None
             else:
                 returned = event.boot_ms is not None and event.boot_ms != old
@@ -116,7 +116,7 @@ class ProofMatcher:
             record.observed["accept_ns"] = event.stamp
             record.down_seconds = round((event.stamp.mono_ns - record.issued[0].mono_ns) / 1e9, 3)
         table = self._snapshot_table(record, event)
-        kind = "RESUMED" if record.fault == "pause" else "ACCEPT"
+        kind = "RESUMED" if record.keeps_process else "ACCEPT"
         self._faults.fault_row(
             record, kind, observed=event.stamp, observer="witness", boot_ms=event.boot_ms
         )
@@ -320,10 +320,10 @@ class ProofMatcher:
         except FailbackError:
             return False
         same = found.same(previous)
-        if record.fault == "pause":
+        if record.keeps_process:
             if not same:
                 record.add_unproved_reason(
-                    f"pid {previous.pid} was replaced by {found.pid} while paused"
+                    f"pid {previous.pid} was replaced by {found.pid} in the meantime"
                 )
             record.proof["K7"] = f"pid {found.pid}"
             return True

@@ -258,6 +258,7 @@ class Recorder(FaultLog):
                 and (record.identity.pod, record.identity.pid, record.identity.ticks)
                 == (pod, death.pid, death.ticks)
                 and record.issued is not None
+                and record.signum is not None
                 for record in self.faults.values()
             )
 

@@ -229,9 +229,13 @@ class WireWatch(Watcher):
     def _silence(self) -> None:
         if self._silent_since is None:
             self._silent_since = time.monotonic() - ANSWER_TIMEOUT
-        elif not self._silence_told and time.monotonic() - self._silent_since >= SILENCE_SECONDS:
-            self._silence_told = True
-            self._listener(PeerEvent(self.address, "SILENCE", now()))
+        elif time.monotonic() - self._silent_since >= SILENCE_SECONDS:
+            if not self._silence_told:
+                self._silence_told = True
+                self._listener(PeerEvent(self.address, "SILENCE", now()))
+            # What TCP sends again it sends ever later: a new connection shows when an answer comes.
+            self.close()
+            self._silent_since = None
 
 
 class RouteWatch(Watcher):

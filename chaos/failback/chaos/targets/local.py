@@ -21,6 +21,7 @@ from failback.chaos.cluster import processes
 from failback.chaos.cluster.broker_facts import ask_broker, ask_nameservers, boot_ms_of, conflicts
 from failback.chaos.cluster.clock import now
 from failback.chaos.cluster.lease import Renewal
+from failback.chaos.cluster.link import LINKS, Cut
 from failback.chaos.cluster.target import Deadline, FileStat, Injection
 from failback.chaos.cluster.unix_socket import exchange
 from failback.chaos.cluster.view import (
@@ -36,6 +37,7 @@ from failback.chaos.cluster.view import (
 )
 from failback.chaos.cluster.wire import use_access
 from failback.chaos.errors import TargetError
+from failback.chaos.targets.local_network import LocalNetwork
 from failback.common.files import sync_folder
 from failback.common.replacing import replace_file
 
@@ -92,6 +94,7 @@ class LocalTarget:
         self._control = control
         self._cluster = cluster
         self._renewal = Renewal(self._limit)
+        self._network = LocalNetwork(lambda: self._control.call("view"))
 
     @property
     def control_path(self) -> Path:
@@ -100,6 +103,7 @@ class LocalTarget:
     def close(self) -> None:
         """Every call has its own connection; only what is held is no longer renewed."""
         self._renewal.close()
+        self._network.close()
 
     # --- looking ---------------------------------------------------------------------------------
 
@@ -167,7 +171,9 @@ class LocalTarget:
             replace_file(file, data)
 
     def refuse_unsafe(self, injection: Injection) -> None:
-        """Nothing to refuse: a cluster of ``failback up`` is made for experiments."""
+        """A cluster of ``failback up`` is made for experiments, but its network may be shared."""
+        if injection.fault in LINKS:
+            self._network.require()
 
     # --- acting ----------------------------------------------------------------------------------
 
@@ -227,6 +233,15 @@ class LocalTarget:
 
     def start(self, member: Member) -> None:
         self._control.call("start", pod=member.pod)
+
+    def cut(self, address: str, cut: Cut) -> None:
+        self._network.cut(address, cut)
+
+    def join(self, address: str, link: str) -> None:
+        self._network.join(address, link)
+
+    def resent(self, address: str) -> int:
+        return self._network.resent(address)
 
     # --- the runtime's answers -------------------------------------------------------------------
 

@@ -19,6 +19,15 @@ from failback.chaos.cluster.clock import now
 from failback.chaos.errors import TargetError
 from failback.chaos.failpoints import crash_point
 from failback.chaos.faults import (
+    cut_clients as of_clients,
+)
+from failback.chaos.faults import (
+    cut_nameserver as of_nameserver,
+)
+from failback.chaos.faults import (
+    cut_replication as of_replication,
+)
+from failback.chaos.faults import (
     kill,
     kill_consumer,
     none,
@@ -29,6 +38,7 @@ from failback.chaos.faults import (
 )
 from failback.chaos.faults import long_outage as outage
 from failback.chaos.faults import replace_offset_file as offset_file
+from failback.chaos.faults.network_faults import inject_action
 from failback.chaos.faults.undo import undo_action, undo_open
 from failback.chaos.run.drain import drain as drain_groups
 from failback.chaos.run.prepare import await_slaves
@@ -42,8 +52,14 @@ logger = logging.getLogger(__name__)
 
 __all__ = [
     "begin_faults",
+    "cut_clients",
+    "cut_nameserver",
+    "cut_replication",
     "do_nothing",
     "drain",
+    "join_clients",
+    "join_nameserver",
+    "join_replication",
     "kill_broker",
     "long_outage",
     "pause_broker",
@@ -65,6 +81,9 @@ __all__ = [
 
 # Chaos Toolkit looks actions up as attributes of this module. Each fault of the catalogue has its
 # action here, and its undo where it has one.
+cut_clients = action(inject_action(of_clients.FAULT))
+cut_nameserver = action(inject_action(of_nameserver.FAULT))
+cut_replication = action(inject_action(of_replication.FAULT))
 do_nothing = action(none.do_nothing)
 kill_broker = action(kill.kill_broker)
 long_outage = action(outage.long_outage)
@@ -75,6 +94,9 @@ set_handler = action(slow_handler.set_handler)
 terminate_broker = action(terminate.terminate_broker)
 unsubscribe_consumers = action(unsubscribe.unsubscribe_consumers)
 
+join_clients = action(undo_action(of_clients.FAULT))
+join_nameserver = action(undo_action(of_nameserver.FAULT))
+join_replication = action(undo_action(of_replication.FAULT))
 release_broker = action(undo_action(kill.FAULT))
 reset_handlers = action(undo_action(slow_handler.FAULT))
 restore_offset_file = action(undo_action(offset_file.FAULT))

@@ -53,6 +53,8 @@ def _show_all(kinds: Sequence[FaultKind]) -> None:
 def _show(kind: FaultKind) -> None:
     say(f"{kind.name} ({kind.code}), hits: {kind.target}")
     say(f"{kind.title}.")
+    if kind.needs:
+        say(f"Needs {kind.needs}.")
     if kind.parameters:
         say("")
         rows = [
@@ -84,6 +86,7 @@ def _document(kind: FaultKind) -> dict[str, Any]:
         "code": kind.code,
         "target": kind.target,
         "what": kind.title,
+        "needs": kind.needs,
         "parameters": [
             {
                 "name": each.name,

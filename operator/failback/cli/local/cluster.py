@@ -34,6 +34,13 @@ def up(
     files: Annotated[list[Path] | None, argument("FILE", "File with resources, YAML.")] = None,
     more: Annotated[list[Path] | None, option("--file, -f", "FILE", "The same as FILE.")] = None,
     detach: Annotated[bool, flag("--detach, -d", "Go on in the background.")] = False,
+    isolate_network: Annotated[
+        bool,
+        flag(
+            "--isolate-network",
+            "Give every pod a network namespace of its own, for faults of the network (root only).",
+        ),
+    ] = False,
     root: RootOption = None,
     namespace: Annotated[
         str | None,
@@ -57,12 +64,12 @@ def up(
     for note in notes:
         print(note, file=sys.stderr)
     if detach:
-        _up_detached(where, resources, json)
+        _up_detached(where, resources, json, isolate_network)
     else:
-        _up_here(where, resources, json)
+        _up_here(where, resources, json, isolate_network)
 
 
-def _up_here(where: Root, resources: Resources, json: bool) -> None:
+def _up_here(where: Root, resources: Resources, json: bool, isolate_network: bool) -> None:
     from failback.operator.local.background import serve
     from failback.operator.local.runtime import LocalRuntime
 
@@ -76,12 +83,12 @@ def _up_here(where: Root, resources: Resources, json: bool) -> None:
 
     where.create()
     with where.lock():
-        runtime = LocalRuntime(where, log=log)
+        runtime = LocalRuntime(where, log=log, isolate_network=isolate_network)
         runtime.prepare(resources.items, resources.secrets)
         asyncio.run(serve(runtime, on_ready=ready))
 
 
-def _up_detached(where: Root, resources: Resources, json: bool) -> None:
+def _up_detached(where: Root, resources: Resources, json: bool, isolate_network: bool) -> None:
     from failback.operator.local.background import (
         start_in_background,
         stop_background,
@@ -91,7 +98,9 @@ def _up_detached(where: Root, resources: Resources, json: bool) -> None:
 
     started = time.monotonic()
     progress = Progress(silent=json)
-    pid = start_in_background(where, resources.items, resources.secrets)
+    pid = start_in_background(
+        where, resources.items, resources.secrets, isolate_network=isolate_network
+    )
     try:
         wait_ready(where, pid, progress)
     except BaseException:

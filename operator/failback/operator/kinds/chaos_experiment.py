@@ -102,11 +102,21 @@ class FaultParameters(Model):
     bak: Literal["Same", "Keep"] | None = None
     """Whether the backup of the offset file is treated the same way, or kept."""
     delay_ms: float | None = Field(default=None, ge=0, le=86400000)
-    """Time by which every handler call is made slower."""
+    """Time by which every handler call is made slower, or every packet of a link."""
     fail_ratio: float | None = Field(default=None, ge=0, le=1)
     """Share of handler calls that ask for a retry."""
     throw_ratio: float | None = Field(default=None, ge=0, le=1)
     """Share of handler calls that raise."""
+    direction: Literal["Both", "In", "Out"] | None = None
+    """Which packets of a link are hit, as the victim sees them."""
+    mode: Literal["Drop", "Reject"] | None = None
+    """Whether packets of a link vanish or are answered with a reset."""
+    loss_ratio: float | None = Field(default=None, ge=0, le=1)
+    """Share of the packets of a link that is dropped."""
+    bytes_per_second: int | None = Field(default=None, ge=1, le=2**31 - 1)
+    """What a link carries; packets above it are dropped."""
+    side: Literal["Broker", "Clients"] | None = None
+    """Which side is cut off from the name servers."""
 
 
 class Fault(Model):

@@ -14,8 +14,9 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -43,17 +44,25 @@ def loopback_address(namespace: str, pod: str) -> str:
     return f"127.{64 + digest[0] % 64}.{digest[1]}.{1 + digest[2] % 254}"
 
 
-def local_context(namespace: str, root: Root, ports: dict[str, int], version: str) -> Context:
+def local_context(
+    namespace: str,
+    root: Root,
+    ports: dict[str, int],
+    version: str,
+    address_of: Callable[[str], str] | None = None,
+) -> Context:
     """Return the context that renders objects for this machine.
 
     Args:
         ports: The first port of each StatefulSet's block, from :func:`allocate`.
+        address_of: The address of a pod; ``None``: :func:`loopback_address`.
     """
+    address_of = address_of or partial(loopback_address, namespace)
     return Context(
         namespace=namespace,
         home=lambda pod: str(root.home(pod)),
         run_dir=lambda pod: str(root.run_dir(pod)),
-        address_of=lambda pod, service: loopback_address(namespace, pod),
+        address_of=lambda pod, service: address_of(pod),
         port_of=lambda statefulset, name, default: ports[statefulset] + _OFFSETS[name],
         version=version,
     )

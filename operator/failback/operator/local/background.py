@@ -22,6 +22,7 @@ from failback.operator.schema.decoding import decode
 from failback.protocol.errors import FailbackError
 
 _POLL_SECONDS: Final = 0.1
+ISOLATE_NETWORK: Final = "--isolate-network"
 _STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 READY_SECONDS: Final = 1500.0
 """More than the startup probes of name servers, masters and slaves take one after another."""
@@ -56,7 +57,11 @@ async def serve(runtime: LocalRuntime, *, on_ready: Callable[[], None] = lambda:
 
 
 def start_in_background(
-    root: Root, items: Sequence[Resource], secrets: Secrets | None = None
+    root: Root,
+    items: Sequence[Resource],
+    secrets: Secrets | None = None,
+    *,
+    isolate_network: bool = False,
 ) -> int:
     """Start a runtime of its own for ``root``; return its pid.
 
@@ -68,9 +73,10 @@ def start_in_background(
         with root.lock():  # raises, and names the pid
             pass
     documents = [item.model_dump(by_alias=True, exclude_unset=True) for item in items]
+    words = [ISOLATE_NETWORK] if isolate_network else []
     with root.runtime_log.open("ab") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "failback.operator.local", str(root.path)],
+            [sys.executable, "-m", "failback.operator.local", str(root.path), *words],
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -137,13 +143,15 @@ def _last_words(root: Root) -> str:
 
 def main(argv: Sequence[str]) -> int:
     """Be the background runtime: ``python -m failback.operator.local ROOT`` < resources."""
-    root = Root(argv[0])
+    root, isolate = Root(argv[0]), ISOLATE_NETWORK in argv[1:]
     begin_logging(lines="%(asctime)s %(levelname)s %(message)s")
     try:
         documents, secrets = json.load(sys.stdin)
         items = [decode(document) for document in documents]
         with root.lock():
-            runtime = LocalRuntime(root, log=lambda line: print(line, flush=True))
+            runtime = LocalRuntime(
+                root, log=lambda line: print(line, flush=True), isolate_network=isolate
+            )
             runtime.prepare(items, secrets)
             print(f"runtime {os.getpid()} of {root.path}", flush=True)
             asyncio.run(serve(runtime))

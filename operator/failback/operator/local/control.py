@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from failback.common.text import why
+from failback.operator.local import network
 from failback.operator.local.process import Identity, end_stranger
 from failback.operator.local.root import Root, RootInUse, read_json, write_json
 from failback.protocol.errors import FailbackError
@@ -219,5 +220,6 @@ def end_leftovers(root: Root) -> Iterator[str]:
                 yield f"{name}: {how} (left by a runtime that was killed)"
     with suppress(FileNotFoundError):
         root.control_file.unlink()
+    yield from network.remove(root)
     if state:
         root.state_file.unlink()

@@ -26,6 +26,7 @@ from typing import Any, Final, Protocol
 
 from failback.carry.starts import read_last
 from failback.operator.local.addresses import check_free
+from failback.operator.local.network import within
 from failback.operator.local.podspec import ContainerSpec, PodSpec, Volume
 from failback.operator.local.process import Child, Death, Identity
 from failback.operator.local.root import Root, read_json, write_json
@@ -224,6 +225,8 @@ class Pod:
                 await self._woken.wait()
 
     def _taken_port(self) -> str | None:
+        if self.spec.network_namespace:
+            return None  # nobody else is there
         try:
             check_free(self.spec.ports, self.spec.address)
         except ConfigError as error:
@@ -241,7 +244,8 @@ class Pod:
     ) -> Death:
         log = self._root.log_file(self.spec.name)
         self._log_start = log.stat().st_size if log.exists() else 0
-        child = Child.spawn(container.argv, container.environment, Path(self.spec.home), log)
+        argv = within(self.spec.network_namespace, container.argv)
+        child = Child.spawn(argv, container.environment, Path(self.spec.home), log)
         self._child = child
         self._started_ns = time.monotonic_ns()
         self._observer.changed(self)  # the identity is on disk before the gate opens
@@ -276,7 +280,7 @@ class Pod:
             + probe.initial_delay_seconds
             + probe.period_seconds * probe.failure_threshold
         )
-        while (failure := await probe.failure(self.spec.address)) is not None:
+        while (failure := await probe.failure(self.spec.address, self.spec.prober)) is not None:
             self._set("Starting", failure)
             if loop.time() >= deadline:
                 return False
@@ -284,10 +288,10 @@ class Pod:
         return True
 
     async def _watch_readiness(self) -> None:
-        probe = self.spec.container.readiness
+        spec, probe = self.spec, self.spec.container.readiness
         failures = 0
         while True:
-            failure = await probe.failure(self.spec.address) if probe is not None else None
+            failure = await probe.failure(spec.address, spec.prober) if probe is not None else None
             failures = failures + 1 if failure is not None else 0
             if failure is None or probe is None:
                 self._set("Ready", "")
@@ -301,7 +305,7 @@ class Pod:
         failures = 0
         while probe is not None:
             await asyncio.sleep(probe.period_seconds)
-            failure = await probe.failure(self.spec.address)
+            failure = await probe.failure(self.spec.address, self.spec.prober)
             failures = failures + 1 if failure is not None else 0
             if failures >= probe.failure_threshold:
                 logger.warning("pod %s: liveness: %s; ending it", self.spec.name, failure)

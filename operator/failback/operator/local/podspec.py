@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -94,6 +95,10 @@ class PodSpec:
     container: ContainerSpec
     has_carry: bool = False
     """Whether the container runs with a sidecar that gives it offsets before its start."""
+    network_namespace: str = ""
+    """Where its processes run; empty: in that of the runtime."""
+    prober: str = ""
+    """The address that probes come from; empty: any."""
 
     @property
     def ports(self) -> tuple[int, ...]:
@@ -103,16 +108,22 @@ class PodSpec:
 
 
 def pods_of(
-    manifest: Object, objects: Mapping[tuple[str, str], Object], root: Root, apache: Apache | None
+    manifest: Object,
+    objects: Mapping[tuple[str, str], Object],
+    root: Root,
+    apache: Apache | None,
+    address_of: Callable[[str], str] | None = None,
 ) -> list[PodSpec]:
     """Return the pods of a StatefulSet, in index order.
 
     Args:
         objects: All objects by kind and name; its ConfigMaps are looked up there.
+        address_of: The address of a pod; ``None``: :func:`loopback_address`.
     """
     name = manifest["metadata"]["name"]
+    address_of = address_of or partial(loopback_address, manifest["metadata"]["namespace"])
     return [
-        _pod(f"{name}-{index}", manifest, objects, root, apache)
+        _pod(f"{name}-{index}", manifest, objects, root, apache, address_of(f"{name}-{index}"))
         for index in range(manifest["spec"].get("replicas", 1))
     ]
 
@@ -123,9 +134,9 @@ def _pod(
     objects: Mapping[tuple[str, str], Object],
     root: Root,
     apache: Apache | None,
+    address: str,
 ) -> PodSpec:
     namespace = manifest["metadata"]["namespace"]
-    address = loopback_address(namespace, pod)
     template = manifest["spec"]["template"]["spec"]
     facts = {
         "metadata.name": pod,

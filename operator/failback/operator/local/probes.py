@@ -40,19 +40,20 @@ class Probe:
             initial_delay_seconds=manifest.get("initialDelaySeconds", 0),
         )
 
-    async def failure(self, host: str) -> str | None:
-        """Ask once; return why it failed, or ``None``."""
+    async def failure(self, host: str, prober: str = "") -> str | None:
+        """Ask once, from the address ``prober``; return why it failed, or ``None``."""
         try:
             async with asyncio.timeout(self.timeout_seconds):
-                return await self._ask(host)
+                return await self._ask(host, prober)
         except TimeoutError:
             return f"no answer from {host}:{self.port} within {self.timeout_seconds:g} s"
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else str(error)
             return f"{host}:{self.port}: {reason}"
 
-    async def _ask(self, host: str) -> str | None:
-        reader, writer = await asyncio.open_connection(host, self.port)
+    async def _ask(self, host: str, prober: str) -> str | None:
+        local = (prober, 0) if prober else None
+        reader, writer = await asyncio.open_connection(host, self.port, local_addr=local)
         try:
             if self.path is None:
                 return None

@@ -6,6 +6,7 @@ resources.json  the custom resources as given
 state.json      every process: pid, start ticks, grace, and the order of stopping
 status.json     status of every custom resource
 ports.json      the port block of every StatefulSet, kept for ever
+network.json    the bridge and the network namespaces, while there are any
 deaths.jsonl    one wait status per death of a child
 pods/POD/home   what the pod sees; claims/CLAIM outlives it; logs/POD.log its output
 secrets/SECRET/FILE  what guarded clusters mount, readable by the owner only
@@ -59,6 +60,7 @@ class Root:
         self.ports_file = self.path / "ports.json"
         self.deaths_file = self.path / "deaths.jsonl"
         self.secrets = self.path / "secrets"
+        self.network_file = self.path / "network.json"
         self.runtime_log = self.path / "runtime.log"
 
     def create(self) -> None:

@@ -13,6 +13,7 @@ import datetime
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
@@ -37,9 +38,10 @@ from failback.operator.local.metadata import (
     create_metadata,
     refuse_unsupported_metadata,
 )
+from failback.operator.local.network import Network, make, plan_network, remove
 from failback.operator.local.plan import Delete, Key, Object, Observed, deletion_order, plan
 from failback.operator.local.pod import Pod
-from failback.operator.local.podspec import pods_of
+from failback.operator.local.podspec import PodSpec, pods_of
 from failback.operator.local.process import Death
 from failback.operator.local.root import Root, read_json, write_json
 from failback.operator.local.secrets import Secrets, access_of, write_secrets
@@ -61,8 +63,16 @@ class LocalRuntime:
     ``prepare`` checks everything and starts nothing; ``run`` starts and supervises.
     """
 
-    def __init__(self, root: Root, *, log: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self,
+        root: Root,
+        *,
+        log: Callable[[str], None] | None = None,
+        isolate_network: bool = False,
+    ) -> None:
         self.root = root
+        self._isolate_network = isolate_network
+        self._network: Network | None = None
         self.pods: dict[str, Pod] = {}
         self._log = log or (lambda line: None)
         self._items: tuple[Resource, ...] = ()
@@ -94,7 +104,11 @@ class LocalRuntime:
         self._apache = _find_apache(items, self._log)
         namespace = items[0].namespace
         ports = allocate(self.root, _statefulset_names(items))
-        self._context = local_context(namespace, self.root, ports, version("failback"))
+        if self._isolate_network:
+            self._network = plan_network(self.root, _pod_names(items))
+        self._context = local_context(
+            namespace, self.root, ports, version("failback"), self._address
+        )
         self._desired = list(render(items, self._context))
         refuse_unsupported(self._desired, self.root)
         hosts = [self._context.address_of(each, "") for each in _pod_names(items)]
@@ -102,9 +116,22 @@ class LocalRuntime:
         for line in end_leftovers(self.root):
             self._log(line)
         check_blocks(ports)
+        if self._network is not None:
+            make(self._network, self.root)
         mark(self._items, self._masters, self.root)
         write_json(self.root.resources_file, documents)
         self._deaths = _read_deaths(self.root)
+
+    @property
+    def _address(self) -> Callable[[str], str] | None:
+        return self._network.address if self._network is not None else None
+
+    def _placed(self, spec: PodSpec) -> PodSpec:
+        """Return a pod in its own namespace, where pods have one."""
+        network = self._network
+        if network is None:
+            return spec
+        return replace(spec, network_namespace=network.namespace(spec.name), prober=network.prober)
 
     @property
     def view(self) -> View:
@@ -131,6 +158,8 @@ class LocalRuntime:
                 task.cancel()
             await asyncio.wait((reconciling, stopping))
             await self._stop_pods()
+            for line in remove(self.root):
+                self._log(line)
             self._record()
             self._stopped.set()
             await control.stop()
@@ -186,10 +215,10 @@ class LocalRuntime:
             return
         if before is not None and before["spec"] != manifest["spec"]:
             await self._stop_statefulset(key[1])
-        for spec in pods_of(manifest, self._applied, self.root, self._apache):
+        for spec in pods_of(manifest, self._applied, self.root, self._apache, self._address):
             if spec.name not in self.pods:
                 self._log(f"starting {spec.name} at {spec.address}")
-                self.pods[spec.name] = Pod(spec, self.root, self)
+                self.pods[spec.name] = Pod(self._placed(spec), self.root, self)
                 self.pods[spec.name].start()
         self._changed.set()
 

@@ -38,6 +38,7 @@ class View:
         """Return the answer to ``view``: clusters, pairs and pods, also those not made yet."""
         return {
             "namespace": self._context.namespace,
+            "prober": next((pod.spec.prober for pod in self._pods.values()), ""),
             "clusters": [
                 self._cluster(item) for item in self._items if isinstance(item, BrokerCluster)
             ],
@@ -147,4 +148,5 @@ class View:
             "store": str(home / "store") if kind == "broker" else "",
             "restarts": pod.restarts if pod is not None else 0,
             "log": str(self._root.log_file(name)),
+            "network_namespace": pod.spec.network_namespace if pod is not None else "",
         }

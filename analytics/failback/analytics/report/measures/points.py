@@ -43,6 +43,8 @@ _EVENTS: Final = {
     "KILL": "killed",
     "TERM": "asked to stop",
     "PAUSE": "paused",
+    "CUT": "cut off",
+    "JOIN": "joined again",
     "CARRIED": "was given what its slaves knew",
     "ACCEPT": "accepts again",
     "RESUMED": "answers again",

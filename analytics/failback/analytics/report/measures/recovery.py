@@ -16,7 +16,7 @@ from failback.analytics.run.history import FaultStep
 from failback.protocol.message import RETRY_PREFIX
 
 EFFECT_KINDS: Final = frozenset(
-    {"KILL", "TERM", "PAUSE", "CLIENT_KILL", "CLIENT_TERM", "RESTORE_FILE", "NONE"}
+    {"KILL", "TERM", "PAUSE", "CUT", "CLIENT_KILL", "CLIENT_TERM", "RESTORE_FILE", "NONE"}
 )
 HEAL_KINDS: Final = ("HEALED", "ACCEPT", "RESUMED", "CLIENT_START")
 
