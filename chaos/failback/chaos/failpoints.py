@@ -30,6 +30,8 @@ POINTS: Final = (
     "unsubscribed",
     "link-cut",
     "before-join",
+    "fault-set",
+    "before-end",
     "drained",
     "sealed",
     "closed-written",

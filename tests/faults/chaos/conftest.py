@@ -18,5 +18,5 @@ def isolated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]
 
 @pytest.fixture(scope="package")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with local_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+    with local_cluster(tmp_path_factory.mktemp("cluster"), "--faults", "clock,disk") as cluster:
         yield cluster

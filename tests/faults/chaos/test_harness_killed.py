@@ -12,13 +12,16 @@ from typing import Any
 import pytest
 
 from failback.chaos.cluster import processes
+from failback.chaos.cluster.broker_clock import clock_shift_ms
 from failback.chaos.cluster.view import ProcessState
 from failback.chaos.cluster.wire import WireConnection
 from failback.chaos.errors import ExitCode, NotHealed, RunFolderError
 from failback.chaos.failpoints import POINTS, VARIABLE
+from failback.chaos.faults import clock_skew
 from failback.chaos.run.abort_and_heal import heal
 from failback.chaos.run_folder.run_folder import FolderState, RunFolder
 from failback.chaos.run_folder.undo_ledger import read_ledger
+from failback.operator.local import disks
 from failback.operator.local.network import missing
 from failback.protocol.route import parse_offset_table
 from tests.support.chaos.chaos_lab import (
@@ -34,6 +37,33 @@ KILL = {"id": "f1", "fault": "kill", "at": 2, "target": BROKER, "with": {"downSe
 TERMINATE = {"id": "f1", "fault": "terminate", "at": 2, "target": BROKER}
 PAUSE = {"id": "f1", "fault": "pause", "at": 2, "target": BROKER, "with": {"durationSeconds": 20}}
 CONSUMER = {"id": "f1", "fault": "kill-consumer", "at": 2, "with": {"restartAfterSeconds": 3}}
+NAMESERVER = {
+    "id": "f1",
+    "fault": "kill-nameserver",
+    "at": 2,
+    "with": {"which": "All", "downSeconds": 10},
+}
+CLOCK = {
+    "id": "f1",
+    "fault": "clock-skew",
+    "at": 2,
+    "target": BROKER,
+    "with": {"offsetSeconds": -120, "durationSeconds": 60},
+}
+FULL = {
+    "id": "f1",
+    "fault": "disk-full",
+    "at": 2,
+    "target": BROKER,
+    "with": {"durationSeconds": 60},
+}
+READ_ONLY = {
+    "id": "f1",
+    "fault": "disk-read-only",
+    "at": 2,
+    "target": BROKER,
+    "with": {"durationSeconds": 60},
+}
 FILE = {
     "id": "f1",
     "fault": "replace-offset-file",
@@ -78,6 +108,17 @@ CASES = [
     pytest.param("effect-proved", PAUSE, marks=SOAK),
     ("before-continue", PAUSE),
     ("consumers-ended", CONSUMER),
+    ("signalled", NAMESERVER),
+    ("fault-set", CLOCK),
+    ("fault-set", READ_ONLY),
+    ("before-end", FULL),
+    pytest.param("ledger-written", CLOCK, marks=SOAK),
+    pytest.param("before-end", CLOCK, marks=SOAK),
+    pytest.param("before-end", READ_ONLY, marks=SOAK),
+    pytest.param("fault-set", FULL, marks=SOAK),
+    pytest.param("effect-proved", FULL, marks=SOAK),
+    pytest.param("held", NAMESERVER, marks=SOAK),
+    pytest.param("before-release", NAMESERVER, marks=SOAK),
     pytest.param("before-consumers-start", CONSUMER, marks=SOAK),
     pytest.param("files-saved", FILE, marks=SOAK),
     pytest.param("files-replaced", FILE, marks=SOAK),
@@ -93,7 +134,7 @@ def test_every_fail_point_is_tried() -> None:
     assert set(tried) == set(POINTS)
 
 
-@pytest.mark.few(13, 13)
+@pytest.mark.few(17, 17)
 @pytest.mark.parametrize(
     ("point", "fault"), CASES, ids=lambda value: value if isinstance(value, str) else value["fault"]
 )
@@ -146,6 +187,9 @@ def assert_no_fault_is_left(cluster: LocalCluster, run_dir: Path) -> None:
         assert member.identity is not None, f"{member.pod} does not run"
         assert target.process_state(member.identity) is ProcessState.RUNNING
         assert not list(cluster.root.rglob(f"{member.pod}/**/hold"))
+        assert abs(clock_shift_ms(member.address)) < clock_skew.TRUE_MS
+        assert not (Path(member.store) / disks.FILLER).exists()
+        assert not disks.has_failed(Path(member.store).resolve())
     for note in (run_dir / "plans").glob("*.pid"):
         who = json.loads(note.read_text())
         assert not processes.alive(who["pid"], who["ticks"]), f"{note.stem} still runs"

@@ -4,21 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from failback.chaos.errors import TargetError
-from tests.support.chaos.chaos_lab import LocalCluster, duplicates, experiment, lost, rows
+from tests.support.chaos.chaos_lab import LocalCluster, duplicates, evidence, experiment, lost, rows
 
 MASTER = {"pair": "demo-0", "role": "Master"}
-
-
-def evidence(run_dir: Path, phase: str) -> dict[str, dict[str, Any]]:
-    """The last evidence of every fault in a phase."""
-    lines = (run_dir / "evidence.jsonl").read_text().splitlines()
-    found = [json.loads(line) for line in lines]
-    return {each["fid"]: each for each in found if each["phase"] == phase}
 
 
 def test_a_slow_handler_is_seen_slow_and_seen_back(cluster: LocalCluster, tmp_path: Path) -> None:
@@ -69,6 +61,26 @@ def test_a_broker_is_killed_again_when_it_has_just_returned(
     assert first["victims"][0]["pid"] != second["victims"][0]["pid"]
     gap = second["issued_ns"][0] - first["observed"]["accept_ns"]
     assert gap >= 0.8e9
+    assert lost(tmp_path / "run") == 0
+
+
+def test_name_servers_return_empty_and_brokers_register(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    fault = {
+        "id": "f1",
+        "fault": "kill-nameserver",
+        "at": 2,
+        "with": {"which": "All", "downSeconds": 30},
+    }
+    (before,) = cluster.target().nameserver_pods()
+    pid = cluster.target().identity(before).pid
+    outcome, said = cluster.run(experiment([fault], topic="nameless"), tmp_path / "run")
+    assert outcome.passed, (outcome, said)
+    healed = evidence(tmp_path / "run", "heal")["f1"]
+    assert (healed["proof"]["K3"], healed["proof"]["K6"]) == ("SIGKILL", True)
+    assert cluster.target().identity(before).pid != pid
+    assert duplicates(tmp_path / "run") == 0
     assert lost(tmp_path / "run") == 0
 
 

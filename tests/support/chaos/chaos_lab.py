@@ -170,6 +170,13 @@ def run_arm_command(
     ]
 
 
+def evidence(run_dir: Path, phase: str) -> dict[str, dict[str, Any]]:
+    """The last evidence of every fault in a phase."""
+    lines = (run_dir / "evidence.jsonl").read_text().splitlines()
+    found = [json.loads(line) for line in lines]
+    return {each["fid"]: each for each in found if each["phase"] == phase}
+
+
 def rows(run_dir: Path, table: str) -> list[dict[str, Any]]:
     """All rows of one table of a run."""
     files = sorted((run_dir / "lake" / f"table={table}").rglob("*.parquet"))

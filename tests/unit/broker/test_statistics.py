@@ -63,6 +63,7 @@ def test_latencies_are_classed_and_ranked() -> None:
 
 def test_texts_read_as_those_of_the_original() -> None:
     assert uptime_text(28 * 60_000 + 29_500) == "[ 0 days, 0 hours, 28 minutes, 29 seconds ]"
+    assert uptime_text(-100_500) == "[ 0 days, 0 hours, -1 minutes, -40 seconds ]"
     assert uptime_text(90_061_000) == "[ 1 days, 1 hours, 1 minutes, 1 seconds ]"
     assert bytes_text(12) == "12 B"
     assert bytes_text(270_582_939_648) == "252.0 GiB"

@@ -60,7 +60,7 @@ def _identity(sources: RuntimeSources, now_ms: int) -> dict[str, str]:
         "brokerVersion": str(VERSION),
         "brokerActive": "true",
         "bootTimestamp": str(sources.boot_ms),
-        "runtime": uptime_text(max(0, now_ms - sources.boot_ms)),
+        "runtime": uptime_text(now_ms - sources.boot_ms),
         "startAcceptSendRequestTimeStamp": str(start_ms),
     }
 
@@ -147,10 +147,15 @@ def rates_text(rates: Sequence[float]) -> str:
 
 
 def uptime_text(elapsed_ms: int) -> str:
-    minutes, seconds = divmod(elapsed_ms // 1000, 60)
+    """Return the uptime as 4.9.8 writes it: all negative once the clock is before the start."""
+    sign = -1 if elapsed_ms < 0 else 1
+    minutes, seconds = divmod(abs(elapsed_ms) // 1000, 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
-    return f"[ {days} days, {hours} hours, {minutes} minutes, {seconds} seconds ]"
+    parts = zip(
+        (days, hours, minutes, seconds), ("days", "hours", "minutes", "seconds"), strict=True
+    )
+    return f"[ {', '.join(f'{sign * count} {unit}' for count, unit in parts)} ]"
 
 
 def capacity_text(path: Path) -> str:

@@ -48,6 +48,11 @@ def ask_nameservers(addresses: Sequence[str]) -> dict[str, dict[str, dict[int, s
     return tables
 
 
+def silence_of(nameserver: str) -> str:
+    """Say that a name server does not answer."""
+    return f"name server {nameserver} does not answer"
+
+
 def conflicts(
     pairs: Sequence[Pair], registered: Mapping[str, dict[str, dict[int, str]] | None]
 ) -> Iterator[str]:
@@ -57,7 +62,7 @@ def conflicts(
         for master in masters:
             for nameserver, table in registered.items():
                 if table is None:
-                    yield f"name server {nameserver} does not answer"
+                    yield silence_of(nameserver)
                     continue
                 shown = table.get(master.broker_name, {}).get(0)
                 if shown != master.address:

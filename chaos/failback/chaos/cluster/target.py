@@ -7,9 +7,9 @@ of them chooses a victim: :func:`failback.chaos.faults.victims.choose` does, fro
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from failback.chaos.cluster.link import Cut
 from failback.chaos.cluster.view import (
@@ -124,6 +124,32 @@ class LinkCutter(Protocol):
 
     def resent(self, address: str) -> int:
         """Segments of TCP that its kernel has sent again so far: what lost packets bring about."""
+
+
+@runtime_checkable
+class NameServers(Protocol):
+    """A target whose name servers can be hit as well."""
+
+    def nameserver_pods(self) -> tuple[Member, ...]:
+        """Each name server of the cluster, for what takes a member; its role means nothing."""
+
+
+@runtime_checkable
+class FaultSetter(Protocol):
+    """A target that can change what is around a broker's process: its clock, its disk."""
+
+    def possible_faults(self, member: Member) -> frozenset[str]:
+        """What can be changed at this member now."""
+
+    def set_fault(self, member: Member, fault: str, value: Mapping[str, Any]) -> None:
+        """Change it. It ends by itself unless this target lives on.
+
+        Raises:
+            TargetError: It could not be changed.
+        """
+
+    def end_faults(self, member: Member) -> None:
+        """Make it what it was; safe to repeat."""
 
 
 @runtime_checkable

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from failback.chaos.experiment.fault_kinds import FaultKind, FaultKinds, Parameter, parse_milestone
-from failback.chaos.experiment.model import Fault, written
+from failback.chaos.experiment.model import Fault, FaultTarget, written
 from failback.chaos.experiment.reading import unknown_name
 from failback.protocol.errors import ConfigError, check_all, raise_all
 
@@ -89,6 +89,9 @@ def _problem(parameter: Parameter, value: object) -> str | None:
         case "seconds":
             if not number or not 0 <= float(value) <= 86400:  # type: ignore[arg-type]
                 return f"must be a number of seconds from 0 to 86400 (got {value!r})"
+        case "offset":
+            if not number or not -86400 <= float(value) <= 86400:  # type: ignore[arg-type]
+                return f"must be a number of seconds from -86400 to 86400 (got {value!r})"
         case "milliseconds":
             if not number or not 0 <= float(value) <= 86_400_000:  # type: ignore[arg-type]
                 return f"must be a number of milliseconds from 0 to 86400000 (got {value!r})"
@@ -116,6 +119,9 @@ def _check_target(
     fault: Fault, kind: FaultKind, path: str, groups: Sequence[str], file: Path | None
 ) -> None:
     target = fault.target
+    if kind.target == "nameservers" and target != FaultTarget():
+        problem = f"is not taken: {kind.name} says by with.which what is hit"
+        raise ConfigError(f"{path}.target", problem, file=file)
     if kind.target in ("group", "both"):
         if not target.group:
             raise ConfigError(f"{path}.target.group", "is required", file=file)
@@ -216,4 +222,6 @@ def _victim(fault: Fault, kind: FaultKind) -> tuple[str, str]:
     target = fault.target
     if kind.target == "group":
         return "group", target.group
+    if kind.target == "nameservers":
+        return "nameservers", ""
     return target.pair or target.pair_selector, target.role or "master"

@@ -18,8 +18,10 @@ MODES: Final = ("one", "all", "fixed", "fixed-percent", "random-max-percent")
 MILESTONES: Final = ("gone", "slave-serving", "accept", "registered", "slave-synced")
 """Instants of another fault that ``after`` may wait for, in the order in which they come."""
 
-ParameterKind = Literal["seconds", "milliseconds", "ratio", "count", "choice", "milestone", "flag"]
-TargetKind = Literal["broker", "group", "both", "none"]
+ParameterKind = Literal[
+    "seconds", "offset", "milliseconds", "ratio", "count", "choice", "milestone", "flag"
+]
+TargetKind = Literal["broker", "group", "both", "nameservers", "none"]
 Values: TypeAlias = Mapping[str, Any]
 """Parameters by name: those of the file, and the defaults of those that it leaves out."""
 
@@ -74,8 +76,12 @@ class FaultKind:
     modes: tuple[str, ...] = ("one",)
     supported_by: frozenset[str] = frozenset({"local", "kubernetes"})
     engines: frozenset[str] = frozenset({"failback", "apache"})
+    proves: str = ""
+    """What is seen of its effect and of its heal, and by what."""
     needs: str = ""
-    """What it needs of the cluster or the machine, beyond an ordinary one."""
+    """What a local cluster has to be started with."""
+    why_not_others: str = ""
+    """Why the other engine is refused."""
     fixed: Mapping[str, str] = field(default_factory=dict)
     check: Callable[[Values], tuple[str, str] | None] | None = None
     """Parameters that are fine one by one and not together: the name of one, and the problem."""

@@ -141,7 +141,7 @@ def _target_arguments(fault: Fault, kind: FaultKind) -> dict[str, Any]:
     target = fault.target
     if kind.target == "group":
         return {"group": target.group}
-    if kind.target == "none":
+    if kind.target in ("none", "nameservers"):
         return {}
     arguments: dict[str, Any] = {"group": target.group} if kind.target == "both" else {}
     arguments |= {"pair": target.pair or target.pair_selector}

@@ -65,6 +65,7 @@ _CALLED: Final = {
     for word in (
         *("same", "slave", "older", "delete", "empty", "truncate", "keep"),
         *("both", "in", "out", "drop", "reject", "broker", "clients"),
+        *("one", "all", "sync", "open", "rename"),
     )
 }
 """Words among the parameters of faults → what the faults call them."""

@@ -176,9 +176,9 @@ def check_engine(experiment: ChaosExperiment, arm: ResolvedArm, engine: str) -> 
     for index, fault in enumerate(arm.written):
         kind = experiment.kinds[fault.fault]
         if engine not in kind.engines:
-            raise ConfigError(
-                f"spec.faults[{index}].fault", f'"{fault.fault}" is not supported by {engine}'
-            )
+            why = f": {kind.why_not_others}" if kind.why_not_others else ""
+            problem = f'"{fault.fault}" is not supported by {engine}{why}'
+            raise ConfigError(f"spec.faults[{index}].fault", problem)
 
 
 def check_target(experiment: ChaosExperiment, arm: ResolvedArm, target: str) -> None:

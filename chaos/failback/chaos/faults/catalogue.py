@@ -5,27 +5,36 @@ A further fault is a module of this folder, a line here and one in ``toolkit/act
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from failback.chaos.cluster.target import Target
+from failback.chaos.cluster.view import ClusterView
 from failback.chaos.experiment import spec
 from failback.chaos.experiment.expectation_checks import MetricProblem, any_metric
 from failback.chaos.experiment.fault_kinds import FaultKinds
+from failback.chaos.experiment.model import Fault as Written
 from failback.chaos.experiment.spec import ChaosExperiment
 from failback.chaos.faults import (
+    clock_skew,
     cut_clients,
     cut_nameserver,
     cut_replication,
+    disk_full,
+    disk_read_only,
     double_kill,
+    file_errors,
     kill,
     kill_and_restart,
     kill_consumer,
+    kill_nameserver,
     long_outage,
     none,
     pause,
     replace_offset_file,
+    slow_disk,
     slow_handler,
     terminate,
     unsubscribe,
@@ -47,6 +56,12 @@ FAULTS: Final[tuple[Fault, ...]] = (
     cut_clients.FAULT,
     cut_nameserver.FAULT,
     kill_consumer.FAULT,
+    slow_disk.FAULT,
+    file_errors.FAULT,
+    disk_full.FAULT,
+    disk_read_only.FAULT,
+    clock_skew.FAULT,
+    kill_nameserver.FAULT,
     double_kill.FAULT,
     replace_offset_file.FAULT,
     slow_handler.FAULT,
@@ -57,6 +72,15 @@ UNDO: Final[Mapping[str, Undo]] = MappingProxyType(
     {each.undo.call: each.undo for each in FAULTS if each.undo is not None}
 )
 """How each kind of ledger entry of a fault is taken back."""
+
+
+def refuse_impossible(faults: Iterable[Written], target: Target, view: ClusterView) -> None:
+    """Raise ``ConfigError`` for a fault that this cluster is not prepared for."""
+    of_name = {each.kind.name: each for each in FAULTS}
+    for fault in faults:
+        refuse = of_name[fault.fault].refuse
+        if refuse is not None and (problem := refuse(target, view, fault)):
+            raise ConfigError(f"spec.faults: {fault.id}", problem)
 
 
 def load_experiment(

@@ -23,5 +23,6 @@ FAULT = fault_of(
     "cut-clients",
     "Packets between a broker and its clients are dropped for durationSeconds",
     120.0,
+    proves="a client gets no answer, while every name server lists the broker; then it does",
     broker=lambda: unanswered,
 )

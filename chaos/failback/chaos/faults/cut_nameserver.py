@@ -39,6 +39,7 @@ FAULT = fault_of(
     "durationSeconds",
     200.0,
     Parameter("side", "choice", "side", "broker", ("broker", "clients")),
+    proves="the broker answers and no name server lists it, or none answers a client; then all do",
     broker=lambda: unlisted,
     clients=lambda: unanswered,
 )

@@ -42,5 +42,6 @@ FAULT = fault_of(
     "cut-replication",
     "Packets between a broker and the others of its pair are dropped for durationSeconds",
     120.0,
+    proves="the slaves' logs stand still while the master's grows; then they catch up",
     broker=StandStill,
 )

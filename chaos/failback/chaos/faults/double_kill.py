@@ -53,6 +53,7 @@ FAULT = Fault(
     FaultKind(
         code="F17",
         name="double-kill",
+        proves="that of kill, each time",
         action="",
         target="broker",
         title="F1 again and again, each gapSeconds after the broker accepts",

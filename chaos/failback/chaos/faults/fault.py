@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from failback.chaos.cluster.target import Target
+from failback.chaos.cluster.view import ClusterView
 from failback.chaos.experiment.fault_kinds import FaultKind
+from failback.chaos.experiment.model import Fault as Written
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,3 +37,5 @@ class Fault:
     kind: FaultKind
     inject: Callable[..., dict[str, Any]] | None = None
     undo: Undo | None = None
+    refuse: Callable[[Target, ClusterView, Written], str] | None = None
+    """Says what the target lacks for a fault of a file, before anything starts; else nothing."""

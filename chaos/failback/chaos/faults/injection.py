@@ -5,9 +5,11 @@ The undo of each fault is in its module; ``undo.py`` replays what the ledger has
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from failback.chaos.cluster.view import Member, ProcessIdentity, Role, Stamp
+from failback.chaos.cluster.broker_facts import silence_of
+from failback.chaos.cluster.view import ClusterView, Member, ProcessIdentity, Role, Stamp
 from failback.chaos.errors import NotProved, TargetError
 from failback.chaos.experiment.fault_kinds import parse_milestone
 from failback.chaos.faults.victims import choose
@@ -74,8 +76,20 @@ def begin_on_broker(
     """Wait until it is due, ask every guard once more, and choose the broker."""
     intended = wait_for_time(session, fid, at_seconds, after)
     session.refuse_unsafe(fault, lasts)
-    member = choose(session.target.view(), pair, role, session.schedule.seeds["victims"])
+    member = choose(_view(session), pair, role, session.schedule.seeds["victims"])
     return open_record(session, fid, fault, member, intended)
+
+
+def _view(session: Session) -> ClusterView:
+    """The cluster now. That a name server is silent is no contradiction where a fault killed it."""
+    view = session.target.view()
+    excused = {
+        silence_of(str(each["address"]))
+        for record in session.faults().values()
+        if record.others and record.in_effect
+        for each in record.victims
+    }
+    return replace(view, conflicts=tuple(each for each in view.conflicts if each not in excused))
 
 
 def open_record(
@@ -90,7 +104,7 @@ def open_record(
         seed=session.schedule.seeds["victims"],
         victim=member,
         identity=identity,
-        victims=[_describe(member, identity)],
+        victims=[describe(member, identity)],
         intended_ns=intended_ns,
     )
     record.proof["K1"] = identity.boot_ms is not None
@@ -122,7 +136,8 @@ def returned(session: Session, record: FaultRecord) -> dict[str, Any]:
     return evidence
 
 
-def _describe(member: Member, identity: ProcessIdentity) -> dict[str, Any]:
+def describe(member: Member, identity: ProcessIdentity) -> dict[str, Any]:
+    """A victim, as evidence names it."""
     return {
         "pair": member.pair,
         "member": member.ordinal,

@@ -21,6 +21,7 @@ from failback.chaos.session import Session
 KIND = FaultKind(
     code="F1",
     name="kill",
+    proves="the proof K1 to K6; healed by K7 and K8",
     action="kill_broker",
     target="broker",
     title="SIGKILL of a broker, held down for downSeconds",

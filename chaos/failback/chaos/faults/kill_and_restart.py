@@ -80,6 +80,7 @@ THEN = Fault(
     FaultKind(
         code="F3",
         name="kill-then-restart-consumers",
+        proves="that of both parts",
         action="",
         target="both",
         title="F1, and all consumers restarted right after the broker accepts again",
@@ -98,6 +99,7 @@ DURING = Fault(
     FaultKind(
         code="F4",
         name="kill-and-restart-consumers-during",
+        proves="that of both parts",
         action="",
         target="both",
         title="F1, and all consumers restarted while the broker is down",

@@ -37,6 +37,7 @@ ASSIGNED_SECONDS: Final = 120.0
 KIND = FaultKind(
     code="F15",
     name="kill-consumer",
+    proves="wait status of every process; healed when new ones are assigned",
     action="restart_consumers",
     target="group",
     title="consumer processes end by KILL or TERM and start again",

@@ -37,6 +37,7 @@ def _owners_end_within_the_outage(values: Values) -> tuple[str, str] | None:
 KIND = FaultKind(
     code="F5",
     name="long-outage",
+    proves="that of kill, and the slave served minServed messages",
     action="long_outage",
     target="both",
     title="F1; the consumers end on the slave, new ones start after its table was overwritten",

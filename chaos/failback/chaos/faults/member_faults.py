@@ -75,11 +75,15 @@ def stats_of(session: Session, process: WorkloadProcess) -> dict[str, Any]:
 
 
 def effect_seen(
-    session: Session, record: FaultRecord, kind: str, detail: Mapping[str, Any]
+    session: Session,
+    record: FaultRecord,
+    kind: str,
+    detail: Mapping[str, Any],
+    observer: str = "workload",
 ) -> None:
     """The effect is proved, or doubted: say so in rows and evidence."""
     record.settle()
-    session.rec.fault_row(record, kind, observed=now(), observer="workload", detail=detail)
+    session.rec.fault_row(record, kind, observed=now(), observer=observer, detail=detail)
     session.rec.evidence(record, "effect")
 
 

@@ -52,6 +52,7 @@ def fault_of(
     title: str,
     seconds: float,
     *further: Parameter,
+    proves: str,
     **sights: Callable[[], Sight],
 ) -> Fault:
     """Return a fault that hits one link of a broker, with its action and its undo.
@@ -80,6 +81,7 @@ def fault_of(
         supported_by=frozenset({"local"}),
         check=_one_way_to_hit,
         needs=NEEDS,
+        proves=proves,
     )
 
     def cut(

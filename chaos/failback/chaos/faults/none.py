@@ -15,6 +15,7 @@ from failback.chaos.session import Session
 KIND = FaultKind(
     code="F0",
     name="none",
+    proves="all samplers ran",
     action="do_nothing",
     target="none",
     title="nothing happens: proves the instrument",

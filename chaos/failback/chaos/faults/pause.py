@@ -39,6 +39,7 @@ DEFAULT_SECONDS: Final = 60.0
 KIND = FaultKind(
     code="F6",
     name="pause",
+    proves="process state T, silence on code 28; healed when it answers and is registered",
     action="pause_broker",
     target="broker",
     title="SIGSTOP of a broker, SIGCONT after durationSeconds",

@@ -34,6 +34,7 @@ FILES: Final = (proof.OFFSET_FILE, f"{proof.OFFSET_FILE}.bak")
 KIND = FaultKind(
     code="F19",
     name="replace-offset-file",
+    proves="the file as read back says less; healed by K7 and K8",
     action="replace_offset_file",
     target="broker",
     title="F1, and another consumerOffset.json before the broker starts again",

@@ -36,6 +36,7 @@ def _changes_something(values: Values) -> tuple[str, str] | None:
 KIND = FaultKind(
     code="F20",
     name="slow-handler",
+    proves="calls were handled so; healed when calls are handled as before",
     action="set_handler",
     target="group",
     title="handlers take longer, ask for retries or raise, for durationSeconds",

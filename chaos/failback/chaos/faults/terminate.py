@@ -27,6 +27,7 @@ from failback.chaos.session import Session
 KIND = FaultKind(
     code="F2",
     name="terminate",
+    proves="exit 0 or 143, and shutdown code ran; healed by K7 and K8",
     action="terminate_broker",
     target="broker",
     title="SIGTERM of a broker and time to shut down in order",

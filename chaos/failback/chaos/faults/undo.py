@@ -151,7 +151,7 @@ def undo_action(fault: Fault) -> Callable[..., dict[str, Any]]:
         members = found.members if found else ()
         return _undo_calls(session, undo.call, {each.pod for each in members if each.role == role})
 
-    chosen = undo_group if fault.kind.target == "group" else undo_broker
+    chosen = undo_broker if fault.kind.target in ("broker", "both") else undo_group
     chosen.__name__ = undo.action
     chosen.__doc__ = f"Undo of :func:`{fault.kind.action}`; safe to repeat."
     return chosen

@@ -32,6 +32,7 @@ Queues: TypeAlias = frozenset[str]
 KIND = FaultKind(
     code="F21",
     name="unsubscribe",
+    proves="none holds a queue; healed when the queues are held again",
     action="unsubscribe_consumers",
     target="group",
     title="members drop their subscription and subscribe again after durationSeconds",

@@ -128,6 +128,7 @@ class FaultLog:
                 record
                 for record in self.faults.values()
                 if record.in_effect
+                and not record.heals_itself
                 and record.is_broker_fault
                 and record.victim is not None
                 and record.victim.address == address

@@ -22,6 +22,8 @@ class FaultRecord:
     seed: int
     victim: Member | None = None
     identity: ProcessIdentity | None = None
+    others: tuple[ProcessIdentity, ...] = ()
+    """Processes that it ends and that are no brokers."""
     victims: list[dict[str, Any]] = field(default_factory=list)
     intended_ns: int = 0
     issued: tuple[Stamp, Stamp] | None = None
@@ -33,6 +35,8 @@ class FaultRecord:
     why: str = ""
     undo: str = ""
     down_seconds: float | None = None
+    heals_itself: bool = False
+    """Its own module proves the heal; what witnesses see of the broker does not."""
     called_off: bool = False
     keeps_process: bool = False
     """The victim runs on, or goes on: no other process takes its place."""
@@ -52,6 +56,13 @@ class FaultRecord:
     def in_window(self) -> bool:
         """About to be injected, or not yet seen healed: everybody looks closely."""
         return not self.called_off and "healed_ns" not in self.observed
+
+    def hits(self, pod: str, pid: int, ticks: int) -> bool:
+        """Whether the end of this process is, or may be, what the fault brought about."""
+        hit = (*self.others, *([self.identity] if self.identity else ()))
+        is_hit = any((each.pod, each.pid, each.ticks) == (pod, pid, ticks) for each in hit)
+        ends = self.signum is not None or not self.keeps_process
+        return is_hit and self.issued is not None and ends
 
     def settle(self) -> None:
         """Every step up to the effect was looked at: it is proved unless one was doubted."""

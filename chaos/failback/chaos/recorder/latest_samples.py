@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from failback.chaos.cluster.view import ClusterView, Member
-from failback.chaos.recorder.witness import OffsetEvent, QueueEvent
+from failback.chaos.recorder.witness import OffsetEvent, QueueEvent, RouteEvent
 
 Offsets = Mapping[tuple[str, str, int], int]
 """(group, topic, queue) → committed offset."""
@@ -28,6 +28,8 @@ class LatestSamples:
         self._markers: dict[str, int] = {}
         self._past: dict[str, deque[tuple[int, Offsets]]] = {}
         self._queues: dict[str, dict[tuple[str, int], tuple[int, int]]] = {}
+        self.routes: dict[str, RouteEvent] = {}
+        """The newest look at each name server, also one that was refused."""
 
     @property
     def members(self) -> tuple[Member, ...]:

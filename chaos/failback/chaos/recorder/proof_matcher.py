@@ -69,6 +69,7 @@ class ProofMatcher:
             case AnswerEvent():
                 self._on_answer(event)
             case RouteEvent():
+                self._latest_samples.routes[event.nameserver] = event
                 self._on_route(event)
             case OffsetEvent():
                 self._on_offsets(event)
@@ -228,6 +229,7 @@ class ProofMatcher:
                 record
                 for record in self._faults.faults.values()
                 if record.issued is not None
+                and not record.heals_itself
                 and record.victim is not None
                 and record.victim.pair == member.pair
                 and record.victim.role == "master"

@@ -253,14 +253,7 @@ class Recorder(FaultLog):
 
     def _expected(self, pod: str, death: DeathRecord) -> bool:
         with self.lock:
-            return any(
-                record.identity is not None
-                and (record.identity.pod, record.identity.pid, record.identity.ticks)
-                == (pod, death.pid, death.ticks)
-                and record.issued is not None
-                and record.signum is not None
-                for record in self.faults.values()
-            )
+            return any(record.hits(pod, death.pid, death.ticks) for record in self.faults.values())
 
     def _unplanned(self, pod: str, death: DeathRecord) -> None:
         with self.lock:

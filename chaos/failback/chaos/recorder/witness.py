@@ -62,6 +62,7 @@ class RouteEvent:
     nameserver: str
     brokers: Mapping[str, Mapping[int, str]]
     stamp: Stamp
+    answered: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +257,7 @@ class RouteWatch(Watcher):
             brokers = self._connection.route(self._topic)
         except FailbackError:
             self.close()
+            self._listener(RouteEvent(self.nameserver, {}, now(), answered=False))
             return
         text = ",".join(
             f"{name}/{number}={address}"

@@ -18,6 +18,7 @@ from failback.chaos.cluster.wire import WireConnection
 from failback.chaos.errors import Aborted, GuardRefused, TargetError
 from failback.chaos.experiment.spec import check_engine, check_target
 from failback.chaos.faults import pause
+from failback.chaos.faults.catalogue import refuse_impossible
 from failback.chaos.faults.victims import require_consistent_roles
 from failback.chaos.recorder.recorder import Recorder
 from failback.chaos.run.run_document import (
@@ -94,6 +95,7 @@ def check_guards(session: Session) -> ClusterView:
         if name and view.pair(name) is None:
             known = ", ".join(pair.broker_name for pair in view.pairs)
             raise GuardRefused("TargetMatches", f"{fault.id}: no pair {name}, there is {known}")
+    refuse_impossible(session.arm.faults, session.target, view)
     _check_disks(view)
     for fault in session.arm.faults:
         seconds = fault.with_.get("durationSeconds", pause.DEFAULT_SECONDS)

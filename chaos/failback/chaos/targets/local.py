@@ -43,6 +43,7 @@ from failback.common.replacing import replace_file
 
 RUNNING_STATES: Final = frozenset({"Running", "Ready"})
 _POLL_SECONDS: Final = 0.02
+_REPAIR_SECONDS: Final = 60.0
 
 
 class ControlSocket:
@@ -132,6 +133,24 @@ class LocalTarget:
         if not processes.alive(pid, ticks):
             raise TargetError(f"identity of {member.pod}", f"pid {pid} is gone")
         return ProcessIdentity(member.pod, pid, ticks, boot_ms_of(member.address))
+
+    def nameserver_pods(self) -> tuple[Member, ...]:
+        reply = self._control.call("view")
+        ours = self._cluster_entry(reply)["nameservers"]
+        return tuple(
+            Member(
+                pair="",
+                ordinal=int(pod["ordinal"]),
+                pod=str(pod["pod"]),
+                broker_name="",
+                broker_id=-1,
+                role="master",
+                address=str(pod["address"]),
+                running=pod.get("state") in RUNNING_STATES and bool(pod.get("pid")),
+            )
+            for pod in reply["nameserver_pods"]
+            if pod["address"] in ours
+        )
 
     def process_state(self, victim: ProcessIdentity) -> ProcessState:
         return processes.state_of(victim.pid, victim.ticks)
@@ -243,6 +262,18 @@ class LocalTarget:
     def resent(self, address: str) -> int:
         return self._network.resent(address)
 
+    def possible_faults(self, member: Member) -> frozenset[str]:
+        return frozenset(self._pod(member.pod).get("faults", ()))
+
+    def set_fault(self, member: Member, fault: str, value: Mapping[str, Any]) -> None:
+        self._limit(member.pod)
+        self._renewal.add(member.pod)
+        self._control.call("fault", pod=member.pod, fault=fault, value=dict(value))
+
+    def end_faults(self, member: Member) -> None:
+        self._control.call("end-faults", pod=member.pod, timeout=_REPAIR_SECONDS)
+        self._unlimit(member.pod)
+
     # --- the runtime's answers -------------------------------------------------------------------
 
     def _cluster_entry(self, reply: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -255,9 +286,10 @@ class LocalTarget:
         return entry
 
     def _pod(self, name: str) -> Mapping[str, Any]:
-        entry = self._cluster_entry(self._control.call("view"))
-        for pair in entry["pairs"]:
-            for pod in pair["members"]:
+        reply = self._control.call("view")
+        members = [each["members"] for each in self._cluster_entry(reply)["pairs"]]
+        for pods in (*members, reply.get("nameserver_pods", ())):
+            for pod in pods:
                 if pod["pod"] == name:
                     found: Mapping[str, Any] = pod
                     return found

@@ -53,8 +53,12 @@ def _show_all(kinds: Sequence[FaultKind]) -> None:
 def _show(kind: FaultKind) -> None:
     say(f"{kind.name} ({kind.code}), hits: {kind.target}")
     say(f"{kind.title}.")
+    say(f"Proof: {kind.proves}.")
     if kind.needs:
-        say(f"Needs {kind.needs}.")
+        say(f"Needs: {kind.needs}.")
+    if kind.why_not_others or kind.supported_by == {"local"}:
+        where = ", ".join(sorted(kind.supported_by))
+        say(f"Runs: {where}; engines {', '.join(sorted(kind.engines))}.")
     if kind.parameters:
         say("")
         rows = [
@@ -86,6 +90,7 @@ def _document(kind: FaultKind) -> dict[str, Any]:
         "code": kind.code,
         "target": kind.target,
         "what": kind.title,
+        "proves": kind.proves,
         "needs": kind.needs,
         "parameters": [
             {

@@ -6,6 +6,7 @@ import asyncio
 import sys
 import time
 from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -46,6 +47,14 @@ def up(
         str | None,
         option("--namespace", "NAME", "Put everything into this namespace (default: the files')."),
     ] = None,
+    faults: Annotated[
+        str,
+        option(
+            "--faults",
+            "KIND,...",
+            "What experiments may change of the pods besides processes: clock, files, disk.",
+        ),
+    ] = "",
     json: JsonOption = False,
 ) -> None:
     """Run NameServer, BrokerCluster, Topic and SubscriptionGroup resources as local processes."""
@@ -63,13 +72,16 @@ def up(
         notes.append(f"note: without effect here: {WITHOUT_EFFECT}")
     for note in notes:
         print(note, file=sys.stderr)
+    kinds = [each.strip() for each in faults.split(",") if each.strip()]
     if detach:
-        _up_detached(where, resources, json, isolate_network)
+        _up_detached(where, resources, json, kinds, isolate_network)
     else:
-        _up_here(where, resources, json, isolate_network)
+        _up_here(where, resources, json, kinds, isolate_network)
 
 
-def _up_here(where: Root, resources: Resources, json: bool, isolate_network: bool) -> None:
+def _up_here(
+    where: Root, resources: Resources, json: bool, faults: Sequence[str], isolate_network: bool
+) -> None:
     from failback.operator.local.background import serve
     from failback.operator.local.runtime import LocalRuntime
 
@@ -83,12 +95,14 @@ def _up_here(where: Root, resources: Resources, json: bool, isolate_network: boo
 
     where.create()
     with where.lock():
-        runtime = LocalRuntime(where, log=log, isolate_network=isolate_network)
+        runtime = LocalRuntime(where, log=log, faults=faults, isolate_network=isolate_network)
         runtime.prepare(resources.items, resources.secrets)
         asyncio.run(serve(runtime, on_ready=ready))
 
 
-def _up_detached(where: Root, resources: Resources, json: bool, isolate_network: bool) -> None:
+def _up_detached(
+    where: Root, resources: Resources, json: bool, faults: Sequence[str], isolate_network: bool
+) -> None:
     from failback.operator.local.background import (
         start_in_background,
         stop_background,
@@ -99,7 +113,7 @@ def _up_detached(where: Root, resources: Resources, json: bool, isolate_network:
     started = time.monotonic()
     progress = Progress(silent=json)
     pid = start_in_background(
-        where, resources.items, resources.secrets, isolate_network=isolate_network
+        where, resources.items, resources.secrets, faults=faults, isolate_network=isolate_network
     )
     try:
         wait_ready(where, pid, progress)

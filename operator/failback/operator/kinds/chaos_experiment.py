@@ -90,6 +90,8 @@ class FaultParameters(Model):
     """Time between the broker's return and the start of new consumers."""
     gap_seconds: float | None = Field(default=None, ge=0, le=86400)
     """Time between the broker's return and its next kill."""
+    which: Literal["One", "All"] | None = None
+    """Which name servers are hit: one of them, chosen by the seed, or all."""
     second: Literal["Same", "Slave"] | None = None
     """Which broker the next kill hits: the same one, or the pair's other one."""
     times: int | None = Field(default=None, ge=1, le=16)
@@ -102,7 +104,8 @@ class FaultParameters(Model):
     bak: Literal["Same", "Keep"] | None = None
     """Whether the backup of the offset file is treated the same way, or kept."""
     delay_ms: float | None = Field(default=None, ge=0, le=86400000)
-    """Time by which every handler call is made slower, or every packet of a link."""
+    """Time by which every handler call, every packet of a link, or every sync of a slow disk takes
+    longer."""
     fail_ratio: float | None = Field(default=None, ge=0, le=1)
     """Share of handler calls that ask for a retry."""
     throw_ratio: float | None = Field(default=None, ge=0, le=1)
@@ -117,6 +120,16 @@ class FaultParameters(Model):
     """What a link carries; packets above it are dropped."""
     side: Literal["Broker", "Clients"] | None = None
     """Which side is cut off from the name servers."""
+    operation: Literal["Sync", "Open", "Rename"] | None = None
+    """Which calls on the broker's files fail."""
+    error: Literal["EIO", "ENOSPC", "EROFS"] | None = None
+    """The error that they fail with."""
+    ratio: float | None = Field(default=None, ge=0, le=1)
+    """Up to which share the disk under the broker's store is filled."""
+    offset_seconds: float | None = Field(default=None, ge=-86400, le=86400)
+    """By how much the broker's wall clock is ahead; negative: behind."""
+    drift_ratio: float | None = Field(default=None, ge=0, le=1)
+    """By which share the broker's wall clock runs too fast."""
 
 
 class Fault(Model):

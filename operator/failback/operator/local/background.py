@@ -61,6 +61,7 @@ def start_in_background(
     items: Sequence[Resource],
     secrets: Secrets | None = None,
     *,
+    faults: Sequence[str] = (),
     isolate_network: bool = False,
 ) -> int:
     """Start a runtime of its own for ``root``; return its pid.
@@ -76,7 +77,7 @@ def start_in_background(
     words = [ISOLATE_NETWORK] if isolate_network else []
     with root.runtime_log.open("ab") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "failback.operator.local", str(root.path), *words],
+            [sys.executable, "-m", "failback.operator.local", str(root.path), *words, *faults],
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -142,15 +143,19 @@ def _last_words(root: Root) -> str:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Be the background runtime: ``python -m failback.operator.local ROOT`` < resources."""
+    """Be the background runtime: ``python -m failback.operator.local ROOT FAULT...``."""
     root, isolate = Root(argv[0]), ISOLATE_NETWORK in argv[1:]
+    faults = [each for each in argv[1:] if each != ISOLATE_NETWORK]
     begin_logging(lines="%(asctime)s %(levelname)s %(message)s")
     try:
         documents, secrets = json.load(sys.stdin)
         items = [decode(document) for document in documents]
         with root.lock():
             runtime = LocalRuntime(
-                root, log=lambda line: print(line, flush=True), isolate_network=isolate
+                root,
+                log=lambda line: print(line, flush=True),
+                faults=faults,
+                isolate_network=isolate,
             )
             runtime.prepare(items, secrets)
             print(f"runtime {os.getpid()} of {root.path}", flush=True)

@@ -4,7 +4,10 @@
     {"cmd": "status"}                              status of every custom resource, progress
     {"cmd": "hold", "pod": P, "undo": ID}          do not start P again until release
     {"cmd": "release", "pod": P}
-    {"cmd": "limit", "pod": P, "seconds": S}       end a hold of P, and a SIGSTOP, in S s; 0: never
+    {"cmd": "limit", "pod": P, "seconds": S}       end a hold, a SIGSTOP and faults of P in S s;
+                                                   0: never
+    {"cmd": "fault", "pod": P, "fault": F, "value": {}}  change its clock, files or disk
+    {"cmd": "end-faults", "pod": P}                take that back
     {"cmd": "stop", "pod": P, "grace_seconds": S}  SIGTERM, grace, SIGKILL; it stays down
     {"cmd": "start", "pod": P}
     {"cmd": "deaths", "since": N}                  wait statuses with a number above N
@@ -33,6 +36,7 @@ from typing import Any, ClassVar, Final
 
 from failback.common.text import why
 from failback.operator.local import network
+from failback.operator.local.disks import unmount_all
 from failback.operator.local.process import Identity, end_stranger
 from failback.operator.local.root import Root, RootInUse, read_json, write_json
 from failback.protocol.errors import FailbackError
@@ -182,7 +186,7 @@ def bring_down(root: Root) -> list[str]:
         return []
     try:
         with root.lock():
-            return list(end_leftovers(root))
+            return [*end_leftovers(root), *unmount_all(root)]
     except RootInUse:
         pass  # a runtime lives: as their parent it stops its own children
     control = read_json(root.control_file) or {}

@@ -19,13 +19,15 @@ import logging
 import shutil
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from failback.carry.starts import read_last
 from failback.operator.local.addresses import check_free
+from failback.operator.local.disks import DiskError
+from failback.operator.local.faults import PodFaults
 from failback.operator.local.network import within
 from failback.operator.local.podspec import ContainerSpec, PodSpec, Volume
 from failback.operator.local.process import Child, Death, Identity
@@ -39,6 +41,9 @@ LONGEST_BACK_OFF_SECONDS: Final = 60.0
 CALM_SECONDS: Final = 600.0
 """A process that ran this long starts with the first back-off again."""
 _HOLD_POLL_SECONDS: Final = 0.2
+_REPAIR_POLL_SECONDS: Final = 5.0
+_REPAIR: Final = "repair of the disk"
+"""Names a hold that is ours: without its disk a broker would begin with an empty store."""
 # Kubernetes probes once a period; this is more often, for the same time in all.
 _STARTUP_POLL_SECONDS: Final = 0.1
 
@@ -79,8 +84,10 @@ class Pod:
         observer: Observer,
         *,
         first_back_off_seconds: float = FIRST_BACK_OFF_SECONDS,
+        fault_kinds: Iterable[str] = (),
     ) -> None:
         self.spec = spec
+        self.faults = PodFaults(spec, root, fault_kinds)
         self.state = "Stopped"
         self.reason = ""
         """Why it is not ready; empty when it is."""
@@ -95,7 +102,8 @@ class Pod:
         self._first_back_off_seconds = first_back_off_seconds
         self._back_off = BackOff(first_back_off_seconds)
         self._limit: asyncio.TimerHandle | None = None
-        """When a hold and a stop end by themselves."""
+        """When a hold, a stop and a fault end by themselves."""
+        self._ending: asyncio.Task[None] | None = None
         self._log_start = 0
         self._started_ns = 0
 
@@ -154,7 +162,7 @@ class Pod:
         write_json(self._root.hold_file(self.spec.name), {"undo": undo})
 
     def limit(self, seconds: float) -> None:
-        """Let a hold, and a stop by SIGSTOP, end in ``seconds``; 0: not by themselves.
+        """Let a hold, a stop by SIGSTOP and a fault end in ``seconds``; 0: not by themselves.
 
         The program that made them repeats the call before that, as long as it lives.
         """
@@ -166,9 +174,42 @@ class Pod:
 
     def _end_by_itself(self) -> None:
         self._limit = None
-        self.release()
+        self._ending = asyncio.create_task(self._end_all(), name=f"limit of {self.spec.name}")
+
+    async def _end_all(self) -> None:
         if self._child is not None:
             self._child.signal(signal.SIGCONT)
+        while True:
+            try:
+                await self.end_faults()
+                break
+            except DiskError as error:
+                logger.warning("pod %s: %s", self.spec.name, error)
+                await asyncio.sleep(_REPAIR_POLL_SECONDS)
+        self.release()
+
+    def set_fault(self, fault: str, value: Mapping[str, Any]) -> None:
+        """Change what is around the process, see :meth:`PodFaults.set`."""
+        self.faults.set(fault, value)
+
+    async def end_faults(self) -> None:
+        """Take back what was set. A disk that failed costs the process its life.
+
+        Raises:
+            DiskError: The disk could not be mounted again.
+        """
+        self.faults.end()
+        if not self.faults.needs_repair:
+            return
+        held = read_json(self._root.hold_file(self.spec.name))
+        if held is None:
+            self.hold(_REPAIR)
+        while self._child is not None:
+            self._child.signal(signal.SIGKILL)
+            await asyncio.sleep(_HOLD_POLL_SECONDS)
+        await asyncio.to_thread(self.faults.repair)
+        if held in (None, {"undo": _REPAIR}):
+            self.release()
 
     def release(self) -> None:
         """Undo :meth:`hold`; a container that is down starts at once."""
@@ -244,8 +285,9 @@ class Pod:
     ) -> Death:
         log = self._root.log_file(self.spec.name)
         self._log_start = log.stat().st_size if log.exists() else 0
+        environment = {**container.environment, **self.faults.environment()}
         argv = within(self.spec.network_namespace, container.argv)
-        child = Child.spawn(argv, container.environment, Path(self.spec.home), log)
+        child = Child.spawn(argv, environment, Path(self.spec.home), log)
         self._child = child
         self._started_ns = time.monotonic_ns()
         self._observer.changed(self)  # the identity is on disk before the gate opens

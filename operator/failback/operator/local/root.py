@@ -10,6 +10,8 @@ network.json    the bridge and the network namespaces, while there are any
 deaths.jsonl    one wait status per death of a child
 pods/POD/home   what the pod sees; claims/CLAIM outlives it; logs/POD.log its output
 secrets/SECRET/FILE  what guarded clusters mount, readable by the owner only
+preload.so      what ``failback up --faults`` puts before the C library of pods
+disks/CLAIM.img the file system that is mounted at claims/CLAIM, with ``failback up --faults disk``
 claims/CLAIM/mark.json  the member of that log: its role, and epoch of the master
 """
 

@@ -32,6 +32,8 @@ from failback.operator.local.addresses import (
 )
 from failback.operator.local.apache_release import Apache, find_apache
 from failback.operator.local.control import CommandError, ControlServer, end_leftovers
+from failback.operator.local.disks import unmount_all
+from failback.operator.local.faults import prepare_faults
 from failback.operator.local.masters import Masters, mark, masters_of, with_masters
 from failback.operator.local.metadata import (
     PairAddresses,
@@ -68,9 +70,12 @@ class LocalRuntime:
         root: Root,
         *,
         log: Callable[[str], None] | None = None,
+        faults: Sequence[str] = (),
         isolate_network: bool = False,
     ) -> None:
+        """``faults``: what experiments may change of pods, see :mod:`.faults`."""
         self.root = root
+        self._faults = tuple(faults)
         self._isolate_network = isolate_network
         self._network: Network | None = None
         self.pods: dict[str, Pod] = {}
@@ -98,6 +103,14 @@ class LocalRuntime:
         """
         self.root.create()
         refuse_what_cannot_run(items)
+        try:
+            prepare_faults(self._faults, items, self.root)
+            self._prepare(items, secrets or {})
+        except BaseException:
+            unmount_all(self.root)
+            raise
+
+    def _prepare(self, items: Sequence[Resource], secrets: Secrets) -> None:
         self._masters = masters_of(items, self.root)
         documents = [item.model_dump(by_alias=True, exclude_unset=True) for item in items]
         items = self._items = with_masters(items, self._masters, self._log)
@@ -112,7 +125,7 @@ class LocalRuntime:
         self._desired = list(render(items, self._context))
         refuse_unsupported(self._desired, self.root)
         hosts = [self._context.address_of(each, "") for each in _pod_names(items)]
-        write_secrets(items, secrets or {}, hosts, self.root)
+        write_secrets(items, secrets, hosts, self.root)
         for line in end_leftovers(self.root):
             self._log(line)
         check_blocks(ports)
@@ -158,7 +171,7 @@ class LocalRuntime:
                 task.cancel()
             await asyncio.wait((reconciling, stopping))
             await self._stop_pods()
-            for line in remove(self.root):
+            for line in (*unmount_all(self.root), *remove(self.root)):
                 self._log(line)
             self._record()
             self._stopped.set()
@@ -218,7 +231,9 @@ class LocalRuntime:
         for spec in pods_of(manifest, self._applied, self.root, self._apache, self._address):
             if spec.name not in self.pods:
                 self._log(f"starting {spec.name} at {spec.address}")
-                self.pods[spec.name] = Pod(self._placed(spec), self.root, self)
+                self.pods[spec.name] = Pod(
+                    self._placed(spec), self.root, self, fault_kinds=self._faults
+                )
                 self.pods[spec.name].start()
         self._changed.set()
 
@@ -310,6 +325,8 @@ class LocalRuntime:
             "hold": self._on_hold,
             "release": self._on_release,
             "limit": self._on_limit,
+            "fault": self._on_fault,
+            "end-faults": self._on_end_faults,
             "stop": self._on_stop,
             "start": self._on_start,
             "deaths": self._on_deaths,
@@ -341,6 +358,14 @@ class LocalRuntime:
 
     async def _on_limit(self, request: Mapping[str, Any]) -> dict[str, Any]:
         self._pod(request).limit(float(request.get("seconds", 0)))
+        return {}
+
+    async def _on_fault(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        self._pod(request).set_fault(str(request["fault"]), dict(request.get("value") or {}))
+        return {}
+
+    async def _on_end_faults(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        await self._pod(request).end_faults()
         return {}
 
     async def _on_stop(self, request: Mapping[str, Any]) -> dict[str, Any]:

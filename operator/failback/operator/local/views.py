@@ -144,6 +144,7 @@ class View:
             "ticks": identity.ticks if identity is not None else None,
             "state": pod.state if pod is not None else "Stopped",
             "reason": pod.reason if pod is not None else "not started yet",
+            "faults": pod.faults.possible if pod is not None else [],
             "home": str(home),
             "store": str(home / "store") if kind == "broker" else "",
             "restarts": pod.restarts if pod is not None else 0,
