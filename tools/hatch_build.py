@@ -18,8 +18,6 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 TOOLS = Path(__file__).resolve().parent
-EXAMPLES = TOOLS.parent / "examples" / "faults"
-"""What `failback experiment list` shows beside the demo."""
 CONDITIONS = TOOLS.parent / "docs" / "reference" / "conditions.md"
 """What `kubectl failback why` explains reasons with."""
 WHERE = "failback/broker"
@@ -34,9 +32,7 @@ class BuildHook(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if version == "editable":  # tools/setup.py puts both into the tree
             return
-        if EXAMPLES.is_dir():  # an image's build brings only what it needs
-            build_data["force_include"][str(EXAMPLES)] = "failback/cli/data/faults"
-        if CONDITIONS.is_file():
+        if CONDITIONS.is_file():  # an image's build brings only what it needs
             build_data["force_include"][str(CONDITIONS)] = "failback/cli/data/conditions.md"
         self._fetch_script()
         if os.environ.get("FAILBACK_KERNELS") != "off":

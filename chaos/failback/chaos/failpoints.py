@@ -32,6 +32,7 @@ POINTS: Final = (
     "before-join",
     "fault-set",
     "before-end",
+    "scaled",
     "drained",
     "sealed",
     "closed-written",

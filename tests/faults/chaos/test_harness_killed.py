@@ -85,6 +85,8 @@ CUT = {
     "with": {"durationSeconds": 50},
 }
 UNSUBSCRIBE = {"id": "f1", "fault": "unsubscribe", "at": 2, "with": {"durationSeconds": 20}}
+LAG = {"id": "f1", "fault": "lag-slave", "at": 2, "target": BROKER, "with": {"lagSeconds": 20}}
+SCALE = {"id": "f1", "fault": "scale-consumers", "at": 2, "with": {"members": 2}}
 
 SOAK = pytest.mark.soak
 CASES = [
@@ -125,6 +127,9 @@ CASES = [
     pytest.param("handlers-set", HANDLER, marks=SOAK),
     pytest.param("unsubscribed", UNSUBSCRIBE, marks=SOAK),
     pytest.param("ledger-written", CUT, marks=SOAK),
+    ("held", LAG),
+    pytest.param("dead", LAG, marks=SOAK),
+    ("scaled", SCALE),
 ]
 
 
@@ -134,7 +139,7 @@ def test_every_fail_point_is_tried() -> None:
     assert set(tried) == set(POINTS)
 
 
-@pytest.mark.few(17, 17)
+@pytest.mark.few(19, 21)
 @pytest.mark.parametrize(
     ("point", "fault"), CASES, ids=lambda value: value if isinstance(value, str) else value["fault"]
 )
@@ -145,7 +150,7 @@ def test_heal_after_the_harness_was_killed(
         pytest.skip(missing())
     cluster: LocalCluster = request.getfixturevalue("isolated" if fault is CUT else "cluster")
     topic = f"{fault['fault']}-{point}"
-    if fault in (CONSUMER, HANDLER, UNSUBSCRIBE):
+    if fault in (CONSUMER, HANDLER, UNSUBSCRIBE, SCALE):
         fault = {**fault, "target": {"group": f"group-{topic}"}}
     run_dir = tmp_path / "run"
     wanted = experiment([fault], topic=topic)

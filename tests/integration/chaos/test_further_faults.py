@@ -81,6 +81,59 @@ def test_name_servers_return_empty_and_brokers_register(
     assert (healed["proof"]["K3"], healed["proof"]["K6"]) == ("SIGKILL", True)
     assert cluster.target().identity(before).pid != pid
     assert duplicates(tmp_path / "run") == 0
+
+
+def test_a_pair_is_restarted_slave_first(cluster: LocalCluster, tmp_path: Path) -> None:
+    fault = {
+        "id": "f1",
+        "fault": "roll-pair",
+        "at": 5,
+        "target": {"pair": "demo-0"},
+        "with": {"downSeconds": 5, "gapSeconds": 20},
+    }
+    outcome, said = cluster.run(experiment([fault], topic="rolled"), tmp_path / "run")
+    assert outcome.passed, (outcome, said)
+    healed = evidence(tmp_path / "run", "heal")
+    slave, master = healed["f1"], healed["f1-master"]
+    assert [each["victims"][0]["broker_id"] for each in (slave, master)] == [1, 0]
+    assert master["issued_ns"][0] > slave["observed"]["registered_ns"]
+    assert lost(tmp_path / "run") == 0
+
+
+def test_a_master_dies_while_its_slave_is_behind(cluster: LocalCluster, tmp_path: Path) -> None:
+    fault = {
+        "id": "f1",
+        "fault": "lag-slave",
+        "at": 5,
+        "target": {"pair": "demo-0"},
+        "with": {"lagSeconds": 60, "downSeconds": 60},
+    }
+    load = {"bodyBytes": 65536, "ratePerSecond": 200}
+    wanted = experiment([fault], topic="lagging", load=load)
+    outcome, said = cluster.run(wanted, tmp_path / "run")
+    assert outcome.passed, (outcome, said)
+    healed = evidence(tmp_path / "run", "heal")
+    assert healed["f1"]["proof"]["LAG"] > 0
+    assert healed["f1-slave"]["proof"]["K3"] == "SIGSTOP"
+    assert healed["f1"]["issued_ns"][0] < healed["f1-slave"]["observed"]["accept_ns"]
+    assert lost(tmp_path / "run") == 0
+
+
+def test_a_group_is_scaled_there_and_back(cluster: LocalCluster, tmp_path: Path) -> None:
+    fault = {
+        "id": "f1",
+        "fault": "scale-consumers",
+        "at": 5,
+        "target": {"group": "group-scaled"},
+        "with": {"members": 3, "everySeconds": 20, "times": 2},
+    }
+    outcome, said = cluster.run(experiment([fault], topic="scaled"), tmp_path / "run")
+    assert outcome.passed, (outcome, said)
+    healed = evidence(tmp_path / "run", "heal")["f1"]
+    assert healed["proof"]["LISTED"] == [3, 1, 3]
+    assert healed["proof"]["K8"] is True
+    kinds = [row["kind"] for row in rows(tmp_path / "run", "fault")]
+    assert (kinds.count("CLIENT_START"), kinds.count("CLIENT_TERM")) == (4, 4)
     assert lost(tmp_path / "run") == 0
 
 

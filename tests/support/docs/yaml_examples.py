@@ -11,9 +11,9 @@ from ruamel.yaml import YAML
 
 ROOT = Path(__file__).parents[3]
 KUSTOMIZATIONS = sorted((ROOT / "examples").rglob("kustomization.yaml"))
+_FOLDERS = ("examples", "operator/failback/cli/data", "chaos/failback/chaos/scenarios")
 EXAMPLE_FILES = sorted(
-    {*(ROOT / "examples").rglob("*.yaml"), *(ROOT / "operator/failback/cli/data").glob("*.yaml")}
-    - {*KUSTOMIZATIONS}
+    {path for folder in _FOLDERS for path in (ROOT / folder).rglob("*.yaml")} - {*KUSTOMIZATIONS}
 )
 _BLOCK = re.compile(r"^( *)```ya?ml[^\n]*\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 

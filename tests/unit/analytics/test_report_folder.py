@@ -114,6 +114,20 @@ def test_the_silence_of_a_stopped_consumer_is_no_missing_traffic(tmp_path: Path)
     assert codes(made(b, tmp_path / "r")) == []
 
 
+def test_a_group_that_ended_before_a_kill_has_no_traffic_to_miss(tmp_path: Path) -> None:
+    for detail, missed in (('{"group": "g", "member": 0}', []), (None, ["NO_TRAFFIC"])):
+        b = clean()
+        b.run["workload"] = {"topics": [{"name": "T", "ratePerSecond": 400}]}
+        if detail:
+            nobody: dict[str, Any] = dict.fromkeys(("pair", "broker", "bid", "role", "addr"))
+            b.fault("CLIENT_TERM", 1000, detail=detail, **nobody)
+            b.fault("HEALED", 6000, **nobody)
+        b.fault("KILL", 2000, fid="f2")
+        b.fault("ACCEPT", 3000, fid="f2")
+        b.fault("HEALED", 4000, fid="f2")
+        assert codes(made(b, tmp_path / ("ended" if detail else "there"))) == missed
+
+
 def test_no_java_is_one_line_and_auto_is_local(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

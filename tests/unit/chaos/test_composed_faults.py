@@ -172,3 +172,22 @@ def test_the_parts_of_a_fault_overlap_with_others_like_single_ones() -> None:
     first = fault("double-kill", {"pair": "demo-0"}, downSeconds=30)
     second = {**fault("replace-offset-file", {"pair": "demo-0"}), "id": "f2", "at": 20}
     assert "spec.faults[1].at: f2 begins at 20 s while f1 is in effect" in refusal(first, second)
+
+
+def test_a_pair_is_rolled_one_broker_after_the_other() -> None:
+    pair = {"pair": "demo-0"}
+    orders = {"SlaveFirst": "slave", "MasterFirst": "master", "Both": "slave"}
+    for order, role in orders.items():
+        found = parts(fault("roll-pair", pair, order=order, toVersion="5.3.3", gapSeconds=9))
+        other = "slave" if role == "master" else "master"
+        assert list(found) == ["f1", f"f1-{other}"]
+        first, second = found.values()
+        assert (first.fault, first.target.role, second.target.role) == ("terminate", role, other)
+        waits = ("gone:f1", 0) if order == "Both" else ("registered:f1", 9)
+        assert (second.with_["after"], second.at) == waits
+        assert first.with_["toVersion"] == second.with_["toVersion"] == "5.3.3"
+
+
+def test_a_version_that_is_none_is_refused() -> None:
+    said = refusal(fault("roll-pair", {"pair": "demo-0"}, toVersion="five"))
+    assert "toVersion: must be a version such as 5.3.3 (got 'five')" in said

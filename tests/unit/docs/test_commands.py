@@ -19,8 +19,13 @@ COMMANDS = all_blocks(*SHELL)
 _INLINE = re.compile(r"`failback ([a-z][^`]*)`")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_commands_of_a_page_parse(page: Path) -> None:
+@pytest.mark.parametrize("folder", sorted({page.parent for page in PAGES}), ids=str)
+def test_commands_of_pages_parse(folder: Path) -> None:
+    for page in (each for each in PAGES if each.parent == folder):
+        check_page(page)
+
+
+def check_page(page: Path) -> None:
     for block in blocks(page):
         if block.language in SHELL:
             found = list(command_lines(block.text))
@@ -30,7 +35,7 @@ def test_commands_of_a_page_parse(page: Path) -> None:
     for text in _INLINE.findall(page.read_text()):
         words = [word for word in text.split() if re.fullmatch(r"[a-z][a-zA-Z-]*", word)]
         depth = next((at for at, word in enumerate(text.split()) if word not in words), None)
-        assert exists(words[:depth]), text
+        assert exists(words[:depth]), (page, text)
 
 
 @pytest.mark.parametrize("block", [block for block in COMMANDS if "run" in block.words], ids=str)

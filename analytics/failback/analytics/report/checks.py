@@ -375,7 +375,10 @@ def _quiet_windows(figures: Figures, report: Row) -> list[str]:
         end = fault["heal_ns"] if fault["heal_ns"] is not None else report["window"]["end_ns"]
         if end is None or end <= fault["effect_ns"]:
             continue
+        ended = _ended_groups(report, fault["effect_ns"])
         for group in report["groups"]:
+            if group["group"] in ended:
+                continue
             rate = sum(rates.get(topic, 0) for topic in group["topic"].split(","))
             if rate * (end - fault["effect_ns"]) / NS < MIN_WINDOW_WISHED:
                 continue
@@ -388,6 +391,19 @@ def _quiet_windows(figures: Figures, report: Row) -> list[str]:
             if seen < MIN_WINDOW_DELIVERIES:
                 problems.append(f"group {group['group']} handled {seen} messages in {fault['fid']}")
     return problems
+
+
+def _ended_groups(report: Row, at_ns: int) -> set[str]:
+    """Groups of which a fault had ended members by then that were not back yet."""
+    return {
+        victim.rpartition("-")[0]  # a member is called after its group, with a number
+        for fault in report["faults"]
+        if fault["kind"].startswith("CLIENT_")
+        and fault["effect_ns"] is not None
+        and fault["effect_ns"] <= at_ns
+        and (fault["heal_ns"] is None or fault["heal_ns"] > at_ns)
+        for victim in fault["victims"]
+    }
 
 
 def _rows(report: Row) -> Check:

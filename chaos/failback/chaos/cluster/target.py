@@ -153,6 +153,18 @@ class FaultSetter(Protocol):
 
 
 @runtime_checkable
+class VersionChanger(Protocol):
+    """A target that can have a broker start as another version of its engine."""
+
+    def set_version(self, member: Member, version: str) -> None:
+        """Run this version from the next start on, on the same store.
+
+        Raises:
+            TargetError: There is no such version here. The broker stays what it was.
+        """
+
+
+@runtime_checkable
 class StoreWriter(Protocol):
     """A target that can also change what a broker finds when it starts."""
 

@@ -7,6 +7,7 @@ they are written; how they go together, once those that are made of others were 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -107,6 +108,9 @@ def _problem(parameter: Parameter, value: object) -> str | None:
         case "choice":
             if value not in parameter.choices:
                 return unknown_name(str(value), parameter.written_choices)
+        case "version":
+            if not re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,3}){2}", str(value)):
+                return f"must be a version such as 5.3.3 (got {value!r})"
         case "milestone":
             try:
                 parse_milestone(str(value))

@@ -19,7 +19,15 @@ MILESTONES: Final = ("gone", "slave-serving", "accept", "registered", "slave-syn
 """Instants of another fault that ``after`` may wait for, in the order in which they come."""
 
 ParameterKind = Literal[
-    "seconds", "offset", "milliseconds", "ratio", "count", "choice", "milestone", "flag"
+    "seconds",
+    "offset",
+    "milliseconds",
+    "ratio",
+    "count",
+    "choice",
+    "milestone",
+    "flag",
+    "version",
 ]
 TargetKind = Literal["broker", "group", "both", "nameservers", "none"]
 Values: TypeAlias = Mapping[str, Any]

@@ -179,6 +179,9 @@ def check_engine(experiment: ChaosExperiment, arm: ResolvedArm, engine: str) -> 
             why = f": {kind.why_not_others}" if kind.why_not_others else ""
             problem = f'"{fault.fault}" is not supported by {engine}{why}'
             raise ConfigError(f"spec.faults[{index}].fault", problem)
+        if fault.with_.get("toVersion") and engine != "apache":
+            problem = "needs engine Apache: of Failback's broker the version that is here can run"
+            raise ConfigError(f"spec.faults[{index}].with.toVersion", problem)
 
 
 def check_target(experiment: ChaosExperiment, arm: ResolvedArm, target: str) -> None:

@@ -13,7 +13,7 @@ import contextlib
 import logging
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from failback.chaos.cluster.clock import now
@@ -42,12 +42,19 @@ def hold(session: Session, record: FaultRecord) -> None:
     crash_point("held")
 
 
-def kill_and_hold(session: Session, record: FaultRecord) -> None:
-    """SIGKILL a broker and keep it down: K1 to K6. It is not released yet."""
+def kill_and_hold(
+    session: Session, record: FaultRecord, with_it: Callable[[], None] = lambda: None
+) -> None:
+    """SIGKILL a broker and keep it down: K1 to K6. It is not released yet.
+
+    Args:
+        with_it: Called in the same step, right after the signal.
+    """
     member, identity = victim_of(record)
     before = proof.offset_file_time(session, member)
     hold(session, record)
     signal_victim(session, record, signal.SIGKILL)
+    with_it()
     proof.prove_death(session, record, member, identity, signal.SIGKILL, EFFECT_SECONDS)
     proof.prove_shutdown_code(session, record, member, must_run=False, file_before=before)
     proof.prove_gone(session, record, member)

@@ -30,10 +30,13 @@ from failback.chaos.faults import (
     kill_and_restart,
     kill_consumer,
     kill_nameserver,
+    lag_slave,
     long_outage,
     none,
     pause,
     replace_offset_file,
+    roll_pair,
+    scale_consumers,
     slow_disk,
     slow_handler,
     terminate,
@@ -55,7 +58,9 @@ FAULTS: Final[tuple[Fault, ...]] = (
     cut_replication.FAULT,
     cut_clients.FAULT,
     cut_nameserver.FAULT,
+    lag_slave.FAULT,
     kill_consumer.FAULT,
+    roll_pair.FAULT,
     slow_disk.FAULT,
     file_errors.FAULT,
     disk_full.FAULT,
@@ -66,6 +71,7 @@ FAULTS: Final[tuple[Fault, ...]] = (
     replace_offset_file.FAULT,
     slow_handler.FAULT,
     unsubscribe.FAULT,
+    scale_consumers.FAULT,
 )
 KINDS: Final[FaultKinds] = MappingProxyType({each.kind.name: each.kind for each in FAULTS})
 UNDO: Final[Mapping[str, Undo]] = MappingProxyType(

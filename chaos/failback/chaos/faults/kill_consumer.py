@@ -156,7 +156,7 @@ def end_consumers(
     session.rec.milestones.post(record.fid, "gone", last)
     kind = "CLIENT_TERM" if signum == signals.SIGTERM else "CLIENT_KILL"
     for process in members:
-        _client_row(session, record, process, kind)
+        client_row(session, record, process, kind)
     session.rec.evidence(record, "effect")
 
 
@@ -225,7 +225,8 @@ def _how_it_ended(process: WorkloadProcess, signum: int) -> tuple[str, bool]:
     return f"exit {process.exit.code}", signum == signals.SIGTERM and process.exit.code in (0, 143)
 
 
-def _client_row(session: Session, record: FaultRecord, process: WorkloadProcess, kind: str) -> None:
+def client_row(session: Session, record: FaultRecord, process: WorkloadProcess, kind: str) -> None:
+    """Write the row of a member that ended."""
     ended = process.exit
     session.rec.fault_row(
         record,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from failback.chaos.cluster.clock import now
@@ -65,25 +65,35 @@ def pause_broker(
     record = begin_on_broker(
         session, KIND.name, fid, pair, role, at_seconds, after, lasts=duration_seconds
     )
-    record.keeps_process = True
-    member, identity = victim_of(record)
-    record.undo = session.ledger.add(CONTINUE, _named(member, identity), record.fid)
-    crash_point("ledger-written")
-    session.rec.open_fault(record)
-    signal_victim(session, record, signal.SIGSTOP)
+    freeze(session, record)
     resume_at = issued_ns(record) + round(session.scaled(duration_seconds) * 1e9)
-    proof.prove_stopped(session, record, identity)
-    session.rec.later(
-        lambda: time.monotonic_ns() >= resume_at or session.in_rollback,
-        lambda: _resume(session, record),
-    )
-    proof.prove_silence(record, member, resume_at)
+    resume_when(session, record, lambda: time.monotonic_ns() >= resume_at)
+    proof.prove_silence(record, victim_of(record)[0], resume_at)
     finish_effect(session, record, "PAUSE")
     return returned(session, record)
 
 
-def _resume(session: Session, record: FaultRecord) -> None:
+def freeze(session: Session, record: FaultRecord) -> None:
+    """SIGSTOP a broker, with the undo in the ledger first: K1 to K4."""
     member, identity = victim_of(record)
+    record.keeps_process = True
+    record.undo = session.ledger.add(CONTINUE, _named(member, identity), record.fid)
+    crash_point("ledger-written")
+    session.rec.open_fault(record)
+    signal_victim(session, record, signal.SIGSTOP)
+    proof.prove_stopped(session, record, identity)
+
+
+def resume_when(session: Session, record: FaultRecord, due: Callable[[], bool]) -> None:
+    """Have the recorder let the broker run on, once ``due`` says so or the run ends."""
+    session.rec.later(lambda: due() or session.in_rollback, lambda: resume(session, record))
+
+
+def resume(session: Session, record: FaultRecord) -> None:
+    """SIGCONT a broker, unless it runs on already."""
+    member, identity = victim_of(record)
+    if record.resumed is not None:
+        return
     crash_point("before-continue")
     with contextlib.suppress(TargetError):
         session.target.signal(identity, signal.SIGCONT)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import signal
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
+from failback.chaos.cluster.target import VersionChanger
 from failback.chaos.cluster.view import Role
+from failback.chaos.cluster.wire import WireConnection
 from failback.chaos.errors import TargetError
 from failback.chaos.experiment.fault_kinds import AFTER, DOWN, MILESTONES, FaultKind, Parameter
 from failback.chaos.faults import proof
@@ -21,9 +23,11 @@ from failback.chaos.faults.broker_faults import (
 )
 from failback.chaos.faults.fault import Fault
 from failback.chaos.faults.injection import begin_on_broker, returned
-from failback.chaos.recorder.fault_record import FaultRecord
+from failback.chaos.recorder.fault_record import HEALED, FaultRecord
 from failback.chaos.session import Session
+from failback.protocol.errors import FailbackError
 
+TO_VERSION: Final = Parameter("toVersion", "version", "to_version", "")
 KIND = FaultKind(
     code="F2",
     name="terminate",
@@ -35,6 +39,7 @@ KIND = FaultKind(
         Parameter("graceSeconds", "seconds", "grace_seconds", 60.0),
         Parameter("restart", "flag", "restart", True),
         DOWN,
+        TO_VERSION,
         AFTER,
     ),
     lasts="downSeconds",
@@ -50,14 +55,18 @@ def terminate_broker(
     grace_seconds: float = 60.0,
     restart: bool = True,
     down_seconds: float | None = None,
+    to_version: str = "",
     after: str = "",
     fid: str = "",
 ) -> dict[str, Any]:
     """F2: SIGTERM a broker. One that needs SIGKILL after the grace leaves the fault unproved.
 
-    Undone by :func:`start_broker`.
+    With ``to_version`` it starts again as that version of Apache, and stays it. Undone by
+    :func:`start_broker`.
     """
     record = begin_on_broker(session, KIND.name, fid, pair, role, at_seconds, after)
+    if to_version:
+        _change_version(session, record, to_version)
     terminate(session, record, grace_seconds, down_seconds, restart)
     return returned(session, record)
 
@@ -86,6 +95,31 @@ def terminate(
     finish_effect(session, record, "TERM")
     if restart:
         release_later(session, record, down_seconds)
+
+
+def _change_version(session: Session, record: FaultRecord, version: str) -> None:
+    """Have the next start be of another version; the broker itself says later that it is."""
+    target, (member, _) = session.target, victim_of(record)
+    if not isinstance(target, VersionChanger):
+        raise TargetError(f"version of {member.pod}", f"a {target.kind} target changes none")
+    target.set_version(member, version)
+    session.rec.later(
+        lambda: session.rec.milestones.get(record.fid, HEALED) is not None,
+        lambda: _prove_version(session, record, version),
+    )
+
+
+def _prove_version(session: Session, record: FaultRecord, version: str) -> None:
+    member, _ = victim_of(record)
+    try:
+        with WireConnection(member.address) as connection:
+            found = connection.runtime_info(timeout=3.0).get("brokerVersionDesc", "unknown")
+    except FailbackError as error:
+        found = str(error)
+    record.proof["VERSION"] = found
+    if found != f"V{version.replace('.', '_')}":
+        record.add_unproved_reason(f"{member.pod} says that it is {found}, not {version}")
+    session.rec.evidence(record, "heal")
 
 
 FAULT = Fault(KIND, terminate_broker, replace(RELEASE_HOLD, action="start_broker"))

@@ -77,6 +77,11 @@ class LatestSamples:
             older = [each for each in past if each[0] <= mono_ns]
             return older[-1] if older else past[0]
 
+    def queues_of(self, address: str) -> Mapping[tuple[str, int], tuple[int, int]]:
+        """The limits of a broker's queues as it showed them last."""
+        with self._lock:
+            return self._queues.get(address, {})
+
     def sync_age_seconds(self, pair: str) -> float | None:
         """Age of the master's table as the pair's slaves show it; ``None`` when never seen."""
         with self._lock:

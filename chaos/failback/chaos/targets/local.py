@@ -42,6 +42,8 @@ from failback.common.files import sync_folder
 from failback.common.replacing import replace_file
 
 RUNNING_STATES: Final = frozenset({"Running", "Ready"})
+FETCH_SECONDS: Final = 1200.0
+"""For a version of Apache that is not here yet."""
 _POLL_SECONDS: Final = 0.02
 _REPAIR_SECONDS: Final = 60.0
 
@@ -273,6 +275,9 @@ class LocalTarget:
     def end_faults(self, member: Member) -> None:
         self._control.call("end-faults", pod=member.pod, timeout=_REPAIR_SECONDS)
         self._unlimit(member.pod)
+
+    def set_version(self, member: Member, version: str) -> None:
+        self._control.call("version", pod=member.pod, version=version, timeout=FETCH_SECONDS)
 
     # --- the runtime's answers -------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ from failback.chaos.faults import (
     kill,
     kill_consumer,
     kill_nameserver,
+    lag_slave,
     none,
     pause,
     slow_handler,
@@ -43,6 +44,7 @@ from failback.chaos.faults import (
 )
 from failback.chaos.faults import long_outage as outage
 from failback.chaos.faults import replace_offset_file as offset_file
+from failback.chaos.faults import scale_consumers as scaling
 from failback.chaos.faults import slow_disk as slowness
 from failback.chaos.faults.network_faults import inject_action
 from failback.chaos.faults.undo import undo_action, undo_open
@@ -72,6 +74,7 @@ __all__ = [
     "join_replication",
     "kill_broker",
     "kill_nameservers",
+    "lag_slave_then_kill",
     "long_outage",
     "mend_files",
     "mount_disk",
@@ -85,6 +88,7 @@ __all__ = [
     "restart_consumers",
     "restore_offset_file",
     "resume_broker",
+    "scale_consumers",
     "scan_stores",
     "set_handler",
     "skew_clock",
@@ -108,10 +112,12 @@ fail_files = action(file_errors.fail_files)
 fill_disk = action(disk_full.fill_disk)
 kill_broker = action(kill.kill_broker)
 kill_nameservers = action(kill_nameserver.kill_nameservers)
+lag_slave_then_kill = action(lag_slave.lag_slave_then_kill)
 long_outage = action(outage.long_outage)
 pause_broker = action(pause.pause_broker)
 replace_offset_file = action(offset_file.replace_offset_file)
 restart_consumers = action(kill_consumer.restart_consumers)
+scale_consumers = action(scaling.scale_consumers)
 set_handler = action(slow_handler.set_handler)
 skew_clock = action(clock_skew.skew_clock)
 slow_disk = action(slowness.slow_disk)

@@ -96,23 +96,21 @@ def list_(json: JsonOption = False) -> None:
     """List the experiments that come with the program."""
     found = bundled_experiments()
     if json:
+        keys = ("name", "question", "expected", "source", "lasts", "catalogue")
         print_json(
             [
-                {
-                    "name": each.name,
-                    "what": each.text,
-                    "file": str(each.path),
-                    "cluster": str(each.cluster),
-                }
+                {key: getattr(each, key) for key in keys}
+                | {"file": str(each.path), "cluster": str(each.cluster)}
                 for each in found
             ]
         )
         return
-    print_table(("NAME", "WHAT IT DOES"), [(each.name, each.text) for each in found])
+    rows = [(each.name, each.catalogue, each.lasts, each.question) for each in found]
+    print_table(("NAME", "FAULT", "LASTS", "QUESTION"), rows)
     say("")
     for cluster in dict.fromkeys(each.cluster for each in found):
         names = [each.name for each in found if each.cluster == cluster]
-        which = names[0] if len(names) == 1 else f"the {len(names)} from {names[0]} on"
+        which = names[0] if len(names) == 1 else f"the {len(names)} such as {names[0]}"
         say(f"For {which}, first: {typed('failback', 'up', cluster, '-d')}")
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import typer
 
-from failback.cli.shared.bundled import bundled_experiments
+from failback.cli.shared.bundled import bundled_experiments, bundled_paths
 from failback.cli.shared.errors import PASS, explain, fail, worst
 from failback.cli.shared.folders import check_folder
 from failback.cli.shared.options import open_root
@@ -156,7 +156,7 @@ def load(name: str, time_scale: float | None = None, seed: int | None = None) ->
     from failback.chaos.faults.catalogue import load_experiment
     from failback.common.text import did_you_mean
 
-    known = {each.name: each.path for each in bundled_experiments()}
+    known = bundled_paths()
     path = known.get(name) or Path(name)
     if not path.exists():
         if name not in known and path.suffix in (".yaml", ".yml"):

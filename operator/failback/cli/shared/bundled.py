@@ -1,15 +1,17 @@
-"""Files that come with the command: the demo's cluster and experiment, examples, a page."""
+"""Files that come with the command: the demo's cluster and experiment, the library, a page."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import resources
+from importlib import resources, util
 from pathlib import Path
 from typing import Final
 
 EXPERIMENTS: Final = {"failback-demo": "experiment.yaml"}
 """Experiments on the demo's cluster: their names, and the file of each."""
 _CLUSTER: Final = "cluster.yaml"
+_HEAD: Final = "failback.dev/"
+"""Prefix of the annotations that say what an experiment is about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +21,14 @@ class BundledExperiment:
     name: str
     path: Path
     cluster: Path
-    text: str
-    """What it does, from the comment at the top of its file."""
+    question: str
+    expected: str = ""
+    source: str = ""
+    """Where the expected answer is from."""
+    lasts: str = ""
+    """How long each of its arms takes, with timers as they are."""
+    catalogue: str = ""
+    """Its entry in the catalogue of faults, such as F7; empty for another question."""
 
 
 def bundled(name: str) -> Path:
@@ -28,21 +36,34 @@ def bundled(name: str) -> Path:
     return Path(str(resources.files("failback.cli"))) / "data" / name
 
 
+def bundled_paths() -> dict[str, Path]:
+    """Return the file of every experiment that comes with the program: the demo, the library."""
+    found = {name: bundled(file) for name, file in EXPERIMENTS.items()}
+    return found | {each.stem: each for each in sorted(_library().glob("*.yaml"))}
+
+
 def bundled_experiments() -> list[BundledExperiment]:
-    """Return every experiment that comes with the program: the demo, and one for each fault."""
-    found = [_read(name, bundled(file), bundled(_CLUSTER)) for name, file in EXPERIMENTS.items()]
-    folder = _examples()
-    if folder is not None:
-        files = sorted(each for each in folder.glob("*.yaml") if each.name != _CLUSTER)
-        found += [_read(each.stem, each, folder / _CLUSTER) for each in files]
-    return found
+    """Return every experiment that comes with the program, with what its head says."""
+    return [_read(name, path) for name, path in bundled_paths().items()]
 
 
-def _examples() -> Path | None:
-    """Return the folder with an example of each fault: installed, or in the checkout."""
-    installed = bundled("faults")
-    checkout = Path(__file__).parents[4] / "examples" / "faults"
-    return next((each for each in (installed, checkout) if (each / _CLUSTER).is_file()), None)
+def _library() -> Path:
+    chaos = util.find_spec("failback.chaos")  # an image may be without it
+    folders = chaos.submodule_search_locations if chaos is not None else None
+    return Path(folders[0] if folders else "/nowhere") / "scenarios"
+
+
+def _read(name: str, path: Path) -> BundledExperiment:
+    from failback.common.bounded_yaml import load_all
+
+    (document,) = load_all(path.read_text(encoding="utf-8"))
+    head = {
+        key.removeprefix(_HEAD): str(value)
+        for key, value in document["metadata"].get("annotations", {}).items()
+    }
+    cluster = head.pop("cluster", "")
+    where = path.parent / "clusters" / cluster if cluster else bundled(_CLUSTER)
+    return BundledExperiment(name, path, where, **head)
 
 
 def conditions_page() -> str:
@@ -55,15 +76,3 @@ def conditions_page() -> str:
         if path.is_file():
             return path.read_text(encoding="utf-8")
     return ""
-
-
-def _read(name: str, path: Path, cluster: Path) -> BundledExperiment:
-    words = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        if line.strip() == "---":
-            continue
-        if not line.startswith("#"):
-            break
-        words += line.removeprefix("#").split()
-    first = " ".join(words).partition(". ")[0].rstrip(".")
-    return BundledExperiment(name, path, cluster, f"{first}." if first else "")

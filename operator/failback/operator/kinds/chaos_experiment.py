@@ -95,7 +95,19 @@ class FaultParameters(Model):
     second: Literal["Same", "Slave"] | None = None
     """Which broker the next kill hits: the same one, or the pair's other one."""
     times: int | None = Field(default=None, ge=1, le=16)
-    """How many kills."""
+    """How many kills, or how often a group is scaled there and back."""
+    order: Literal["SlaveFirst", "MasterFirst", "Both"] | None = None
+    """Which broker of the pair is restarted first, or that both are at a time."""
+    to_version: str | None = Field(
+        default=None, max_length=11, pattern=r"^[0-9]{1,3}(\.[0-9]{1,3}){2}$"
+    )
+    """Version of Apache RocketMQ as which the broker starts again."""
+    lag_seconds: float | None = Field(default=None, ge=0, le=86400)
+    """How long the slave is frozen before its master is killed."""
+    members: int | None = Field(default=None, ge=1, le=64)
+    """How many members the group is scaled to."""
+    every_seconds: float | None = Field(default=None, ge=0, le=86400)
+    """How long a group keeps each number of members."""
     content: Literal["Older", "Delete", "Empty", "Truncate"] | None = None
     """What is done to the offset file of the killed broker: an older copy of it, deleted, empty or
     cut off."""

@@ -10,6 +10,7 @@
     {"cmd": "end-faults", "pod": P}                take that back
     {"cmd": "stop", "pod": P, "grace_seconds": S}  SIGTERM, grace, SIGKILL; it stays down
     {"cmd": "start", "pod": P}
+    {"cmd": "version", "pod": P, "version": V}     run Apache's V from the next start of P on
     {"cmd": "deaths", "since": N}                  wait statuses with a number above N
     {"cmd": "down"}                                stop everything and end
 

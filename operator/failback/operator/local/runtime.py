@@ -329,6 +329,7 @@ class LocalRuntime:
             "end-faults": self._on_end_faults,
             "stop": self._on_stop,
             "start": self._on_start,
+            "version": self._on_version,
             "deaths": self._on_deaths,
             "down": self._on_down,
         }
@@ -380,6 +381,17 @@ class LocalRuntime:
         if self._stop.is_set():
             raise CommandError("the runtime is stopping")
         self._pod(request).start()
+        return {}
+
+    async def _on_version(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Have a pod run another version of Apache RocketMQ from its next start on."""
+        pod = self._pod(request)
+        if self._apache is None:
+            raise CommandError(f"{pod.spec.name} is of Failback, which has one version here")
+        apache = await asyncio.to_thread(find_apache, str(request["version"]), self._log)
+        manifest = self._applied["StatefulSet", pod.spec.statefulset]
+        specs = pods_of(manifest, self._applied, self.root, apache)
+        pod.spec = next(each for each in specs if each.name == pod.spec.name)
         return {}
 
     async def _on_deaths(self, request: Mapping[str, Any]) -> dict[str, Any]:
