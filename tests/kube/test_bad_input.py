@@ -59,7 +59,7 @@ def overrides(count: int, config: str = "{}") -> str:
         ),
         (
             f'{{{SERVER}, config: {{authenticationEnabled: "true"}}}}',
-            rf"{INVALID}spec\.config: {VALUE}key is not offered: the operator signs no request",
+            rf"{INVALID}spec\.config: {VALUE}key is of ACL 2.0, which is not offered",
         ),
         (
             f'{{{SERVER}, config: {{controllerAddr: "a:1"}}}}',

@@ -19,7 +19,7 @@ from failback.client.remoting.guarded.access import ClusterAccess, KeyFile
 from failback.client.remoting.guarded.tls import Tls, TlsFiles
 from failback.protocol.errors import FailbackError
 from tests.support.common.polling import wait_until
-from tests.support.java.apache import failed_by, got_by, java_program, sent_by
+from tests.support.java.apache import LOG_FILE_BYTES, failed_by, got_by, java_program, sent_by
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
 from tests.support.net.certificates import Authority
@@ -39,6 +39,7 @@ accounts:
   groupPerms: [{GROUP}=SUB]
 """
 KEYS, CERTIFICATE = {"secretRef": {"name": "keys"}}, {"secretRef": {"name": "certificate"}}
+FRUGAL = "-Xms192m -Xmx192m -XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 MEMBERS = [f"orders-{pair}-{ordinal}" for pair in (0, 1) for ordinal in (0, 1)]
 _BAD = ("failback_access_refused_total", "failback_tls_handshake_failures_total")
 
@@ -119,15 +120,45 @@ def test_a_guarded_cluster_changes_modes_keys_and_certificates_without_a_restart
         assert cluster.lives() == lives
 
 
+@pytest.mark.soak
+@pytest.mark.long
+@pytest.mark.timeout(1500)
+def test_a_cluster_of_apache_is_switched_by_apaches_own_files(
+    namespace: Namespace, node: NodeProcess, tmp_path: Path
+) -> None:
+    white = ACCOUNTS.replace("[]", "['127.*.*.*']")  # slaves of Apache sign nothing
+    access = prepared(namespace, tmp_path, white)
+    with operator(namespace, FAILBACK_ACCESS_FOLDER=str(tmp_path / "own")):
+        cluster = LivedCluster(
+            namespace,
+            nameServerConfig={},
+            nameServerSpec={"tls": CERTIFICATE},
+            engine={"type": "Apache", "version": "4.9.7", "javaOptions": FRUGAL},
+            pairs=1,
+            slavesPerPair=1,
+            config={"mappedFileSizeCommitLog": str(LOG_FILE_BYTES)},
+            updateStrategy={"minReadySeconds": 0},
+        )
+        cluster.wait_settled()
+        cluster.change(acl=KEYS, tls={**CERTIFICATE, "mode": "Enforcing"})
+        reached(cluster, "BrokerCluster", "orders", AccessControl="Enforce", TLS="Enforcing")
+        flags = {"tls.enable": "true", "tls.client.trustCertPath": str(tmp_path / "ca/ca.pem")}
+        with traffic(cluster, tmp_path / "tls", flags) as over_tls:
+            wait_until(lambda: len(got_by(over_tls[1])) > 50, "traffic", 60)
+            ended(over_tls)
+        assert not asyncio.run(taken(cluster, ClusterAccess(access.key_file)))
+        assert asyncio.run(taken(cluster, access))
+
+
 # --- what is made -------------------------------------------------------------------------------
 
 
-def prepared(namespace: Namespace, folder: Path) -> ClusterAccess:
+def prepared(namespace: Namespace, folder: Path, accounts: str = ACCOUNTS) -> ClusterAccess:
     """Make the Secrets, and the operator's own keys; return the access of an administrator."""
     authority, domain = Authority(folder / "ca"), f"{namespace.name}.svc.cluster.local"
     names = [f"DNS:*.{service}.{domain}" for service in ("main-ns", "orders-brokers")]
     made = authority.issue("server", *names)
-    files = {"plain_acl.yml": ACCOUNTS, "tools.yml": own_key(*ADMIN)}
+    files = {"plain_acl.yml": accounts, "tools.yml": own_key(*ADMIN)}
     secret(namespace, "keys", files)
     found = {"tls.crt": made.chain, "tls.key": made.key, "ca.crt": authority.file}
     secret(namespace, "certificate", {name: file.read_text() for name, file in found.items()})
