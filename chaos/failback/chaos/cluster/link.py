@@ -17,8 +17,8 @@ LINKS: Final[dict[str, Link]] = {
 DROPPING: Final = {"in": "ingress device eth0", "out": "egress device eth0"}
 ANSWERING: Final = {"in": "input", "out": "output"}
 """The hooks of rules, by direction. Rules in those of a card can neither reject nor mark."""
-NOBODY: Final = "02:00:00:00:00:00"
-"""The card that lost packets are sent to: nobody has it. The kernel would tell their sender of
+NO_CARD: Final = "02:00:00:00:00:00"
+"""The card that lost packets are sent to: no pod has it. The kernel would tell their sender of
 packets that were dropped: TCP would then not repeat them, and a connect would fail at once."""
 
 
@@ -120,4 +120,4 @@ def _verdict(cut: Cut, direction: str) -> str:
         return f"meta mark set {queue_of(cut.link)}"
     if cut.reject:
         return "reject with tcp reset"
-    return "drop" if direction == "in" else f"ether daddr set {NOBODY}"
+    return "drop" if direction == "in" else f"ether daddr set {NO_CARD}"

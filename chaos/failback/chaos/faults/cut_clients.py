@@ -1,4 +1,4 @@
-"""F8: a broker is cut off from its clients, and from nobody else.
+"""F8: a broker is cut off from its clients alone.
 
 A program that is no pod of the cluster is a client, the witness too. Proof of effect: new
 connections of a client get no answer, and every name server lists the broker. Proof of heal: it

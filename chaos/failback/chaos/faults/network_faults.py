@@ -126,7 +126,7 @@ def _joining(cutting: str) -> str:
 
 
 def _one_way_to_hit(values: Values) -> tuple[str, str] | None:
-    """One of these parameters says what happens to the packets, and somebody has to see it."""
+    """One of these parameters says what happens to the packets, and it must be seen."""
     given = ["mode"] if values["mode"] == "reject" else []
     given += ["lossRatio"] if values["lossRatio"] < 1 else []
     given += [name for name in ("bytesPerSecond", "delayMs") if values[name]]
@@ -137,7 +137,7 @@ def _one_way_to_hit(values: Values) -> tuple[str, str] | None:
     if values["delayMs"] and values["delayMs"] < LEAST_DELAY_MS:
         return "delayMs", f"must be at least {LEAST_DELAY_MS:g}: less comes of the machine itself"
     if values["delayMs"] and values.get("side") == "broker":
-        return "delayMs", "goes with side Clients: nobody sees that a registration comes late"
+        return "delayMs", "goes with side Clients: a registration that comes late is not seen"
     return None
 
 
@@ -237,7 +237,7 @@ def _prove(
     else:
         record.observed.pop("gone_ns", None)
         record.proof["LINK"] = False
-        record.add_unproved_reason(f"nobody saw that the link of {member.pod} was cut")
+        record.add_unproved_reason(f"the cut of {member.pod} was not seen")
     state = session.target.process_state(identity).value
     record.proof["K6"] = state
     if state != "RUNNING":

@@ -1,7 +1,7 @@
 """Hold packets back: ``python -m failback.chaos.targets.delay QUEUE MS`` in a pod's namespace.
 
 The kernel hands packets to a queue (NFQUEUE), and gets each back when its time has come. It ends
-with its standard input, so with its harness. Rules let packets pass while nobody reads the queue.
+with its standard input, so with its harness. Rules let packets pass while the queue has no reader.
 
     request   nlmsghdr(len, type 3 << 8 | kind, flags, seq, pid), nfgenmsg(family, version, queue)
               and attributes: length, number, value, padding to 4 bytes

@@ -104,7 +104,7 @@ class LocalNetwork:
             pair = [each for each in _pods(view) if each["pair"] == pod["pair"]]
             peers = {_host(each["address"]) for each in pair} - {_host(address)}
         if not peers:
-            raise TargetError(f"cut {cut.link} of {pod['pod']}", "there is nobody at the other end")
+            raise TargetError(f"cut {cut.link} of {pod['pod']}", "the link has no other end here")
         _run(pod, "nft", "-f", "-", stdin=rules(cut, _host(address), peers, LIMIT_SECONDS))
 
     def _pod(self, view: Mapping[str, Any], address: str) -> Mapping[str, Any]:
