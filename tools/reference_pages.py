@@ -21,13 +21,13 @@ from tools import (
     partial_rows_page,
     report_tables_page,
 )
+from tools.key_meanings import MEANINGS as KEYS
 
 from failback.analytics.analysis.causes.labels import CAUSES, REPORT_GROUPS
 from failback.analytics.analysis.causes.meanings import GROUPS, MEANINGS
 from failback.analytics.report.schema import report_schema
 from failback.broker.config.config import BrokerConfig
 from failback.broker.config.config_file import to_text
-from failback.broker.config.key_meanings import MEANINGS as KEYS
 from failback.operator.engines.catalogue import class_of
 from failback.operator.schema.field_reference import reference
 

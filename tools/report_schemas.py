@@ -1,7 +1,7 @@
 """Write the schemas of ``report.json`` and of predictions: ``python tools/report_schemas.py``.
 
-They are made of the structs in ``report/blocks`` and ``predict/blocks.py``; a test compares. Types
-are written out where they stand, so that a schema is read without following references.
+They are made of the structs in ``report/blocks`` and ``tools/predict_document.py``; a test
+compares. Types are written out where they are used: a schema is read without following references.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from failback.analytics.predict.blocks import PredictDocument
+import msgspec
+from tools.predict_document import PredictDocument
+
 from failback.analytics.report.blocks.report import Report
 
 ROOT: Final = Path(__file__).resolve().parent.parent / "analytics" / "failback" / "analytics"

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 import yaml
+from tools.key_meanings import MEANINGS
 
 from failback.broker.config.config import BrokerConfig
 from failback.broker.config.config_checks import SlaveIdError
 from failback.broker.config.config_keys import NOT_OFFERED, SHOWN_ONLY
 from failback.broker.config.identity import BrokerIdentity
-from failback.broker.config.key_meanings import MEANINGS
 from failback.broker.startup.controller import BrokerController
 from failback.client.remoting.addresses import address_to_bind
 from failback.protocol.errors import ConfigError

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from tools.key_meanings import MEANINGS as KEYS
 from tools.reference_pages import DOCS, PAGES, broker_keys
 
 from failback.analytics.analysis.causes.labels import CAUSE_WORDS, CAUSES, REPORT_GROUPS
 from failback.analytics.analysis.causes.meanings import GROUPS, MEANINGS
-from failback.broker.config.key_meanings import MEANINGS as KEYS
 
 
 @pytest.mark.parametrize("page", PAGES)
