@@ -24,6 +24,7 @@ from failback.chaos.faults.broker_faults import finish_effect, member_of, victim
 from failback.chaos.faults.proof import OFFSET_FILE
 from failback.chaos.recorder.fault_record import FaultRecord
 from failback.chaos.session import Session
+from failback.common.text import typed
 from failback.protocol.errors import BrokerError, FailbackError
 
 Seen = dict[str, Any] | None
@@ -67,10 +68,8 @@ class Change:
             return f"a {target.kind} target cannot change the {self.option} of a broker"
         if self.fault in target.possible_faults(member):
             return ""
-        return (
-            f"{member.pod} runs without a {self.option} that can be changed; "
-            f"start the cluster with: failback up --faults {self.option}"
-        )
+        start = typed("failback", "up", "--faults", self.option)
+        return f"{member.pod} runs without a {self.option} that can be changed: start it by {start}"
 
     def take_back(self, target: Target, args: Mapping[str, Any], deadline: float) -> Seen:
         """End what was changed at a pod, and see it ended."""

@@ -129,7 +129,7 @@ class RulesFiles:
                 *found.white_addresses,
                 *(account.is_white for account in found.accounts.values()),
             ):
-                logger.warning("access: %s: a white address is *: no request has to be signed", path)
+                logger.warning("access: %s: the white address * takes every request", path)
             white += found.white_addresses
             rules.versions[path] = found.version
         self._seen = stamp
