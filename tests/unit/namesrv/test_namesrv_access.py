@@ -244,7 +244,7 @@ def test_an_address_that_takes_everybody_is_warned_of(
     ):
         caplog.clear()
         lab = Lab(next(folders), acl=text)
-        assert ("a white address is *" in caplog.text) == warned
+        assert ("the white address *" in caplog.text) == warned
         assert (lab.ask(103, KEYS["wrong"]) == "") == warned
 
 
