@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 from pathlib import Path
 
@@ -48,6 +49,7 @@ class SlowBrokers(Beside):
 
 
 def test_a_returned_master_has_heard_of_what_its_slave_served(tmp_path: Path) -> None:
+    (tmp_path / "openssl").symlink_to(shutil.which("openssl") or "openssl")
     without_java = {"PATH": str(tmp_path), "JAVA_HOME": ""}
     options = ("--quick", "--rules", "guarded", "--secured")
     with SlowBrokers(tmp_path / "runs") as slow:

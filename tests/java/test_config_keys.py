@@ -73,6 +73,7 @@ def broker(
         server_home()
         found = lab.broker(engine, lab.namesrv(), settings={TYPO: "48"})
         found.start()
+        (found.folder / "tls.properties").touch()  # which useTLS asks for
         yield found
     finally:
         lab.dispose()

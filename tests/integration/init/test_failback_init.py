@@ -19,14 +19,14 @@ from tests.support.processes.init_lab import InitLab, ended, gone, said
 
 SLEEP = ("sleep", "600")
 SAYS_SIGNALS = """
-import signal, sys
+import signal, sys, time
 def say(signum, frame):
     print(signal.Signals(signum).name, flush=True)
 for name in sys.argv[1:]:
     signal.signal(getattr(signal, name), say)
 print("ready", flush=True)
 while True:
-    signal.pause()
+    time.sleep(0.05)  # a signal that comes just before pause() would be told with the next one
 """
 
 SLOW_CHILD = """
