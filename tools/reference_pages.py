@@ -21,6 +21,7 @@ from tools import (
     partial_rows_page,
     report_tables_page,
 )
+from tools.field_reference import reference
 from tools.key_meanings import MEANINGS as KEYS
 
 from failback.analytics.analysis.causes.labels import CAUSES, REPORT_GROUPS
@@ -29,7 +30,6 @@ from failback.analytics.report.schema import report_schema
 from failback.broker.config.config import BrokerConfig
 from failback.broker.config.config_file import to_text
 from failback.operator.engines.catalogue import class_of
-from failback.operator.schema.field_reference import reference
 
 DOCS: Final = Path(__file__).resolve().parent.parent / "docs"
 _CHANGES: Final = {

@@ -32,24 +32,8 @@ def crds(
         say(str(out / name))
 
 
-@command("fields", "failback operator fields --out fields.md")
-def fields(
-    out: Annotated[
-        Path | None, option("--out", "FILE", "Write into this file (default: print it).")
-    ] = None,
-) -> None:
-    """Print the reference of every field as Markdown."""
-    from failback.operator.schema.field_reference import reference
-
-    if out is None:
-        print(reference(), end="")
-    else:
-        out.write_text(reference(), encoding="utf-8")
-        say(str(out))
-
-
 app = new_group(
     "The Kubernetes operator and its definitions.",
-    *(crds, fields),
+    crds,
     examples=("failback operator crds --out crds",),
 )
