@@ -287,6 +287,8 @@ class Observer:
         """Have a guarded cluster's brokers and name servers asked with its key, and over TLS."""
         spec, own = cluster.spec, (cluster.namespace, cluster.name)
         if spec.acl is None and spec.tls is None and not self._guarded_name_server(cluster):
+            for target in targets.values():  # a pod of a guarded cluster may have had its address
+                self._peers.use(target.address, None, "")
             return
         service = service_name(cluster)
         tls = False
