@@ -29,10 +29,18 @@ def test_bad_input(name: str, tmp_path: Path) -> None:
     told(read_report(report(tmp_path / "run", "local").json))
 
 
-def test_a_quiet_fault_window_is_no_matter_if_little_traffic_was_asked_for(tmp_path: Path) -> None:
-    b = clean()
-    b.run["workload"] = {"topics": [{"name": "T", "ratePerSecond": 1}]}
-    b.fault("KILL", 1000)
-    b.fault("ACCEPT", 3000)
-    b.fault("HEALED", 4000)
-    assert codes(read_report(report(b.write(tmp_path / "run"), "local").json)) == []
+def test_a_quiet_fault_window_is_no_matter_if_there_was_little_to_deliver(tmp_path: Path) -> None:
+    """Little was asked for, or sends failed for most of it, as those to an only pair do."""
+    for rate, failing, wanted in ((1, False, []), (400, True, []), (400, False, ["NO_TRAFFIC"])):
+        b = clean()
+        b.run["workload"] = {"topics": [{"name": "T", "ratePerSecond": rate}]}
+        b.fault("KILL", 1000)
+        b.fault("ACCEPT", 3000)
+        b.fault("HEALED", 4000)
+        if failing:
+            b.produce(3, 1100, 2900, "TIMEOUT")
+            b.produce(4, 3100, 3101)
+            b.deliver(4, 3110, 3111)
+            b.scan(4)
+        found = codes(read_report(report(b.write(tmp_path / f"{rate}{failing}"), "local").json))
+        assert found == wanted
