@@ -102,8 +102,8 @@ def test_packets_are_lost_throttled_and_held_back(isolated: LocalCluster, tmp_pa
     faults = [
         fault("cut-clients", 2, durationSeconds=80, lossRatio=0.3),
         fault("cut-replication", 102, durationSeconds=80, bytesPerSecond=4000),
-        fault("cut-replication", 202, durationSeconds=50, delayMs=300),
-        fault("cut-clients", 262, durationSeconds=50, delayMs=300),
+        fault("cut-replication", 202, durationSeconds=90, delayMs=300),
+        fault("cut-clients", 302, durationSeconds=90, delayMs=300),
     ]
     run_dir = tmp_path / "run"
     outcome, said = isolated.run(experiment(faults, topic="loss"), run_dir)

@@ -11,6 +11,7 @@ from failback.chaos import session as sessions
 from failback.chaos.cluster.clock import now
 from failback.chaos.experiment.schedule import plan_run
 from failback.chaos.faults.catalogue import load_experiment
+from failback.chaos.faults.fault import Fault
 from failback.chaos.recorder.recorder import Recorder
 from failback.chaos.recorder.witness import PeerEvent
 from failback.chaos.run_folder.run_folder import RunFolder
@@ -96,6 +97,12 @@ def open_session(folder: Path, target: FakeTarget) -> Iterator[Session]:
 def peer_sees(session: Session, kind: str = "FIN") -> None:
     """The witness reports what the master's peers see."""
     session.rec.on_event(PeerEvent(session.target.view().members[0].address, kind, now()))
+
+
+def inject(fault: Fault, session: Session, *arguments: Any, **given: Any) -> dict[str, Any]:
+    """Call the action of a fault as Chaos Toolkit does; return its evidence."""
+    assert fault.inject is not None
+    return fault.inject(session, *arguments, **given)
 
 
 def carry_out(session: Session) -> None:

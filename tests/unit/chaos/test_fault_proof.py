@@ -62,13 +62,13 @@ def dies(
 
 def kill(session: Session, target: FakeTarget) -> FaultRecord:
     record = injection.open_record(session, "f1", "kill", target.members[0], now().mono_ns)
-    kill_fault.kill(session, record, 12)
+    kill_fault.kill(session, record, {"downSeconds": 12})
     return record
 
 
 def terminate(session: Session, target: FakeTarget) -> FaultRecord:
     record = injection.open_record(session, "f1", "terminate", target.members[0], now().mono_ns)
-    terminate_fault.terminate(session, record, 5, None, restart=True)
+    terminate_fault.terminate(session, record, terminate_fault.KIND.values({"graceSeconds": 5}))
     return record
 
 
@@ -180,7 +180,7 @@ def test_no_signal_goes_to_a_process_that_took_the_pid(
     record = injection.open_record(session, "f1", "kill", target.members[0], now().mono_ns)
     target.replace_member(0, identity=ProcessIdentity("demo-0-0", 100, 8, 2_000))
     with pytest.raises(TargetError, match="REPLACED"):
-        kill_fault.kill(session, record, 12)
+        kill_fault.kill(session, record, {"downSeconds": 12})
     assert record.proved is False
     assert not [call for call in target.calls if call[0] == "signal"]
     assert target.held == set()

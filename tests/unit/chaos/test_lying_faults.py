@@ -11,7 +11,7 @@ from failback.chaos.errors import NotProved
 from failback.chaos.faults import lag_slave, scale_consumers, terminate
 from failback.chaos.faults.injection import open_record
 from failback.chaos.session import Session
-from tests.support.chaos.chaos_session import FakeSupervisor, open_session
+from tests.support.chaos.chaos_session import FakeSupervisor, inject, open_session
 from tests.support.chaos.fake_target import FakeTarget
 
 
@@ -44,7 +44,7 @@ def scaled(session: Session, monkeypatch: pytest.MonkeyPatch, listed: int | None
     session.supervisor = Deaf()  # type: ignore[assignment]
     monkeypatch.setattr(scale_consumers, "LISTED_SECONDS", 0.1)
     monkeypatch.setattr(scale_consumers, "listed", lambda *_: listed)
-    return scale_consumers.scale_consumers(session, "billing", 0.0, members=4, fid="f1")
+    return inject(scale_consumers.FAULT, session, "billing", 0.0, members=4, fid="f1")
 
 
 def test_members_that_the_broker_does_not_list_are_not_there(

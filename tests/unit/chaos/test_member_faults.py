@@ -109,13 +109,14 @@ def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def slow(session: Session) -> FaultRecord:
     record = FaultRecord("f1", "slow-handler", "group=billing mode=all", 1)
-    slow_handler.set_handlers(session, record, "billing", SLOW, 0.0)
+    values = slow_handler.KIND.values({"delayMs": 50, "failRatio": 0.5, "durationSeconds": 0})
+    slow_handler.set_handlers(session, record, "billing", values)
     return record
 
 
 def unsubscribed(session: Session) -> FaultRecord:
     record = FaultRecord("f1", "unsubscribe", "group=billing mode=all", 1)
-    unsubscribe.unsubscribe(session, record, "billing", 0.0)
+    unsubscribe.unsubscribe(session, record, "billing", {"durationSeconds": 0.0})
     return record
 
 

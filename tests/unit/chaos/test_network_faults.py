@@ -14,10 +14,9 @@ from failback.chaos.cluster.view import ProcessState
 from failback.chaos.errors import NotProved, TargetError
 from failback.chaos.faults import cut_clients, cut_nameserver, cut_replication, network_faults
 from failback.chaos.faults.catalogue import KINDS
-from failback.chaos.faults.network_faults import inject_action
 from failback.chaos.faults.undo import undo_open
 from failback.chaos.session import Session
-from tests.support.chaos.chaos_session import carry_out, open_session
+from tests.support.chaos.chaos_session import carry_out, inject, open_session
 from tests.support.chaos.fake_target import FakeTarget
 
 PEERS = ("10.0.0.2", "10.0.0.3")
@@ -71,7 +70,7 @@ def whole(monkeypatch: pytest.MonkeyPatch, target: Cutter) -> None:
 
 
 def cut(session: Session, **given: Any) -> dict[str, Any]:
-    return inject_action(cut_clients.FAULT)(session, "demo-0", 0.0, fid="f1", **given)
+    return inject(cut_clients.FAULT, session, "demo-0", 0.0, fid="f1", **given)
 
 
 def test_rules_match_one_link_as_long_as_the_kernel_keeps_the_address() -> None:
@@ -172,7 +171,7 @@ def test_a_cut_that_the_kernel_refuses_is_taken_back_everywhere(
     (server,) = target.view().nameservers
     target.broken = server
     with pytest.raises(TargetError, match="the kernel says no"):
-        inject_action(cut_nameserver.FAULT)(session, "demo-0", 0.0, side="clients", fid="f1")
+        inject(cut_nameserver.FAULT, session, "demo-0", 0.0, side="clients", fid="f1")
     assert target.links == set()
     assert session.ledger.open_entries() == []
     assert session.faults()["f1"].issued is None

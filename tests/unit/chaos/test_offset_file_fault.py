@@ -66,8 +66,8 @@ def session(tmp_path: Path, target: Store) -> Iterator[Session]:
 def inject(session: Session, target: FakeTarget, **given: Any) -> FaultRecord:
     stamp = now().mono_ns
     record = injection.open_record(session, "f1", "replace-offset-file", target.members[0], stamp)
-    wanted = {"content": "older", "age_seconds": 0.0, "bak": "same", "down_seconds": 1.0}
-    kill_and_replace(session, record, **{**wanted, **given})
+    wanted = {"content": "older", "ageSeconds": 0.0, "bak": "same", "downSeconds": 1.0}
+    kill_and_replace(session, record, {**wanted, **given})
     return record
 
 
@@ -116,7 +116,7 @@ def test_a_table_that_is_not_as_old_as_asked_for_is_doubted(
 ) -> None:
     address = target.members[0].address
     session.rec.on_event(OffsetEvent(address, {("billing", "orders", 0): 40}, None, now()))
-    record = inject(session, target, age_seconds=60.0)
+    record = inject(session, target, ageSeconds=60.0)
     assert record.proved is False
     assert record.why.startswith("the oldest table of demo-0-0 is 0.")
     assert record.observed["file_sampled_ms"] < 30_000

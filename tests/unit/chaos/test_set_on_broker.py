@@ -20,7 +20,7 @@ from failback.chaos.faults import clock_skew, disk_full, disk_read_only, set_on_
 from failback.chaos.faults.catalogue import FAULTS, parse_experiment, refuse_impossible
 from failback.chaos.faults.undo import undo_open
 from failback.protocol.errors import BrokerError, ConfigError
-from tests.support.chaos.chaos_session import carry_out, open_session
+from tests.support.chaos.chaos_session import carry_out, inject, open_session
 from tests.support.chaos.fake_target import FakeTarget
 
 NAMES = ("slow-disk", "file-errors", "disk-full", "disk-read-only", "clock-skew")
@@ -80,7 +80,7 @@ def written(name: str, **fields: Any) -> Written:
 
 def test_the_broker_proves_effect_and_heal(tmp_path: Path, target: Surroundings) -> None:
     with open_session(tmp_path, target) as session:
-        evidence = disk_full.fill_disk(session, "demo-0", 0, ratio=0.93, duration_seconds=0)
+        evidence = inject(disk_full.FAULT, session, "demo-0", 0, ratio=0.93, duration_seconds=0)
         assert evidence["proof"]["EFFECT"] == {"refused": "the broker's disk is full"}
         assert ("set", "demo-0-0", "disk-full", {"ratio": 0.93}) in target.calls
         (entry,) = session.ledger.open_entries()
@@ -94,7 +94,7 @@ def test_the_broker_proves_effect_and_heal(tmp_path: Path, target: Surroundings)
 
 def test_a_clock_is_proved_by_itself(tmp_path: Path, target: Surroundings) -> None:
     with open_session(tmp_path, target) as session:
-        evidence = clock_skew.skew_clock(session, "demo-0", 0, duration_seconds=0)
+        evidence = inject(clock_skew.FAULT, session, "demo-0", 0, duration_seconds=0)
         assert evidence["proof"]["EFFECT"] == {"shift_ms": 120_003.0}
         carry_out(session)
         carry_out(session)
@@ -103,7 +103,7 @@ def test_a_clock_is_proved_by_itself(tmp_path: Path, target: Surroundings) -> No
 
 def test_a_step_that_is_another_one_is_not_proved(tmp_path: Path, target: Surroundings) -> None:
     with open_session(tmp_path, target) as session, pytest.raises(NotProved, match="no effect of"):
-        clock_skew.skew_clock(session, "demo-0", 0, offset_seconds=60)
+        inject(clock_skew.FAULT, session, "demo-0", 0, offset_seconds=60)
 
 
 def test_an_action_that_does_nothing_is_caught(tmp_path: Path, target: Surroundings) -> None:
@@ -111,18 +111,17 @@ def test_an_action_that_does_nothing_is_caught(tmp_path: Path, target: Surroundi
     for fault in FAULTS:
         if fault.kind.name not in NAMES:
             continue
-        assert fault.inject is not None
         with (
             open_session(tmp_path / fault.kind.name, target) as session,
             pytest.raises(NotProved, match="demo-0-0 shows no effect of"),
         ):
-            fault.inject(session, "demo-0", 0)
+            inject(fault, session, "demo-0", 0)
 
 
 def test_a_fault_that_stays_is_not_healed(tmp_path: Path, target: Surroundings) -> None:
     target.keeps = True
     with open_session(tmp_path, target) as session:
-        disk_full.fill_disk(session, "demo-0", 0, duration_seconds=0)
+        inject(disk_full.FAULT, session, "demo-0", 0, duration_seconds=0)
         for _ in range(3):
             carry_out(session)
         assert not session.all_healed()
@@ -146,7 +145,7 @@ def test_undo_works_twice(tmp_path: Path, target: Surroundings) -> None:
 
 def test_a_broker_that_may_die_is_held_until_the_end(tmp_path: Path, target: Surroundings) -> None:
     with open_session(tmp_path, target) as session:
-        disk_read_only.fail_disk(session, "demo-0", 0, duration_seconds=0)
+        inject(disk_read_only.FAULT, session, "demo-0", 0, duration_seconds=0)
         assert target.held == {"demo-0-0"}
         carry_out(session)
         assert (target.held, target.calls[-1]) == (set(), ("start", "demo-0-0"))

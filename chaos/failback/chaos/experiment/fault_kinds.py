@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from inspect import Parameter as SignatureParameter
+from inspect import Signature
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
 
@@ -29,6 +31,8 @@ ParameterKind = Literal[
     "flag",
     "version",
 ]
+_TYPES: Final = {"flag": bool, "count": int, "choice": str, "milestone": str, "version": str}
+_PLACE: Final = SignatureParameter.POSITIONAL_OR_KEYWORD
 TargetKind = Literal["broker", "group", "both", "nameservers", "none"]
 Values: TypeAlias = Mapping[str, Any]
 """Parameters by name: those of the file, and the defaults of those that it leaves out."""
@@ -110,6 +114,25 @@ class FaultKind:
     def values(self, given: Values) -> Values:
         """What is given, with the defaults of what is not."""
         return MappingProxyType({each.name: each.default for each in self.parameters} | {**given})
+
+    def signature(self, **others: object) -> Signature:
+        """The arguments of the action after the session: ``others``, then those of parameters.
+
+        Args:
+            others: Their defaults; ``Parameter.empty`` of an argument that is needed.
+        """
+        shown = [SignatureParameter("session", _PLACE)]
+        shown += [
+            SignatureParameter(name, _PLACE, default=default)
+            for name, default in (others | dict(self.fixed)).items()
+        ]
+        shown += [
+            SignatureParameter(
+                each.argument, _PLACE, default=each.default, annotation=_TYPES.get(each.kind, float)
+            )
+            for each in self.parameters
+        ]
+        return Signature(shown, return_annotation=dict[str, Any])
 
     def taken_apart(self, fault: Fault) -> tuple[Fault, ...]:
         """The faults that this one is made of, itself if it is made of none."""

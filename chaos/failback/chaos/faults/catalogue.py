@@ -1,6 +1,6 @@
 """All faults, and the experiments that name them.
 
-A further fault is a module of this folder, a line here and one in ``toolkit/actions.py``.
+A further fault is a module of this folder and a line here.
 """
 
 from __future__ import annotations

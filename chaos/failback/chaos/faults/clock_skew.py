@@ -7,16 +7,13 @@ messages never go back: after a step ahead they stand still until the clock has 
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from failback.chaos.cluster.broker_clock import clock_shift_ms
 from failback.chaos.cluster.target import Target
-from failback.chaos.cluster.view import Member, Role
-from failback.chaos.experiment.fault_kinds import AFTER, FaultKind, Parameter, Values
-from failback.chaos.faults.fault import Fault, Undo
-from failback.chaos.faults.injection import begin_on_broker, returned
-from failback.chaos.faults.set_on_broker import Change, Seen, change_for_a_while
-from failback.chaos.session import Session
+from failback.chaos.cluster.view import Member
+from failback.chaos.experiment.fault_kinds import FaultKind, Parameter, Values
+from failback.chaos.faults.set_on_broker import LASTING, Change, Look, Seen, fault_of
 from failback.protocol.errors import FailbackError
 
 TRUE_MS: Final = 50.0
@@ -40,8 +37,7 @@ KIND = FaultKind(
     parameters=(
         Parameter("offsetSeconds", "offset", "offset_seconds", 120.0, always=True),
         Parameter("driftRatio", "ratio", "drift_ratio", 0.0),
-        Parameter("durationSeconds", "seconds", "duration_seconds", 60.0, always=True),
-        AFTER,
+        *LASTING,
     ),
     lasts="durationSeconds",
     supported_by=frozenset({"local"}),
@@ -62,39 +58,23 @@ def _is_true(_target: Target, member: Member) -> Seen:
     return {"shift_ms": shift} if shift is not None and abs(shift) < TRUE_MS else None
 
 
-CHANGE: Final = Change("clock", "clock", "true-clock", _is_true, of_slaves=True)
-
-
-def skew_clock(
-    session: Session,
-    pair: str,
-    at_seconds: float,
-    role: Role = "master",
-    offset_seconds: float = 120.0,
-    drift_ratio: float = 0.0,
-    duration_seconds: float = 60.0,
-    after: str = "",
-    fid: str = "",
-) -> dict[str, Any]:
-    """F13: step a broker's clock, or let it drift. Undone by :func:`true_clock`.
-
-    ``offset_seconds`` is not scaled. With ``drift_ratio`` 0.01 it gains 0.6 s a minute.
-    """
-    record = begin_on_broker(
-        session, KIND.name, fid, pair, role, at_seconds, after, lasts=duration_seconds
-    )
+def _is_skewed(values: Values) -> Look:
+    """See a clock that is off by the step; one that drifts too is further ahead each time."""
 
     def skewed(_target: Target, member: Member) -> Seen:
         shift = shift_of(member)
-        return {"shift_ms": shift} if shift is not None and is_skewed(shift) else None
+        if shift is None:
+            return None
+        off = shift - float(values["offsetSeconds"]) * 1e3
+        seen = off > 2 * TRUE_MS if values["driftRatio"] else abs(off) < TRUE_MS
+        return {"shift_ms": shift} if seen else None
 
-    def is_skewed(shift_ms: float) -> bool:
-        off = shift_ms - offset_seconds * 1e3
-        return off > 2 * TRUE_MS if drift_ratio else abs(off) < TRUE_MS
-
-    value = {"seconds": offset_seconds, "drift": drift_ratio}
-    change_for_a_while(session, record, CHANGE, value, duration_seconds, skewed)
-    return returned(session, record)
+    return skewed
 
 
-FAULT = Fault(KIND, skew_clock, Undo(CHANGE.call, CHANGE.take_back, "true_clock"), CHANGE.refuse)
+FAULT = fault_of(
+    KIND,
+    Change("clock", "clock", "true-clock", _is_true, of_slaves=True),
+    lambda values: {"seconds": values["offsetSeconds"], "drift": values["driftRatio"]},
+    lambda _record, values: _is_skewed(values),
+)

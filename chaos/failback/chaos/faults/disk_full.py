@@ -6,14 +6,10 @@ answers a message with an error. Proof of heal: it takes one.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-from failback.chaos.cluster.view import Role
-from failback.chaos.experiment.fault_kinds import AFTER, FaultKind, Parameter
-from failback.chaos.faults.fault import Fault, Undo
-from failback.chaos.faults.injection import begin_on_broker, returned
-from failback.chaos.faults.set_on_broker import Change, accepted, change_for_a_while, refused
-from failback.chaos.session import Session
+from failback.chaos.experiment.fault_kinds import FaultKind, Parameter
+from failback.chaos.faults.set_on_broker import LASTING, Change, accepted, fault_of, refused
 
 RATIO: Final = 0.95
 """Above the 90 % at which 4.9.8 and our broker refuse messages."""
@@ -28,31 +24,14 @@ KIND = FaultKind(
     title="The disk under a master's store is filled up to ratio",
     parameters=(
         Parameter("ratio", "ratio", "ratio", RATIO, always=True),
-        Parameter("durationSeconds", "seconds", "duration_seconds", 60.0, always=True),
-        AFTER,
+        *LASTING,
     ),
     lasts="durationSeconds",
     supported_by=frozenset({"local"}),
 )
-CHANGE: Final = Change("disk-full", "disk", "free-disk", accepted)
-
-
-def fill_disk(
-    session: Session,
-    pair: str,
-    at_seconds: float,
-    role: Role = "master",
-    ratio: float = RATIO,
-    duration_seconds: float = 60.0,
-    after: str = "",
-    fid: str = "",
-) -> dict[str, Any]:
-    """F12: fill the disk of a broker's store. Undone by :func:`free_disk`."""
-    record = begin_on_broker(
-        session, KIND.name, fid, pair, role, at_seconds, after, lasts=duration_seconds
-    )
-    change_for_a_while(session, record, CHANGE, {"ratio": ratio}, duration_seconds, refused)
-    return returned(session, record)
-
-
-FAULT = Fault(KIND, fill_disk, Undo(CHANGE.call, CHANGE.take_back, "free_disk"), CHANGE.refuse)
+FAULT = fault_of(
+    KIND,
+    Change("disk-full", "disk", "free-disk", accepted),
+    lambda values: {"ratio": values["ratio"]},
+    lambda _record, _values: refused,
+)

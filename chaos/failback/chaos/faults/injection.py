@@ -5,16 +5,95 @@ The undo of each fault is in its module; ``undo.py`` replays what the ledger has
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from inspect import Parameter as SignatureParameter
+from typing import Any, Final
 
 from failback.chaos.cluster.broker_facts import silence_of
 from failback.chaos.cluster.view import ClusterView, Member, ProcessIdentity, Role, Stamp
-from failback.chaos.errors import NotProved, TargetError
-from failback.chaos.experiment.fault_kinds import parse_milestone
+from failback.chaos.errors import ChaosError, NotProved, TargetError
+from failback.chaos.experiment.fault_kinds import FaultKind, Values, parse_milestone
 from failback.chaos.faults.victims import choose
 from failback.chaos.recorder.fault_record import FaultRecord
 from failback.chaos.session import Session
+
+_NEEDED: Final = SignatureParameter.empty
+Action = Callable[..., dict[str, Any]]
+
+
+def broker_action(kind: FaultKind, hit: Callable[[Session, FaultRecord, Values], None]) -> Action:
+    """Return the action of a fault of one broker: wait until it is due, choose the broker, hit it.
+
+    ``hit`` gets the parameters by their names in a file, times unscaled. It returns when the effect
+    is proved or not; what comes later it gives to the recorder.
+    """
+
+    def act(
+        session: Session,
+        pair: str,
+        at_seconds: float,
+        role: Role = "master",
+        fid: str = "",
+        **arguments: Any,
+    ) -> dict[str, Any]:
+        values = _values(kind, arguments)
+        lasts = float(values[kind.lasts] or 0.0) if kind.lasts else 0.0
+        record = begin_on_broker(
+            session, kind.name, fid, pair, role, at_seconds, values["after"], lasts=lasts
+        )
+        hit(session, record, values)
+        return returned(session, record)
+
+    return _as_action(act, kind, pair=_NEEDED, at_seconds=_NEEDED, role="master", fid="")
+
+
+def group_action(
+    kind: FaultKind, hit: Callable[[Session, FaultRecord, str, Values], None]
+) -> Action:
+    """Return the action of a fault of all members of a group, as :func:`broker_action` does."""
+
+    def act(
+        session: Session,
+        group: str,
+        at_seconds: float,
+        mode: str = "all",
+        fid: str = "",
+        **arguments: Any,
+    ) -> dict[str, Any]:
+        if mode != "all":
+            raise ChaosError(f"{kind.action} changes all members, not {mode}")
+        values = _values(kind, arguments)
+        intended = wait_for_time(session, fid, at_seconds, values["after"], group=group)
+        seed = session.schedule.seeds["victims"]
+        record = FaultRecord(fid, kind.name, f"group={group} mode=all", seed)
+        record.intended_ns = intended
+        record.victims = [{"group": group}]
+        hit(session, record, group, values)
+        return returned(session, record)
+
+    return _as_action(act, kind, group=_NEEDED, at_seconds=_NEEDED, mode="all", fid="")
+
+
+def _as_action(act: Action, kind: FaultKind, **others: object) -> Action:
+    """Give a function the name, the text and the arguments that Chaos Toolkit shows."""
+    act.__name__ = kind.action
+    act.__doc__ = f"{kind.code}: {kind.title}. Proof: {kind.proves}."
+    act.__signature__ = kind.signature(**others)  # type: ignore[attr-defined]
+    return act
+
+
+def _values(kind: FaultKind, arguments: Values) -> Values:
+    """The parameters of a call by their names in a file.
+
+    Raises:
+        ChaosError: An argument is of no parameter, or differs from one that the kind fixes.
+    """
+    names = {each.argument: each.name for each in kind.parameters}
+    for key, value in arguments.items():
+        if key not in names and kind.fixed.get(key) != value:
+            raise ChaosError(f"{kind.action} takes no {key} {value}")
+    return kind.values({names[key]: value for key, value in arguments.items() if key in names})
 
 
 def wait_for_time(
@@ -110,17 +189,6 @@ def open_record(
     record.proof["K1"] = identity.boot_ms is not None
     if identity.boot_ms is None:
         record.add_unproved_reason(f"{member.pod} did not answer code 28 before the signal")
-    return record
-
-
-def begin_on_group(
-    session: Session, fault: str, fid: str, group: str, at_seconds: float, after: str
-) -> FaultRecord:
-    """Wait until it is due; the fault hits all members of a group."""
-    intended = wait_for_time(session, fid, at_seconds, after, group=group)
-    record = FaultRecord(fid, fault, f"group={group} mode=all", session.schedule.seeds["victims"])
-    record.intended_ns = intended
-    record.victims = [{"group": group}]
     return record
 
 

@@ -31,6 +31,7 @@ SETTLED_SECONDS: Final = 20.0
 KIND = FaultKind(
     code="F10",
     name="lag-slave",
+    proves="that of pause and of kill; the slave lacks messages of the master; healed by K7 and K8",
     action="lag_slave_then_kill",
     target="broker",
     title="the slave is frozen for lagSeconds, then F1 of the master as the slave runs on",

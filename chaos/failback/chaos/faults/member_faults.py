@@ -13,19 +13,13 @@ from typing import Any
 
 from failback.chaos.cluster.clock import now
 from failback.chaos.cluster.unix_socket import is_deserted
-from failback.chaos.errors import ChaosError, TargetError
+from failback.chaos.errors import TargetError
 from failback.chaos.failpoints import crash_point
 from failback.chaos.recorder.fault_record import FaultRecord
 from failback.chaos.session import Session
 from failback.chaos.workload.process import ANSWER_SECONDS, CONSUMER, WorkloadProcess, ask
 
 Request = Mapping[str, Any]
-
-
-def require_all(action: str, mode: str) -> None:
-    """Refuse a fault of some members: these change all of a group."""
-    if mode != "all":
-        raise ChaosError(f"{action} changes all members, not {mode}")
 
 
 def members_of(session: Session, group: str) -> list[WorkloadProcess]:

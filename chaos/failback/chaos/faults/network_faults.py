@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from failback.chaos.cluster.broker_facts import ask_nameservers, boot_ms_of
 from failback.chaos.cluster.clock import now
-from failback.chaos.cluster.link import LINKS, Cut, Direction
+from failback.chaos.cluster.link import LINKS, Cut
 from failback.chaos.cluster.target import LinkCutter, Target
-from failback.chaos.cluster.view import MASTER, ClusterView, Member, Role
+from failback.chaos.cluster.view import MASTER, ClusterView, Member
 from failback.chaos.cluster.wire import WireConnection
 from failback.chaos.errors import TargetError
 from failback.chaos.experiment.fault_kinds import AFTER, FaultKind, Parameter, Values
@@ -29,7 +29,7 @@ from failback.chaos.faults.broker_faults import (
     victim_of,
 )
 from failback.chaos.faults.fault import Fault, Undo
-from failback.chaos.faults.injection import begin_on_broker, returned
+from failback.chaos.faults.injection import broker_action
 from failback.chaos.recorder.fault_record import FaultRecord
 from failback.chaos.session import Session
 from failback.protocol.errors import BrokerError, FailbackError
@@ -84,40 +84,23 @@ def fault_of(
         proves=proves,
     )
 
-    def cut(
-        session: Session,
-        pair: str,
-        at_seconds: float,
-        role: Role = "master",
-        duration_seconds: float = seconds,
-        direction: Direction = "both",
-        mode: str = "drop",
-        loss_ratio: float = 1.0,
-        bytes_per_second: int = 0,
-        delay_ms: float = 0.0,
-        side: str = "broker",
-        after: str = "",
-        fid: str = "",
-    ) -> dict[str, Any]:
-        record = begin_on_broker(
-            session, name, fid, pair, role, at_seconds, after, lasts=duration_seconds
-        )
+    def hit(session: Session, record: FaultRecord, values: Values) -> None:
+        side = str(values.get("side", "broker"))
         link = LINKS[name] if side == "broker" else "clients"
-        what = Cut(link, direction, mode == "reject", loss_ratio, bytes_per_second, delay_ms)
-        view = session.target.view()
+        what = Cut(
+            link,
+            values["direction"],
+            values["mode"] == "reject",
+            values["lossRatio"],
+            values["bytesPerSecond"] or 0,
+            values["delayMs"] or 0.0,
+        )
+        view, lasts = session.target.view(), session.scaled(values["durationSeconds"])
         places = (victim_of(record)[0].address,) if side == "broker" else view.nameservers
-        _cut(session, record, what, view, places, sights[side](), session.scaled(duration_seconds))
-        return returned(session, record)
+        _cut(session, record, what, view, places, sights[side](), lasts)
 
-    cut.__name__ = kind.action
-    cut.__doc__ = f"{code}: {title}. Undone by :func:`{_joining(kind.action)}`."
-    return Fault(kind, cut, Undo(_joining(name), _take_back, _joining(kind.action)))
-
-
-def inject_action(fault: Fault) -> Callable[..., dict[str, Any]]:
-    """Return the action of a fault that :func:`fault_of` made."""
-    assert fault.inject is not None
-    return fault.inject
+    undo = Undo(_joining(name), _take_back, _joining(kind.action))
+    return Fault(kind, broker_action(kind, hit), undo)
 
 
 def _joining(cutting: str) -> str:

@@ -15,9 +15,9 @@ from typing import Any, Final
 
 from failback.chaos.cluster.clock import now
 from failback.chaos.cluster.target import Target
-from failback.chaos.cluster.view import Member, ProcessIdentity, ProcessState, Role
+from failback.chaos.cluster.view import Member, ProcessIdentity, ProcessState
 from failback.chaos.errors import TargetError
-from failback.chaos.experiment.fault_kinds import AFTER, FaultKind, Parameter
+from failback.chaos.experiment.fault_kinds import AFTER, FaultKind, Parameter, Values
 from failback.chaos.failpoints import crash_point
 from failback.chaos.faults import proof
 from failback.chaos.faults.broker_faults import (
@@ -28,7 +28,7 @@ from failback.chaos.faults.broker_faults import (
     victim_of,
 )
 from failback.chaos.faults.fault import Fault, Undo
-from failback.chaos.faults.injection import begin_on_broker, returned
+from failback.chaos.faults.injection import broker_action
 from failback.chaos.recorder.fault_record import FaultRecord
 from failback.chaos.session import Session
 
@@ -52,25 +52,13 @@ KIND = FaultKind(
 )
 
 
-def pause_broker(
-    session: Session,
-    pair: str,
-    at_seconds: float,
-    role: Role = "master",
-    duration_seconds: float = DEFAULT_SECONDS,
-    after: str = "",
-    fid: str = "",
-) -> dict[str, Any]:
-    """F6: SIGSTOP a broker; SIGCONT after ``duration_seconds``. Undone by :func:`resume_broker`."""
-    record = begin_on_broker(
-        session, KIND.name, fid, pair, role, at_seconds, after, lasts=duration_seconds
-    )
+def pause(session: Session, record: FaultRecord, values: Values) -> None:
+    """SIGSTOP a broker; SIGCONT after ``durationSeconds``."""
     freeze(session, record)
-    resume_at = issued_ns(record) + round(session.scaled(duration_seconds) * 1e9)
+    resume_at = issued_ns(record) + round(session.scaled(values["durationSeconds"]) * 1e9)
     resume_when(session, record, lambda: time.monotonic_ns() >= resume_at)
     proof.prove_silence(record, victim_of(record)[0], resume_at)
     finish_effect(session, record, "PAUSE")
-    return returned(session, record)
 
 
 def freeze(session: Session, record: FaultRecord) -> None:
@@ -130,4 +118,4 @@ def _continue(target: Target, args: Mapping[str, Any], deadline: float) -> dict[
     return None if state is ProcessState.STOPPED else {"pid": victim.pid, "state": state.value}
 
 
-FAULT = Fault(KIND, pause_broker, Undo(CONTINUE, _continue, "resume_broker"))
+FAULT = Fault(KIND, broker_action(KIND, pause), Undo(CONTINUE, _continue, "resume_broker"))

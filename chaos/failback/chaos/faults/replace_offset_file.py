@@ -14,13 +14,20 @@ from pathlib import Path
 from typing import Any, Final
 
 from failback.chaos.cluster.target import StoreWriter, Target
-from failback.chaos.cluster.view import Member, Role
+from failback.chaos.cluster.view import Member
 from failback.chaos.errors import TargetError
-from failback.chaos.experiment.fault_kinds import AFTER, DOWN, MILESTONES, FaultKind, Parameter
+from failback.chaos.experiment.fault_kinds import (
+    AFTER,
+    DOWN,
+    MILESTONES,
+    FaultKind,
+    Parameter,
+    Values,
+)
 from failback.chaos.failpoints import crash_point
 from failback.chaos.faults import broker_faults, proof
 from failback.chaos.faults.fault import Fault, Undo
-from failback.chaos.faults.injection import begin_on_broker, returned
+from failback.chaos.faults.injection import broker_action
 from failback.chaos.recorder.fault_record import FaultRecord
 from failback.chaos.recorder.latest_samples import Offsets
 from failback.chaos.session import Session
@@ -58,45 +65,13 @@ KIND = FaultKind(
 )
 
 
-def replace_offset_file(
-    session: Session,
-    pair: str,
-    at_seconds: float,
-    role: Role = "master",
-    content: str = "older",
-    age_seconds: float = 60.0,
-    bak: str = "same",
-    fid: str = "",
-    down_seconds: float | None = None,
-    after: str = "",
-) -> dict[str, Any]:
-    """F19: kill a broker and change its offset file before it starts again.
+def kill_and_replace(session: Session, record: FaultRecord, values: Values) -> None:
+    """Kill a broker, change its offset file and its backup, and have it released.
 
-    ``older`` is what its table held ``age_seconds`` before. Offsets heal by commits;
-    :func:`restore_offset_file` puts the file back while the broker is still held.
+    ``Older`` is what its table held ``ageSeconds`` before. Offsets heal by commits; the undo puts
+    the files back while the broker is still held.
     """
-    record = begin_on_broker(session, KIND.name, fid, pair, role, at_seconds, after)
-    kill_and_replace(
-        session,
-        record,
-        content=content,
-        age_seconds=age_seconds,
-        bak=bak,
-        down_seconds=down_seconds,
-    )
-    return returned(session, record)
-
-
-def kill_and_replace(
-    session: Session,
-    record: FaultRecord,
-    *,
-    content: str,
-    age_seconds: float,
-    bak: str,
-    down_seconds: float | None,
-) -> None:
-    """Kill, hold, replace, and have it released. ``bak``: ``same`` content, or ``keep`` it."""
+    content, age_seconds = str(values["content"]), float(values["ageSeconds"])
     target = session.target
     if not isinstance(target, StoreWriter):
         raise TargetError(record.fid, f"a {target.kind} target cannot write store files")
@@ -114,7 +89,7 @@ def kill_and_replace(
     wanted = dict(saved)
     new = _content(session, record, member, saved[FILES[0]], content, age_seconds)
     wanted[FILES[0]] = new
-    if bak == "same":
+    if values["bak"] == "same":
         wanted[FILES[1]] = new
     for path, data in wanted.items():
         if data != saved[path]:
@@ -140,9 +115,9 @@ def kill_and_replace(
         "REPLACE_FILE",
         observed=record.observed["gone_ns"],
         observer="harness",
-        detail={"content": content, "bak": bak},
+        detail={"content": content, "bak": values["bak"]},
     )
-    broker_faults.release_later(session, record, down_seconds)
+    broker_faults.release_later(session, record, values["downSeconds"])
 
 
 def _read(session: Session, member: Member, path: str) -> bytes | None:
@@ -296,4 +271,8 @@ def _restore_files(
     return {"pod": pod, "restored": True}
 
 
-FAULT = Fault(KIND, replace_offset_file, Undo(RESTORE_FILES, _restore_files, "restore_offset_file"))
+FAULT = Fault(
+    KIND,
+    broker_action(KIND, kill_and_replace),
+    Undo(RESTORE_FILES, _restore_files, "restore_offset_file"),
+)

@@ -54,6 +54,7 @@ FAULT = Fault(
     FaultKind(
         code="F16",
         name="roll-pair",
+        proves="that of terminate, each time; the broker says that it is toVersion",
         action="",
         target="broker",
         title="F2 of both brokers of a pair, one after the other, also to another version",

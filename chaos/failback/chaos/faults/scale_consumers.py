@@ -19,7 +19,7 @@ from failback.chaos.experiment.fault_kinds import AFTER, FaultKind, Parameter, V
 from failback.chaos.failpoints import crash_point
 from failback.chaos.faults import member_faults
 from failback.chaos.faults.fault import Fault, Undo
-from failback.chaos.faults.injection import begin_on_group, returned
+from failback.chaos.faults.injection import group_action
 from failback.chaos.faults.kill_consumer import client_row
 from failback.chaos.recorder.fault_record import FaultRecord
 from failback.chaos.session import Session
@@ -45,6 +45,7 @@ def _within_limits(values: Values) -> tuple[str, str] | None:
 KIND = FaultKind(
     code="F22",
     name="scale-consumers",
+    proves="a broker lists so many members; healed when it lists as many as before",
     action="scale_consumers",
     target="group",
     title="a group is scaled to so many members and back after everySeconds, times over",
@@ -60,25 +61,14 @@ KIND = FaultKind(
 )
 
 
-def scale_consumers(
-    session: Session,
-    group: str,
-    at_seconds: float,
-    members: int = 1,
-    every_seconds: float = 30.0,
-    times: int = 1,
-    mode: str = "all",
-    after: str = "",
-    fid: str = "",
-) -> dict[str, Any]:
-    """F22: scale a group to ``members``, and back after ``every_seconds``; ``times`` over."""
-    member_faults.require_all(KIND.action, mode)
-    record = begin_on_group(session, KIND.name, fid, group, at_seconds, after)
+def scale_consumers(session: Session, record: FaultRecord, group: str, values: Values) -> None:
+    """Scale a group to ``members``, and back after ``everySeconds``; ``times`` over."""
+    members, times = int(values["members"]), int(values["times"])
     before = len(member_faults.members_of(session, group))
     if before == members:
         raise TargetError(f"members of {group}", f"there are {before} already")
     member_faults.begin(session, record, SCALE_BACK, {"group": group, "members": before})
-    wait_ns = round(session.scaled(every_seconds) * 1e9)
+    wait_ns = round(session.scaled(values["everySeconds"]) * 1e9)
     for turn in range(times):
         if turn:
             _scale_and_prove(session, record, group, before)
@@ -93,7 +83,6 @@ def scale_consumers(
         lambda: session.in_rollback or time.monotonic_ns() >= due,
         lambda: _scale_back(session, record, group, before),
     )
-    return returned(session, record)
 
 
 def _scale_and_prove(session: Session, record: FaultRecord, group: str, wanted: int) -> None:
@@ -156,4 +145,4 @@ def _leave_scaled(
     return {"ended_with": "the run", "members": args.get("members")}
 
 
-FAULT = Fault(KIND, scale_consumers, Undo(SCALE_BACK, _leave_scaled))
+FAULT = Fault(KIND, group_action(KIND, scale_consumers), Undo(SCALE_BACK, _leave_scaled))

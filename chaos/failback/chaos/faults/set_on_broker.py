@@ -17,10 +17,13 @@ from failback.chaos.cluster.clock import now
 from failback.chaos.cluster.target import FaultSetter, Target
 from failback.chaos.cluster.view import SLAVE, ClusterView, Member, ProcessState
 from failback.chaos.errors import TargetError
+from failback.chaos.experiment.fault_kinds import AFTER, FaultKind, Parameter, Values
 from failback.chaos.experiment.model import Fault as Written
 from failback.chaos.failpoints import crash_point
 from failback.chaos.faults import member_faults
 from failback.chaos.faults.broker_faults import finish_effect, member_of, victim_of
+from failback.chaos.faults.fault import Fault, Undo
+from failback.chaos.faults.injection import broker_action
 from failback.chaos.faults.proof import OFFSET_FILE
 from failback.chaos.recorder.fault_record import FaultRecord
 from failback.chaos.session import Session
@@ -30,6 +33,11 @@ from failback.protocol.errors import BrokerError, FailbackError
 Seen = dict[str, Any] | None
 """What was seen; ``None`` when it was not seen yet."""
 Look = Callable[[Target, Member], Seen]
+LASTING: Final = (
+    Parameter("durationSeconds", "seconds", "duration_seconds", 60.0, always=True),
+    AFTER,
+)
+"""Parameters of every change."""
 EFFECT_SECONDS: Final = 30.0
 HEAL_SECONDS: Final = 60.0
 _LOOK_SECONDS: Final = 0.5
@@ -105,6 +113,28 @@ class Often:
             self.seen = self.look()
             self._next = time.monotonic() + _LOOK_SECONDS
         return self.seen is not None
+
+
+def fault_of(
+    kind: FaultKind,
+    change: Change,
+    value: Callable[[Values], Mapping[str, Any]],
+    seen: Callable[[FaultRecord, Values], Look],
+    refuse: Callable[[Target, ClusterView, Written], str] | None = None,
+) -> Fault:
+    """Return the fault of a change for ``durationSeconds``.
+
+    Args:
+        value: What the platform is given, made of the parameters.
+        seen: Makes the look that sees the effect.
+    """
+
+    def hit(session: Session, record: FaultRecord, values: Values) -> None:
+        lasts = float(values["durationSeconds"])
+        change_for_a_while(session, record, change, value(values), lasts, seen(record, values))
+
+    undo = Undo(change.call, change.take_back, change.call.replace("-", "_"))
+    return Fault(kind, broker_action(kind, hit), undo, refuse or change.refuse)
 
 
 def change_for_a_while(

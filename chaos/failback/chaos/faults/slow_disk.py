@@ -8,18 +8,15 @@ well. Proof of effect and of heal is how long the broker takes to answer a messa
 from __future__ import annotations
 
 import time
-from typing import Any, Final
+from typing import Final
 
 from failback.chaos.cluster import probe
 from failback.chaos.cluster.broker_facts import ask_broker
 from failback.chaos.cluster.target import Target
-from failback.chaos.cluster.view import ClusterView, Member, Role
-from failback.chaos.experiment.fault_kinds import AFTER, FaultKind, Parameter
+from failback.chaos.cluster.view import ClusterView, Member
+from failback.chaos.experiment.fault_kinds import FaultKind, Parameter, Values
 from failback.chaos.experiment.model import Fault as Written
-from failback.chaos.faults.fault import Fault, Undo
-from failback.chaos.faults.injection import begin_on_broker, returned
-from failback.chaos.faults.set_on_broker import Change, Seen, change_for_a_while
-from failback.chaos.session import Session
+from failback.chaos.faults.set_on_broker import LASTING, Change, Look, Seen, fault_of
 from failback.protocol.errors import FailbackError
 
 DELAY_MS: Final = 500.0
@@ -36,8 +33,7 @@ KIND = FaultKind(
     title="Each sync of a master's files takes delayMs longer",
     parameters=(
         Parameter("delayMs", "milliseconds", "delay_ms", DELAY_MS, always=True),
-        Parameter("durationSeconds", "seconds", "duration_seconds", 60.0, always=True),
-        AFTER,
+        *LASTING,
     ),
     lasts="durationSeconds",
     supported_by=frozenset({"local"}),
@@ -62,29 +58,14 @@ def _is_quick(_target: Target, member: Member) -> Seen:
 CHANGE: Final = Change("files", "files", "quick-disk", _is_quick)
 
 
-def slow_disk(
-    session: Session,
-    pair: str,
-    at_seconds: float,
-    role: Role = "master",
-    delay_ms: float = DELAY_MS,
-    duration_seconds: float = 60.0,
-    after: str = "",
-    fid: str = "",
-) -> dict[str, Any]:
-    """F11: make each sync of a broker slower; ``delay_ms`` is not scaled. Undone by
-    :func:`quick_disk`."""
-    record = begin_on_broker(
-        session, KIND.name, fid, pair, role, at_seconds, after, lasts=duration_seconds
-    )
+def _is_slow(values: Values) -> Look:
+    least = float(values["delayMs"])
 
     def slow(_target: Target, member: Member) -> Seen:
         took = answer_ms(member)
-        return {"answer_ms": took} if took is not None and took >= delay_ms else None
+        return {"answer_ms": took} if took is not None and took >= least else None
 
-    value = {"sync_ms": delay_ms}
-    change_for_a_while(session, record, CHANGE, value, duration_seconds, slow)
-    return returned(session, record)
+    return slow
 
 
 def _refuse(target: Target, view: ClusterView, fault: Written) -> str:
@@ -99,4 +80,10 @@ def _refuse(target: Target, view: ClusterView, fault: Written) -> str:
     return ""
 
 
-FAULT = Fault(KIND, slow_disk, Undo(CHANGE.call, CHANGE.take_back, "quick_disk"), _refuse)
+FAULT = fault_of(
+    KIND,
+    CHANGE,
+    lambda values: {"sync_ms": values["delayMs"]},
+    lambda _record, values: _is_slow(values),
+    _refuse,
+)

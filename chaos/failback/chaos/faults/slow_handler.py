@@ -15,7 +15,7 @@ from failback.chaos.experiment.fault_kinds import AFTER, FaultKind, Parameter, V
 from failback.chaos.failpoints import crash_point
 from failback.chaos.faults import member_faults
 from failback.chaos.faults.fault import Fault, Undo
-from failback.chaos.faults.injection import begin_on_group, returned
+from failback.chaos.faults.injection import group_action
 from failback.chaos.recorder.fault_record import FaultRecord
 from failback.chaos.session import Session
 from failback.chaos.workload.process import CONSUMER, WorkloadProcess
@@ -53,40 +53,17 @@ KIND = FaultKind(
 )
 
 
-def set_handler(
-    session: Session,
-    group: str,
-    at_seconds: float,
-    delay_ms: float = 0.0,
-    fail_ratio: float = 0.0,
-    throw_ratio: float = 0.0,
-    duration_seconds: float | None = None,
-    fid: str = "",
-    mode: str = "all",
-    after: str = "",
-) -> dict[str, Any]:
-    """F20: handlers of a group take longer, ask for retries or raise.
-
-    Undone after ``duration_seconds``, else by :func:`reset_handlers`. All members change: ``mode``
-    is there because every fault of a group has one.
-    """
-    member_faults.require_all(KIND.action, mode)
-    record = begin_on_group(session, KIND.name, fid, group, at_seconds, after)
-    knobs = {"delay_ms": delay_ms, "fail_ratio": fail_ratio, "throw_ratio": throw_ratio}
-    set_handlers(session, record, group, knobs, duration_seconds)
-    return returned(session, record)
-
-
 def own_knobs(session: Session, group: str) -> dict[str, float]:
     """The knobs that a group's members start with."""
     found = next(each for each in session.arm.workload.groups if each.name == group)
     return {"delay_ms": 0.0, "fail_ratio": found.handler.fail_ratio, "throw_ratio": 0.0}
 
 
-def set_handlers(
-    session: Session, record: FaultRecord, group: str, knobs: Knobs, duration_seconds: float | None
-) -> None:
+def set_handlers(session: Session, record: FaultRecord, group: str, values: Values) -> None:
     """Turn the knobs of all members, prove it, and have them turned back after the time."""
+    names = {"delay_ms": "delayMs", "fail_ratio": "failRatio", "throw_ratio": "throwRatio"}
+    knobs = {knob: float(values[name]) for knob, name in names.items()}
+    duration_seconds = float(values["durationSeconds"])
     members = member_faults.members_of(session, group)
     own = own_knobs(session, group)
     undo = {"sockets": member_faults.sockets_of(members), "knobs": own}
@@ -102,10 +79,9 @@ def set_handlers(
             f"no message was handled so within {patience:g} s: {record.proof['HANDLED']}"
         )
     member_faults.effect_seen(session, record, "SET_HANDLER", {"knobs": dict(knobs)})
-    if duration_seconds is not None:
-        member_faults.undo_after(
-            session, record, duration_seconds, lambda: reset_handlers(session, record, group, own)
-        )
+    member_faults.undo_after(
+        session, record, duration_seconds, lambda: reset_handlers(session, record, group, own)
+    )
 
 
 def reset_handlers(session: Session, record: FaultRecord, group: str, own: Knobs) -> None:
@@ -182,4 +158,8 @@ def _reset_handlers(
     return {"answered": len(shown), "knobs": args["knobs"]} if healed else None
 
 
-FAULT = Fault(KIND, set_handler, Undo(RESET_HANDLERS, _reset_handlers, "reset_handlers"))
+FAULT = Fault(
+    KIND,
+    group_action(KIND, set_handlers),
+    Undo(RESET_HANDLERS, _reset_handlers, "reset_handlers"),
+)

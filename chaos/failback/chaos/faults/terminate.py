@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import signal
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from failback.chaos.cluster.target import VersionChanger
-from failback.chaos.cluster.view import Role
 from failback.chaos.cluster.wire import WireConnection
 from failback.chaos.errors import TargetError
-from failback.chaos.experiment.fault_kinds import AFTER, DOWN, MILESTONES, FaultKind, Parameter
+from failback.chaos.experiment.fault_kinds import (
+    AFTER,
+    DOWN,
+    MILESTONES,
+    FaultKind,
+    Parameter,
+    Values,
+)
 from failback.chaos.faults import proof
 from failback.chaos.faults.broker_faults import (
     EFFECT_SECONDS,
@@ -22,7 +28,7 @@ from failback.chaos.faults.broker_faults import (
     victim_of,
 )
 from failback.chaos.faults.fault import Fault
-from failback.chaos.faults.injection import begin_on_broker, returned
+from failback.chaos.faults.injection import broker_action
 from failback.chaos.recorder.fault_record import HEALED, FaultRecord
 from failback.chaos.session import Session
 from failback.protocol.errors import FailbackError
@@ -47,38 +53,14 @@ KIND = FaultKind(
 )
 
 
-def terminate_broker(
-    session: Session,
-    pair: str,
-    at_seconds: float,
-    role: Role = "master",
-    grace_seconds: float = 60.0,
-    restart: bool = True,
-    down_seconds: float | None = None,
-    to_version: str = "",
-    after: str = "",
-    fid: str = "",
-) -> dict[str, Any]:
-    """F2: SIGTERM a broker. One that needs SIGKILL after the grace leaves the fault unproved.
+def terminate(session: Session, record: FaultRecord, values: Values) -> None:
+    """SIGTERM a broker. One that needs SIGKILL after the grace leaves the fault unproved.
 
-    With ``to_version`` it starts again as that version of Apache, and stays it. Undone by
-    :func:`start_broker`.
+    With ``toVersion`` it starts again as that version of Apache, and stays it.
     """
-    record = begin_on_broker(session, KIND.name, fid, pair, role, at_seconds, after)
-    if to_version:
-        _change_version(session, record, to_version)
-    terminate(session, record, grace_seconds, down_seconds, restart)
-    return returned(session, record)
-
-
-def terminate(
-    session: Session,
-    record: FaultRecord,
-    grace_seconds: float,
-    down_seconds: float | None,
-    restart: bool,
-) -> None:
-    """Return when K1 to K6 are known."""
+    if values["toVersion"]:
+        _change_version(session, record, values["toVersion"])
+    grace_seconds = float(values["graceSeconds"])
     member, identity = victim_of(record)
     hold(session, record)
     signal_victim(session, record, signal.SIGTERM)
@@ -93,8 +75,8 @@ def terminate(
     proof.prove_shutdown_code(session, record, member, must_run=True, file_before=None)
     proof.prove_gone(session, record, member)
     finish_effect(session, record, "TERM")
-    if restart:
-        release_later(session, record, down_seconds)
+    if values["restart"]:
+        release_later(session, record, values["downSeconds"])
 
 
 def _change_version(session: Session, record: FaultRecord, version: str) -> None:
@@ -122,4 +104,4 @@ def _prove_version(session: Session, record: FaultRecord, version: str) -> None:
     session.rec.evidence(record, "heal")
 
 
-FAULT = Fault(KIND, terminate_broker, replace(RELEASE_HOLD, action="start_broker"))
+FAULT = Fault(KIND, broker_action(KIND, terminate), replace(RELEASE_HOLD, action="start_broker"))

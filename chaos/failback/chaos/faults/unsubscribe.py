@@ -15,11 +15,11 @@ from typing import Any, Final, TypeAlias
 from failback.chaos.cluster.clock import now
 from failback.chaos.cluster.target import Target
 from failback.chaos.errors import TargetError
-from failback.chaos.experiment.fault_kinds import AFTER, FaultKind, Parameter
+from failback.chaos.experiment.fault_kinds import AFTER, FaultKind, Parameter, Values
 from failback.chaos.failpoints import crash_point
 from failback.chaos.faults import member_faults
 from failback.chaos.faults.fault import Fault, Undo
-from failback.chaos.faults.injection import begin_on_group, returned
+from failback.chaos.faults.injection import group_action
 from failback.chaos.recorder.fault_record import FaultRecord
 from failback.chaos.session import Session
 from failback.chaos.workload.process import CONSUMER, WorkloadProcess
@@ -46,28 +46,12 @@ KIND = FaultKind(
 )
 
 
-def unsubscribe_consumers(
-    session: Session,
-    group: str,
-    at_seconds: float,
-    duration_seconds: float = 60.0,
-    fid: str = "",
-    mode: str = "all",
-    after: str = "",
-) -> dict[str, Any]:
-    """F21: the members of a group drop their subscription and give their queues up.
+def unsubscribe(session: Session, record: FaultRecord, group: str, values: Values) -> None:
+    """Have all members unsubscribe, prove it, and have them subscribe after the time.
 
-    They subscribe again ``duration_seconds`` later. All of them: one alone would leave its queues
-    without a member, because members of a group are expected to subscribe to the same.
+    All of them: one alone would leave its queues without a member, because members of a group are
+    expected to subscribe to the same.
     """
-    member_faults.require_all(KIND.action, mode)
-    record = begin_on_group(session, KIND.name, fid, group, at_seconds, after)
-    unsubscribe(session, record, group, duration_seconds)
-    return returned(session, record)
-
-
-def unsubscribe(session: Session, record: FaultRecord, group: str, duration_seconds: float) -> None:
-    """Have all members unsubscribe, prove it, and have them subscribe after the time."""
     members = member_faults.members_of(session, group)
     before = _held_now(session, group, members)
     undo = {"sockets": member_faults.sockets_of(members)}
@@ -86,8 +70,9 @@ def unsubscribe(session: Session, record: FaultRecord, group: str, duration_seco
     else:
         record.add_unproved_reason(f"members of {group} still hold queues {patience:g} s later")
     member_faults.effect_seen(session, record, "UNSUBSCRIBE", {"queues": len(before)})
+    lasts = float(values["durationSeconds"])
     member_faults.undo_after(
-        session, record, duration_seconds, lambda: subscribe(session, record, group, before)
+        session, record, lasts, lambda: subscribe(session, record, group, before)
     )
 
 
@@ -156,4 +141,6 @@ def _subscribe(_target: Target, args: Mapping[str, Any], _deadline: float) -> di
     return {"answered": len(shown)} if healed else None
 
 
-FAULT = Fault(KIND, unsubscribe_consumers, Undo(SUBSCRIBE, _subscribe, "subscribe_consumers"))
+FAULT = Fault(
+    KIND, group_action(KIND, unsubscribe), Undo(SUBSCRIBE, _subscribe, "subscribe_consumers")
+)

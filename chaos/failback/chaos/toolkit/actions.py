@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from chaoslib.exceptions import ActivityFailed
 from chaoslib.types import Configuration, Secrets
@@ -18,35 +19,7 @@ from failback.chaos import session as sessions
 from failback.chaos.cluster.clock import now
 from failback.chaos.errors import TargetError
 from failback.chaos.failpoints import crash_point
-from failback.chaos.faults import (
-    clock_skew,
-    disk_full,
-    disk_read_only,
-    file_errors,
-    kill,
-    kill_consumer,
-    kill_nameserver,
-    lag_slave,
-    none,
-    pause,
-    slow_handler,
-    terminate,
-    unsubscribe,
-)
-from failback.chaos.faults import (
-    cut_clients as of_clients,
-)
-from failback.chaos.faults import (
-    cut_nameserver as of_nameserver,
-)
-from failback.chaos.faults import (
-    cut_replication as of_replication,
-)
-from failback.chaos.faults import long_outage as outage
-from failback.chaos.faults import replace_offset_file as offset_file
-from failback.chaos.faults import scale_consumers as scaling
-from failback.chaos.faults import slow_disk as slowness
-from failback.chaos.faults.network_faults import inject_action
+from failback.chaos.faults.catalogue import FAULTS
 from failback.chaos.faults.undo import undo_action, undo_open
 from failback.chaos.run.drain import drain as drain_groups
 from failback.chaos.run.prepare import await_slaves
@@ -58,87 +31,14 @@ from failback.protocol.errors import FailbackError
 
 logger = logging.getLogger(__name__)
 
-__all__ = [
-    "begin_faults",
-    "cut_clients",
-    "cut_nameserver",
-    "cut_replication",
-    "do_nothing",
-    "drain",
-    "fail_disk",
-    "fail_files",
-    "fill_disk",
-    "free_disk",
-    "join_clients",
-    "join_nameserver",
-    "join_replication",
-    "kill_broker",
-    "kill_nameservers",
-    "lag_slave_then_kill",
-    "long_outage",
-    "mend_files",
-    "mount_disk",
-    "pause_broker",
-    "quick_disk",
-    "recover",
-    "release_broker",
-    "release_nameservers",
-    "replace_offset_file",
-    "reset_handlers",
-    "restart_consumers",
-    "restore_offset_file",
-    "resume_broker",
-    "scale_consumers",
-    "scan_stores",
-    "set_handler",
-    "skew_clock",
-    "slow_disk",
-    "start_broker",
-    "subscribe_consumers",
-    "terminate_broker",
-    "true_clock",
-    "undo_outstanding",
-    "unsubscribe_consumers",
-]
+_OF_FAULTS: Final[Mapping[str, Callable[..., dict[str, Any]]]] = {
+    **{each.kind.action: each.inject for each in FAULTS if each.inject},
+    **{each.undo.action: undo_action(each) for each in FAULTS if each.undo and each.undo.action},
+}
+__all__ = ["begin_faults", "drain", "recover", "scan_stores", "undo_outstanding", *_OF_FAULTS]
 
-# Chaos Toolkit looks actions up as attributes of this module. Each fault of the catalogue has its
-# action here, and its undo where it has one.
-cut_clients = action(inject_action(of_clients.FAULT))
-cut_nameserver = action(inject_action(of_nameserver.FAULT))
-cut_replication = action(inject_action(of_replication.FAULT))
-do_nothing = action(none.do_nothing)
-fail_disk = action(disk_read_only.fail_disk)
-fail_files = action(file_errors.fail_files)
-fill_disk = action(disk_full.fill_disk)
-kill_broker = action(kill.kill_broker)
-kill_nameservers = action(kill_nameserver.kill_nameservers)
-lag_slave_then_kill = action(lag_slave.lag_slave_then_kill)
-long_outage = action(outage.long_outage)
-pause_broker = action(pause.pause_broker)
-replace_offset_file = action(offset_file.replace_offset_file)
-restart_consumers = action(kill_consumer.restart_consumers)
-scale_consumers = action(scaling.scale_consumers)
-set_handler = action(slow_handler.set_handler)
-skew_clock = action(clock_skew.skew_clock)
-slow_disk = action(slowness.slow_disk)
-terminate_broker = action(terminate.terminate_broker)
-unsubscribe_consumers = action(unsubscribe.unsubscribe_consumers)
-
-join_clients = action(undo_action(of_clients.FAULT))
-join_nameserver = action(undo_action(of_nameserver.FAULT))
-join_replication = action(undo_action(of_replication.FAULT))
-free_disk = action(undo_action(disk_full.FAULT))
-mend_files = action(undo_action(file_errors.FAULT))
-mount_disk = action(undo_action(disk_read_only.FAULT))
-release_broker = action(undo_action(kill.FAULT))
-release_nameservers = action(undo_action(kill_nameserver.FAULT))
-quick_disk = action(undo_action(slowness.FAULT))
-reset_handlers = action(undo_action(slow_handler.FAULT))
-restore_offset_file = action(undo_action(offset_file.FAULT))
-resume_broker = action(undo_action(pause.FAULT))
-start_broker = action(undo_action(terminate.FAULT))
-true_clock = action(undo_action(clock_skew.FAULT))
-subscribe_consumers = action(undo_action(unsubscribe.FAULT))
+# Chaos Toolkit looks actions up as attributes of this module.
+globals().update({name: action(act) for name, act in _OF_FAULTS.items()})
 
 
 @action
