@@ -65,7 +65,8 @@ def killed(session: Session) -> FaultRecord:
     members = kill_consumer.choose_members(session, "billing", "all", 0)
     record = kill_consumer.record_of(session, "f1", "group=billing mode=all", members, 0)
     kill_consumer.end_consumers(session, record, members, signal.SIGKILL)
-    kill_consumer.start_consumers_later(session, record, members, "", 0.0)
+    values = kill_consumer.KIND.values({"restartAfterSeconds": 0.0})
+    kill_consumer.start_consumers_later(session, record, members, values)
     return record
 
 

@@ -15,12 +15,12 @@ from failback.chaos.cluster.view import DeathRecord, Member, ProcessIdentity
 from failback.chaos.errors import GuardRefused, NotProved, TargetError
 from failback.chaos.faults import kill_nameserver
 from failback.chaos.faults.catalogue import parse_experiment
-from failback.chaos.faults.injection import begin_on_broker
+from failback.chaos.faults.injection import Call, begin_on_broker
 from failback.chaos.faults.undo import undo_open
 from failback.chaos.recorder.witness import RouteEvent
 from failback.chaos.session import Session
 from failback.protocol.errors import ConfigError
-from tests.support.chaos.chaos_session import EXPERIMENT, carry_out, open_session
+from tests.support.chaos.chaos_session import EXPERIMENT, carry_out, inject, open_session
 from tests.support.chaos.fake_target import FakeTarget
 
 ADDRESS = "127.0.0.1:9"
@@ -45,7 +45,7 @@ class WithNameServer(FakeTarget):
 
 
 def kill(session: Session) -> dict[str, object]:
-    return kill_nameserver.kill_nameservers(session, 0, "all", 0, fid="f1")
+    return inject(kill_nameserver.FAULT, session, 0, which="all", down_seconds=0, fid="f1")
 
 
 def look(session: Session, *, answered: bool, whole: bool = False) -> None:
@@ -153,11 +153,11 @@ def test_a_broker_can_be_hit_while_a_fault_keeps_name_servers_down(
     with open_session(tmp_path, target) as session:
         target.conflicts = (silence_of(ADDRESS),)
         with pytest.raises(GuardRefused, match="does not answer"):
-            begin_on_broker(session, "kill", "f2", "demo-0", "master", 0, "")
+            begin_on_broker(session, "kill", Call(0, "f2", "demo-0"), "")
         refuse_soon(session, monkeypatch)
         kill(session)
-        hit = begin_on_broker(session, "kill", "f2", "demo-0", "master", 0, "")
+        hit = begin_on_broker(session, "kill", Call(0, "f2", "demo-0"), "")
         assert hit.victim is not None
         target.conflicts = (silence_of("127.0.0.1:10"),)
         with pytest.raises(GuardRefused, match=r"127\.0\.0\.1:10 does not answer"):
-            begin_on_broker(session, "kill", "f2", "demo-0", "master", 0, "")
+            begin_on_broker(session, "kill", Call(0, "f2", "demo-0"), "")

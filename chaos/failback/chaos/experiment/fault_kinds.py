@@ -34,6 +34,15 @@ ParameterKind = Literal[
 _TYPES: Final = {"flag": bool, "count": int, "choice": str, "milestone": str, "version": str}
 _PLACE: Final = SignatureParameter.POSITIONAL_OR_KEYWORD
 TargetKind = Literal["broker", "group", "both", "nameservers", "none"]
+_EMPTY: Final = SignatureParameter.empty
+_ARGUMENTS: Final[Mapping[TargetKind, Mapping[str, object]]] = {
+    "broker": {"pair": _EMPTY, "at_seconds": _EMPTY, "role": "master"},
+    "group": {"group": _EMPTY, "at_seconds": _EMPTY, "mode": "all", "value": 0.0},
+    "both": {"pair": _EMPTY, "at_seconds": _EMPTY, "role": "master", "group": ""},
+    "nameservers": {"at_seconds": _EMPTY},
+    "none": {"at_seconds": 0.0},
+}
+"""Arguments of actions beside parameters, with their defaults."""
 Values: TypeAlias = Mapping[str, Any]
 """Parameters by name: those of the file, and the defaults of those that it leaves out."""
 
@@ -115,16 +124,11 @@ class FaultKind:
         """What is given, with the defaults of what is not."""
         return MappingProxyType({each.name: each.default for each in self.parameters} | {**given})
 
-    def signature(self, **others: object) -> Signature:
-        """The arguments of the action after the session: ``others``, then those of parameters.
-
-        Args:
-            others: Their defaults; ``Parameter.empty`` of an argument that is needed.
-        """
-        shown = [SignatureParameter("session", _PLACE)]
-        shown += [
-            SignatureParameter(name, _PLACE, default=default)
-            for name, default in (others | dict(self.fixed)).items()
+    def signature(self) -> Signature:
+        """The arguments of the action: the session, the target, and the parameters."""
+        defaults = {"session": _EMPTY, **_ARGUMENTS[self.target], "fid": "", **self.fixed}
+        shown = [
+            SignatureParameter(name, _PLACE, default=default) for name, default in defaults.items()
         ]
         shown += [
             SignatureParameter(

@@ -6,9 +6,8 @@ The undo of each fault is in its module; ``undo.py`` replays what the ledger has
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from inspect import Parameter as SignatureParameter
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Any
 
 from failback.chaos.cluster.broker_facts import silence_of
 from failback.chaos.cluster.view import ClusterView, Member, ProcessIdentity, Role, Stamp
@@ -18,34 +17,57 @@ from failback.chaos.faults.victims import choose
 from failback.chaos.recorder.fault_record import FaultRecord
 from failback.chaos.session import Session
 
-_NEEDED: Final = SignatureParameter.empty
 Action = Callable[..., dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The arguments of an action that are no parameters of its fault."""
+
+    at_seconds: float = 0.0
+    fid: str = ""
+    pair: str = ""
+    role: Role = "master"
+    group: str = ""
+    mode: str = "all"
+    value: float = 0.0
+
+
+def action_of(kind: FaultKind, act: Callable[[Session, Call, Values], dict[str, Any]]) -> Action:
+    """Return a function with the name, the text and the arguments of a fault's action.
+
+    ``act`` gets the parameters by their names in a file, times unscaled.
+    """
+    signature = kind.signature()
+    names = {each.argument: each.name for each in kind.parameters}
+
+    def run(*given: Any, **named: Any) -> dict[str, Any]:
+        arguments = signature.bind(*given, **named).arguments
+        for key, fixed in kind.fixed.items():
+            if arguments.pop(key, fixed) != fixed:
+                raise ChaosError(f"{kind.action} has {key} {fixed} only")
+        values = {name: arguments.pop(key) for key, name in names.items() if key in arguments}
+        return act(arguments.pop("session"), Call(**arguments), kind.values(values))
+
+    run.__name__ = kind.action
+    run.__doc__ = f"{kind.code}: {kind.title}. Proof: {kind.proves}."
+    run.__signature__ = signature  # type: ignore[attr-defined]
+    return run
 
 
 def broker_action(kind: FaultKind, hit: Callable[[Session, FaultRecord, Values], None]) -> Action:
     """Return the action of a fault of one broker: wait until it is due, choose the broker, hit it.
 
-    ``hit`` gets the parameters by their names in a file, times unscaled. It returns when the effect
-    is proved or not; what comes later it gives to the recorder.
+    ``hit`` returns when the effect is proved or not; what comes later it gives to the recorder.
     """
 
-    def act(
-        session: Session,
-        pair: str,
-        at_seconds: float,
-        role: Role = "master",
-        fid: str = "",
-        **arguments: Any,
-    ) -> dict[str, Any]:
-        values = _values(kind, arguments)
+    def act(session: Session, call: Call, values: Values) -> dict[str, Any]:
         lasts = float(values[kind.lasts] or 0.0) if kind.lasts else 0.0
-        record = begin_on_broker(
-            session, kind.name, fid, pair, role, at_seconds, values["after"], lasts=lasts
-        )
+        record = begin_on_broker(session, kind.name, call, values["after"], lasts=lasts)
         hit(session, record, values)
         return returned(session, record)
 
-    return _as_action(act, kind, pair=_NEEDED, at_seconds=_NEEDED, role="master", fid="")
+    return action_of(kind, act)
 
 
 def group_action(
@@ -53,70 +75,38 @@ def group_action(
 ) -> Action:
     """Return the action of a fault of all members of a group, as :func:`broker_action` does."""
 
-    def act(
-        session: Session,
-        group: str,
-        at_seconds: float,
-        mode: str = "all",
-        fid: str = "",
-        **arguments: Any,
-    ) -> dict[str, Any]:
-        if mode != "all":
-            raise ChaosError(f"{kind.action} changes all members, not {mode}")
-        values = _values(kind, arguments)
-        intended = wait_for_time(session, fid, at_seconds, values["after"], group=group)
-        seed = session.schedule.seeds["victims"]
-        record = FaultRecord(fid, kind.name, f"group={group} mode=all", seed)
-        record.intended_ns = intended
-        record.victims = [{"group": group}]
-        hit(session, record, group, values)
+    def act(session: Session, call: Call, values: Values) -> dict[str, Any]:
+        if call.mode != "all":
+            raise ChaosError(f"{kind.action} changes all members, not {call.mode}")
+        intended = wait_for_time(session, call, values["after"])
+        seed, rule = session.schedule.seeds["victims"], f"group={call.group} mode=all"
+        record = FaultRecord(call.fid, kind.name, rule, seed, intended_ns=intended)
+        record.victims = [{"group": call.group}]
+        hit(session, record, call.group, values)
         return returned(session, record)
 
-    return _as_action(act, kind, group=_NEEDED, at_seconds=_NEEDED, mode="all", fid="")
+    return action_of(kind, act)
 
 
-def _as_action(act: Action, kind: FaultKind, **others: object) -> Action:
-    """Give a function the name, the text and the arguments that Chaos Toolkit shows."""
-    act.__name__ = kind.action
-    act.__doc__ = f"{kind.code}: {kind.title}. Proof: {kind.proves}."
-    act.__signature__ = kind.signature(**others)  # type: ignore[attr-defined]
-    return act
-
-
-def _values(kind: FaultKind, arguments: Values) -> Values:
-    """The parameters of a call by their names in a file.
-
-    Raises:
-        ChaosError: An argument is of no parameter, or differs from one that the kind fixes.
-    """
-    names = {each.argument: each.name for each in kind.parameters}
-    for key, value in arguments.items():
-        if key not in names and kind.fixed.get(key) != value:
-            raise ChaosError(f"{kind.action} takes no {key} {value}")
-    return kind.values({names[key]: value for key, value in arguments.items() if key in names})
-
-
-def wait_for_time(
-    session: Session, fid: str, at_seconds: float, after: str, *, group: str = "", served: int = 0
-) -> int:
+def wait_for_time(session: Session, call: Call, after: str, served: int = 0) -> int:
     """Wait until a fault is due; return the intended instant, monotonic ns.
 
     Raises:
         TargetError: The milestone that it waits for can no longer be reached.
         Aborted: The run must stop.
     """
-    offset_ns = round(session.scaled(at_seconds) * 1e9)
+    offset_ns = round(session.scaled(call.at_seconds) * 1e9)
     if not after:
         intended = session.zero.mono_ns + offset_ns
         session.sleep_until(intended)
         return intended
     milestone, other = parse_milestone(after)
-    if milestone == "slave-serving" and group:
-        stamp = wait_served(session, other, group, served)
+    if milestone == "slave-serving" and call.group:
+        stamp = wait_served(session, other, call.group, served)
     else:
         stamp = session.rec.milestones.wait(other, milestone, session.deadline, session.stop_reason)
     if stamp is None:
-        raise TargetError(f"{fid}: wait for {after}", "it was not reached")
+        raise TargetError(f"{call.fid}: wait for {after}", "it was not reached")
     intended = stamp.mono_ns + offset_ns
     session.sleep_until(intended)
     return intended
@@ -142,21 +132,13 @@ def wait_served(session: Session, other: str, group: str, served: int) -> Stamp 
 
 
 def begin_on_broker(
-    session: Session,
-    fault: str,
-    fid: str,
-    pair: str,
-    role: Role,
-    at_seconds: float,
-    after: str,
-    *,
-    lasts: float = 0.0,
+    session: Session, fault: str, call: Call, after: str, *, lasts: float = 0.0
 ) -> FaultRecord:
     """Wait until it is due, ask every guard once more, and choose the broker."""
-    intended = wait_for_time(session, fid, at_seconds, after)
+    intended = wait_for_time(session, call, after)
     session.refuse_unsafe(fault, lasts)
-    member = choose(_view(session), pair, role, session.schedule.seeds["victims"])
-    return open_record(session, fid, fault, member, intended)
+    member = choose(_view(session), call.pair, call.role, session.schedule.seeds["victims"])
+    return open_record(session, call.fid, fault, member, intended)
 
 
 def _view(session: Session) -> ClusterView:

@@ -13,18 +13,19 @@ from typing import Any, Final
 
 from failback.chaos.cluster.clock import now
 from failback.chaos.cluster.target import Target
-from failback.chaos.errors import ChaosError, TargetError
+from failback.chaos.errors import TargetError
 from failback.chaos.experiment.fault_kinds import (
     AFTER,
     MODES,
     FaultKind,
     Parameter,
+    Values,
     parse_milestone,
 )
 from failback.chaos.failpoints import crash_point
 from failback.chaos.faults import member_faults
 from failback.chaos.faults.fault import Fault, Undo
-from failback.chaos.faults.injection import returned, wait_for_time
+from failback.chaos.faults.injection import Call, action_of, returned, wait_for_time
 from failback.chaos.faults.victims import amount_of
 from failback.chaos.recorder.fault_record import FaultRecord
 from failback.chaos.session import Session
@@ -55,40 +56,25 @@ KIND = FaultKind(
 )
 
 
-def restart_consumers(
-    session: Session,
-    group: str,
-    at_seconds: float = 0.0,
-    signal: str = "TERM",
-    mode: str = "all",
-    value: float = 0,
-    rolling: bool = False,
-    restart_after_seconds: float = 5.0,
-    after: str = "",
-    fid: str = "",
-    min_served: int = 100,
-    restart_after: str = "",
-) -> dict[str, Any]:
-    """F15: end members of a group and start them again.
+def restart_consumers(session: Session, call: Call, values: Values) -> dict[str, Any]:
+    """End members of a group and start them again.
 
     With ``after`` the wait begins at that milestone of another fault; ``slave-serving`` is reached
-    once the slave has served ``min_served`` messages to this group. ``restart_after`` names the
-    milestone from which ``restart_after_seconds`` count, the members' end otherwise. ``rolling``
-    ends the next member when the one before is assigned again.
+    once the slave has served ``minServed`` messages to this group. ``restartAfter`` names the
+    milestone from which ``restartAfterSeconds`` count, the members' end otherwise. With ``rolling``
+    the next member ends when the one before is assigned again.
     """
-    signum = {"TERM": signals.SIGTERM, "KILL": signals.SIGKILL}.get(signal)
-    if signum is None:
-        raise ChaosError(f"signal must be TERM or KILL, not {signal}")
-    intended = wait_for_time(session, fid, at_seconds, after, group=group, served=min_served)
-    members = choose_members(session, group, mode, value)
-    waves = [[each] for each in members] if rolling else [members]
+    signum = signals.SIGTERM if values["signal"] == "TERM" else signals.SIGKILL
+    intended = wait_for_time(session, call, values["after"], values["minServed"])
+    members = choose_members(session, call.group, call.mode, call.value)
+    waves = [[each] for each in members] if values["rolling"] else [members]
     evidence: dict[str, Any] = {}
     for number, wave in enumerate(waves):
-        name = f"{fid}.{number + 1}" if number else fid
+        name = f"{call.fid}.{number + 1}" if number else call.fid
         due = time.monotonic_ns() if number else intended
-        record = record_of(session, name, f"group={group} mode={mode}", wave, due)
+        record = record_of(session, name, f"group={call.group} mode={call.mode}", wave, due)
         end_consumers(session, record, wave, signum)
-        start_consumers_later(session, record, wave, restart_after, restart_after_seconds)
+        start_consumers_later(session, record, wave, values)
         evidence = returned(session, record)
         if wave is not waves[-1]:
             _await_assigned(session, name)
@@ -164,11 +150,11 @@ def start_consumers_later(
     session: Session,
     record: FaultRecord,
     members: list[WorkloadProcess],
-    restart_after: str,
-    seconds: float,
+    values: Values,
 ) -> None:
-    """Start the ended members again: ``seconds`` after their end, or after another milestone."""
-    delay_ns = round(session.scaled(seconds) * 1e9)
+    """Start the ended members again after their end, or after another milestone."""
+    restart_after = values["restartAfter"]
+    delay_ns = round(session.scaled(values["restartAfterSeconds"]) * 1e9)
     milestone, other = parse_milestone(restart_after) if restart_after else ("gone", record.fid)
 
     def due() -> bool:
@@ -252,4 +238,4 @@ def _leave_ended(
     return {"ended_with": "the run", "members": args.get("members")}
 
 
-FAULT = Fault(KIND, restart_consumers, Undo(START_CONSUMERS, _leave_ended))
+FAULT = Fault(KIND, action_of(KIND, restart_consumers), Undo(START_CONSUMERS, _leave_ended))

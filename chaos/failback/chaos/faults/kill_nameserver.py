@@ -18,12 +18,12 @@ from failback.chaos.cluster.clock import now
 from failback.chaos.cluster.target import NameServers, Target
 from failback.chaos.cluster.view import ClusterView, Member, ProcessIdentity
 from failback.chaos.errors import GuardRefused, TargetError
-from failback.chaos.experiment.fault_kinds import AFTER, DOWN, FaultKind, Parameter
+from failback.chaos.experiment.fault_kinds import AFTER, DOWN, FaultKind, Parameter, Values
 from failback.chaos.failpoints import crash_point
 from failback.chaos.faults import member_faults, proof
 from failback.chaos.faults.broker_faults import EFFECT_SECONDS
 from failback.chaos.faults.fault import Fault, Undo
-from failback.chaos.faults.injection import describe, returned, wait_for_time
+from failback.chaos.faults.injection import Call, action_of, describe, returned, wait_for_time
 from failback.chaos.recorder.fault_record import FaultRecord
 from failback.chaos.session import Session
 
@@ -51,28 +51,21 @@ KIND = FaultKind(
 )
 
 
-def kill_nameservers(
-    session: Session,
-    at_seconds: float,
-    which: str = "one",
-    down_seconds: float | None = None,
-    after: str = "",
-    fid: str = "",
-) -> dict[str, Any]:
-    """F14: SIGKILL one name server, chosen by the seed, or all.
-
-    Without ``down_seconds`` they may start at once. Undone by :func:`release_nameservers`.
-    """
-    intended = wait_for_time(session, fid, at_seconds, after)
+def kill_nameservers(session: Session, call: Call, values: Values) -> dict[str, Any]:
+    """SIGKILL one name server, chosen by the seed, or all; without ``downSeconds`` for a moment."""
+    which = str(values["which"])
+    intended = wait_for_time(session, call, values["after"])
     session.refuse_unsafe(KIND.name)
     seed = session.schedule.seeds["victims"]
     victims = chosen(pods_of(session.target), which, seed)
     identities = [session.target.identity(each) for each in victims]
-    record = FaultRecord(fid, KIND.name, f"nameservers mode={which}", seed, intended_ns=intended)
+    record = FaultRecord(
+        call.fid, KIND.name, f"nameservers mode={which}", seed, intended_ns=intended
+    )
     record.others = tuple(identities)
     record.victims = [describe(*each) for each in zip(victims, identities, strict=True)]
     _kill(session, record, victims, identities)
-    due = time.monotonic_ns() + round(session.scaled(down_seconds or 0.0) * 1e9)
+    due = time.monotonic_ns() + round(session.scaled(values["downSeconds"] or 0.0) * 1e9)
     session.rec.later(
         lambda: time.monotonic_ns() >= due or session.in_rollback,
         lambda: _release(session, record, victims),
@@ -199,4 +192,6 @@ def _take_back(target: Target, args: Mapping[str, Any], deadline: float) -> dict
         time.sleep(0.5)
 
 
-FAULT = Fault(KIND, kill_nameservers, Undo(RELEASE, _take_back, "release_nameservers"))
+FAULT = Fault(
+    KIND, action_of(KIND, kill_nameservers), Undo(RELEASE, _take_back, "release_nameservers")
+)

@@ -7,11 +7,19 @@ slave itself once its queues stand still.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
-from failback.chaos.cluster.view import Member, Role
+from failback.chaos.cluster.view import Member
 from failback.chaos.cluster.wire import WireConnection
-from failback.chaos.experiment.fault_kinds import AFTER, DOWN, MILESTONES, FaultKind, Parameter
+from failback.chaos.experiment.fault_kinds import (
+    AFTER,
+    DOWN,
+    MILESTONES,
+    FaultKind,
+    Parameter,
+    Values,
+)
 from failback.chaos.faults import kill, pause, proof
 from failback.chaos.faults.broker_faults import (
     finish_effect,
@@ -21,7 +29,13 @@ from failback.chaos.faults.broker_faults import (
     victim_of,
 )
 from failback.chaos.faults.fault import Fault
-from failback.chaos.faults.injection import begin_on_broker, open_record, returned
+from failback.chaos.faults.injection import (
+    Call,
+    action_of,
+    begin_on_broker,
+    open_record,
+    returned,
+)
 from failback.chaos.faults.victims import choose
 from failback.chaos.recorder.fault_record import FaultRecord
 from failback.chaos.session import Session
@@ -42,32 +56,22 @@ KIND = FaultKind(
 )
 
 
-def lag_slave_then_kill(
-    session: Session,
-    pair: str,
-    at_seconds: float,
-    role: Role = "master",
-    lag_seconds: float = 30.0,
-    down_seconds: float | None = None,
-    after: str = "",
-    fid: str = "",
-) -> dict[str, Any]:
-    """F10: freeze a pair's slave, then kill the master and let the slave run on in one step."""
-    slave = begin_on_broker(
-        session, pause.KIND.name, f"{fid}-slave", pair, "slave", at_seconds, after
-    )
+def lag_slave_then_kill(session: Session, call: Call, values: Values) -> dict[str, Any]:
+    """Freeze a pair's slave, then kill the master and let the slave run on in one step."""
+    of_slave = replace(call, fid=f"{call.fid}-slave", role="slave")
+    slave = begin_on_broker(session, pause.KIND.name, of_slave, values["after"])
     pause.freeze(session, slave)
-    until = issued_ns(slave) + round(session.scaled(lag_seconds) * 1e9)
+    until = issued_ns(slave) + round(session.scaled(values["lagSeconds"]) * 1e9)
     pause.resume_when(session, slave, lambda: False)  # should the run end here
     proof.prove_silence(slave, victim_of(slave)[0], until)
     finish_effect(session, slave, "PAUSE")
     session.sleep_until(until)
-    master = choose(session.target.view(), pair, role, session.schedule.seeds["victims"])
-    record = open_record(session, fid, kill.KIND.name, master, until)
+    master = choose(session.target.view(), call.pair, call.role, session.schedule.seeds["victims"])
+    record = open_record(session, call.fid, kill.KIND.name, master, until)
     kill_and_hold(session, record, with_it=lambda: pause.resume(session, slave))
     prove_lag(session, record, victim_of(slave)[0])
     finish_effect(session, record, "KILL")
-    release_later(session, record, down_seconds)
+    release_later(session, record, values["downSeconds"])
     returned(session, slave)
     return returned(session, record)
 
@@ -102,4 +106,4 @@ def _behind(session: Session, master: Member, slave: Member) -> int | None:
     return behind
 
 
-FAULT = Fault(KIND, lag_slave_then_kill)
+FAULT = Fault(KIND, action_of(KIND, lag_slave_then_kill))

@@ -11,12 +11,17 @@ import signal
 import time
 from typing import Any
 
-from failback.chaos.cluster.view import Role
 from failback.chaos.errors import TargetError
 from failback.chaos.experiment.fault_kinds import AFTER, MILESTONES, FaultKind, Parameter, Values
 from failback.chaos.faults import broker_faults, kill
 from failback.chaos.faults.fault import Fault
-from failback.chaos.faults.injection import begin_on_broker, returned, wait_served
+from failback.chaos.faults.injection import (
+    Call,
+    action_of,
+    begin_on_broker,
+    returned,
+    wait_served,
+)
 from failback.chaos.faults.kill_consumer import (
     choose_members,
     end_consumers,
@@ -55,39 +60,24 @@ KIND = FaultKind(
 )
 
 
-def long_outage(
-    session: Session,
-    pair: str,
-    at_seconds: float,
-    down_seconds: float,
-    stop_owners: bool = True,
-    return_after_stop_seconds: float = 5.0,
-    start_owners_seconds: float = 60.0,
-    fid: str = "",
-    role: Role = "master",
-    group: str = "",
-    min_served: int = 100,
-    after: str = "",
-) -> dict[str, Any]:
-    """F5: kill the master, end the group in order on the slave, let the master return.
+def long_outage(session: Session, call: Call, values: Values) -> dict[str, Any]:
+    """Kill the master, end the group in order on the slave, let the master return.
 
-    The master is down for ``down_seconds``; the consumers end ``return_after_stop_seconds`` before
-    its release, if the slave has served ``min_served`` messages by then. New ones start
-    ``start_owners_seconds`` after it accepts, never before the slave was seen to hold its table.
+    The consumers end ``returnAfterStopSeconds`` before the master is released, if the slave has
+    served ``minServed`` messages by then. New ones start ``startOwnersSeconds`` after it accepts,
+    never before the slave was seen to hold its table.
     """
-    name = kill.KIND.name
-    record = begin_on_broker(session, name, fid, pair, role, at_seconds, after)
+    down_seconds, return_after = values["downSeconds"], float(values["returnAfterStopSeconds"])
+    record = begin_on_broker(session, kill.KIND.name, call, values["after"])
     broker_faults.kill_and_hold(session, record)
     broker_faults.finish_effect(session, record, "KILL")
-    if not stop_owners:
+    if not values["stopOwners"]:
         broker_faults.release_later(session, record, down_seconds)
         return returned(session, record)
-    end_after = session.scaled(down_seconds - return_after_stop_seconds)
+    end_after = session.scaled(down_seconds - return_after)
     stop_at = broker_faults.issued_ns(record) + round(end_after * 1e9)
-    owners = _end_owners(session, record, group, stop_at, min_served, start_owners_seconds)
-    broker_faults.release_later(
-        session, record, return_after_stop_seconds, from_ns=time.monotonic_ns()
-    )
+    owners = _end_owners(session, record, call.group, stop_at, values)
+    broker_faults.release_later(session, record, return_after, from_ns=time.monotonic_ns())
     returned(session, owners)
     return returned(session, record)
 
@@ -97,12 +87,11 @@ def _end_owners(
     record: FaultRecord,
     group: str,
     stop_at: int,
-    min_served: int,
-    start_owners_seconds: float,
+    values: Values,
 ) -> FaultRecord:
     """End the group once the slave has served; it starts again when the slave was overwritten."""
     session.sleep_until(stop_at)
-    if wait_served(session, record.fid, group, min_served) is None:
+    if wait_served(session, record.fid, group, values["minServed"]) is None:
         served = session.rec.served(record.fid, group)
         raise TargetError(record.fid, f"the slave served {served} messages to {group}")
     members = choose_members(session, group, "all", 0)
@@ -110,7 +99,7 @@ def _end_owners(
         session, f"{record.fid}-consumers", f"group={group} mode=all", members, stop_at
     )
     end_consumers(session, owners, members, signal.SIGTERM)
-    start_ns = round(session.scaled(start_owners_seconds) * 1e9)
+    start_ns = round(session.scaled(values["startOwnersSeconds"]) * 1e9)
     board = session.rec.milestones
 
     def due() -> bool:
@@ -125,4 +114,4 @@ def _end_owners(
     return owners
 
 
-FAULT = Fault(KIND, long_outage)
+FAULT = Fault(KIND, action_of(KIND, long_outage))

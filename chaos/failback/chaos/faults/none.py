@@ -6,9 +6,9 @@ import time
 from typing import Any
 
 from failback.chaos.cluster.clock import now
-from failback.chaos.experiment.fault_kinds import FaultKind, Parameter
+from failback.chaos.experiment.fault_kinds import FaultKind, Parameter, Values
 from failback.chaos.faults.fault import Fault
-from failback.chaos.faults.injection import wait_for_time
+from failback.chaos.faults.injection import Call, action_of, wait_for_time
 from failback.chaos.recorder.fault_record import FaultRecord
 from failback.chaos.session import Session
 
@@ -24,22 +24,20 @@ KIND = FaultKind(
 )
 
 
-def do_nothing(
-    session: Session, duration_seconds: float = 60.0, at_seconds: float = 0.0, fid: str = ""
-) -> dict[str, Any]:
-    """F0: let time pass under observation."""
-    intended = wait_for_time(session, fid, at_seconds, "")
-    record = FaultRecord(fid, KIND.name, "nobody", session.schedule.seeds["victims"])
+def do_nothing(session: Session, call: Call, values: Values) -> dict[str, Any]:
+    """Let time pass under observation."""
+    intended = wait_for_time(session, call, "")
+    record = FaultRecord(call.fid, KIND.name, "nobody", session.schedule.seeds["victims"])
     record.intended_ns = intended
     stamp = now()
     record.issued, record.proved = (stamp, stamp), True
     session.phases.fault_begun(stamp.mono_ns)
     session.rec.open_fault(record)
     session.rec.fault_row(record, "NONE", observed=stamp, observer="harness")
-    session.sleep_until(stamp.mono_ns + round(session.scaled(duration_seconds) * 1e9))
+    session.sleep_until(stamp.mono_ns + round(session.scaled(values["durationSeconds"]) * 1e9))
     session.rec.healed(record, now())
     session.phases.fault_healed(time.monotonic_ns())
     return session.rec.evidence(record, "effect")
 
 
-FAULT = Fault(KIND, do_nothing)
+FAULT = Fault(KIND, action_of(KIND, do_nothing))
