@@ -45,7 +45,7 @@ def run(experiment: BundledExperiment, engine: str, runs: Path, *, quick: bool) 
     cluster.write_text("---\n" + "---\n".join(_cluster(experiment, engine, quick)))
     rows: Runs = []
     failback = str(Path(sys.executable).parent / "failback")
-    up = [failback, "up", str(cluster), "-d", "--root", str(root)]
+    up = [failback, "up", str(cluster), "-d", "--root", str(root), *experiment.start.split()]
     subprocess.run(up, check=True, stdout=subprocess.DEVNULL)
     try:
         for arm in _arms(experiment, engine):
@@ -173,6 +173,8 @@ def experiments_page(measured: Runs) -> str:
         fault = f" ({each.catalogue})" if each.catalogue else ""
         lines += [f"## {each.name}{fault}", "", each.question, ""]
         lines += [f"Expected: {each.expected} Source: {each.source}.", ""]
+        needs = f", on a cluster of `failback up FILE {each.start}`" if each.start else ""
+        lines += [f"`failback experiment run {each.name}`{needs}.", ""]
         lines += [
             "| brokers | arm | verdict | re-consumed | lost | figures | on |",
             "|---|---|---|---|---|---|---|",

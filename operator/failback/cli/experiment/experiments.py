@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -34,6 +34,8 @@ from failback.cli.shared.options import (
 from failback.cli.shared.output import print_json, print_table, say
 from failback.common.text import typed
 
+_MANY: Final = 6
+"""So many experiments of one cluster are counted, not named."""
 ExperimentArgument = Annotated[
     str, argument("EXPERIMENT", "File of a ChaosExperiment, or a name of failback experiment list.")
 ]
@@ -96,7 +98,7 @@ def list_(json: JsonOption = False) -> None:
     """List the experiments that come with the program."""
     found = bundled_experiments()
     if json:
-        keys = ("name", "question", "expected", "source", "lasts", "catalogue")
+        keys = ("name", "question", "expected", "source", "lasts", "catalogue", "start")
         print_json(
             [
                 {key: getattr(each, key) for key in keys}
@@ -108,10 +110,11 @@ def list_(json: JsonOption = False) -> None:
     rows = [(each.name, each.catalogue, each.lasts, each.question) for each in found]
     print_table(("NAME", "FAULT", "LASTS", "QUESTION"), rows)
     say("")
-    for cluster in dict.fromkeys(each.cluster for each in found):
-        names = [each.name for each in found if each.cluster == cluster]
-        which = names[0] if len(names) == 1 else f"the {len(names)} such as {names[0]}"
-        say(f"For {which}, first: {typed('failback', 'up', cluster, '-d')}")
+    starts = [(each.cluster, *each.start.split()) for each in found]
+    for start in dict.fromkeys(starts):
+        names = [each.name for each, its in zip(found, starts, strict=True) if its == start]
+        which = ", ".join(names) if len(names) < _MANY else f"the {len(names)} such as {names[0]}"
+        say(f"For {which}, first: {typed('failback', 'up', *start, '-d')}")
 
 
 @command("check", "failback experiment check my.yaml")

@@ -29,6 +29,8 @@ class BundledExperiment:
     """How long each of its arms takes, with timers as they are."""
     catalogue: str = ""
     """Its entry in the catalogue of faults, such as F7; empty for another question."""
+    start: str = ""
+    """Options of ``failback up`` that its faults need, such as ``--faults disk``."""
 
 
 def bundled(name: str) -> Path:
