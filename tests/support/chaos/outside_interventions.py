@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import time
@@ -12,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from failback.chaos.cluster.wire import WireConnection
+from failback.chaos.workload.process import at_work_on
 from failback.client.admin.admin import AdminClient
 from failback.protocol.calls import any_request
 from failback.protocol.codes import RequestCode
 from failback.protocol.headers import ConsumerSendMsgBackRequestHeader
 from tests.support.chaos.chaos_lab import LocalCluster
-from tests.support.common.polling import SCALE
+from tests.support.common.polling import wait_until
 
 
 def reset_to_run_zero(cluster: LocalCluster, run_dir: Path) -> None:
@@ -41,7 +41,7 @@ def freeze_a_member(cluster: LocalCluster, run_dir: Path) -> None:
     have come to the end of every queue, so it does not matter whose commit comes last when the
     queues go back: with a lower one last, a part would come a third time, for another cause.
     """
-    pid = int(json.loads(_note_of(run_dir, "group-orders-0").read_text())["pid"])
+    pid = _pid_of(run_dir, "group-orders-0")
     time.sleep(8)
     os.kill(pid, signal.SIGSTOP)
     try:
@@ -77,15 +77,15 @@ def send_back_as_a_stranger(cluster: LocalCluster, run_dir: Path) -> None:
         assert left == 0, f"{left} were not there yet"
 
 
-def _note_of(run_dir: Path, name: str) -> Path:
-    """The note that a workload process keeps beside its plan."""
-    deadline = time.monotonic() + 30 * SCALE
-    while True:
-        found = sorted((run_dir / "plans").glob(f"*-{name}.pid"))
-        if found:
-            return found[-1]
-        assert time.monotonic() < deadline, f"{name} left no note"
-        time.sleep(0.05)
+def _pid_of(run_dir: Path, name: str) -> int:
+    """The pid of a workload process, once it runs."""
+
+    def running() -> list[int]:
+        plans = (run_dir / "plans").glob(f"*-{name}.json")
+        return [pid for plan in plans for pid, _ in at_work_on(plan)]
+
+    wait_until(running, f"process {name}")
+    return running()[-1]
 
 
 def _await(work: Coroutine[Any, Any, None]) -> None:

@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 
+from failback.analytics.report.measures.recovery import EFFECT_KINDS
 from failback.chaos import discover
 from failback.chaos.experiment.generate import generate, to_json, validate
 from failback.chaos.faults.catalogue import KINDS, load_experiment
@@ -58,3 +59,15 @@ def test_the_page_names_every_fault_and_every_parameter() -> None:
     assert [name for name in KINDS if f"`{name}`" not in page] == []
     names = {parameter.name for kind in KINDS.values() for parameter in kind.parameters}
     assert [name for name in sorted(names) if not re.search(f"`{name}[`:]", page)] == []
+
+
+def test_a_report_knows_the_effect_of_every_fault() -> None:
+    """The rows that the harness writes of an effect, and those that a report takes for one."""
+    sources = "".join(
+        each.read_text() for each in (ROOT / "chaos/failback/chaos/faults").glob("*.py")
+    )
+    wanted = set(re.findall(r'(?:finish_effect|effect_seen)\(session, \w+, "([A-Z_]+)"', sources))
+    changes = re.findall(r'Change\("([a-z-]+)"', sources)
+    wanted |= {each.upper().replace("-", "_") for each in changes}
+    wanted |= set(re.findall(r'"(CLIENT_[KT]\w+)"', sources))
+    assert {"KILL", "CLOCK", "SCALE", "CLIENT_TERM"} <= wanted == set(EFFECT_KINDS) - {"NONE"}

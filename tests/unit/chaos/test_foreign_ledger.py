@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import subprocess
 import sys
@@ -13,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from failback.chaos.cluster import processes
 from failback.chaos.cluster.view import Member
 from failback.chaos.errors import TargetError
 from failback.chaos.faults.catalogue import UNDO
@@ -21,7 +19,7 @@ from failback.chaos.faults.replace_offset_file import RESTORE_FILES
 from failback.chaos.faults.undo import undo_open
 from failback.chaos.run_folder.undo_ledger import STOP_WORKLOAD, UndoLedger
 from failback.chaos.targets.local import ControlSocket, LocalTarget
-from failback.chaos.workload.process import stop_orphan
+from failback.chaos.workload.process import command_of, stop_orphan
 from tests.support.chaos.fake_target import FakeTarget
 from tests.support.common.crossing import every_value
 
@@ -110,8 +108,10 @@ def test_a_plan_outside_is_not_followed(run_dir: Path) -> None:
 
 
 @pytest.fixture
-def sleeper() -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+def sleeper(run_dir: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that has the plan among its words and is none of a workload."""
+    words = ["-c", "import time; time.sleep(60)", "run", str(run_dir / "001-p.json")]
+    process = subprocess.Popen([sys.executable, *words])
     yield process
     process.kill()
     process.wait()
@@ -121,9 +121,8 @@ def test_no_process_is_ended_that_does_not_work_on_the_plan(
     run_dir: Path, sleeper: subprocess.Popen[bytes]
 ) -> None:
     plan = run_dir / "001-p.json"
-    note = {"pid": sleeper.pid, "ticks": processes.read_ticks(sleeper.pid)}
-    plan.with_suffix(".pid").write_text(json.dumps(note))
-    assert stop_orphan(plan, run_dir / "1.sock", timeout=1)
+    assert str(plan) in command_of(sleeper.pid)
+    assert stop_orphan(plan, timeout=1)
     time.sleep(0.1)
     assert sleeper.poll() is None
 

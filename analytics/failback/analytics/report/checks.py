@@ -12,8 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+import numpy as np
+
 from failback.analytics.analysis.arrays.columns import Columns
 from failback.analytics.analysis.counting import families
+from failback.analytics.analysis.counting.partials.sends import GOOD_RESULTS, LATENCY_POINT_NS
 from failback.analytics.report.measures.bounds import handover_sums
 from failback.analytics.report.measures.curves import Curve
 from failback.analytics.report.measures.lookups import Figures
@@ -33,6 +36,8 @@ MAX_AMBIGUOUS_SHARE: Final = 0.01
 MAX_CLOCK_ERROR_NS: Final = 50_000_000
 MIN_WINDOW_DELIVERIES: Final = 100
 MIN_WINDOW_WISHED: Final = 200
+SEND_TIMEOUT_NS: Final = 15 * NS
+"""A hung send has ended by then: after three attempts of 3 s, and some time."""
 _RANK: Final = {PASS: 0, INCONCLUSIVE: 1, FAIL: 2}
 _OPERATORS: Final = {
     "<=": lambda seen, value: seen <= value,
@@ -368,13 +373,12 @@ def _traffic(figures: Figures, report: Row) -> Check:
 def _quiet_windows(figures: Figures, report: Row) -> list[str]:
     """Groups with few deliveries in a fault's window although there was more to deliver.
 
-    That is what the workload asked for; where its sends failed in the window, as all of them do
-    while an only pair has no master, no more than what brokers stored.
+    That is what the workload asked for; where its sends failed or hung in the window, as all of
+    them do while an only pair has no master, no more than what brokers stored.
     """
     workload = figures.analysis.folder.run.workload or {}
     rates = {t["name"]: float(t.get("ratePerSecond") or 0) for t in workload.get("topics") or []}
     stored = Columns(figures.table(families.SEND_RATE))
-    failed = {row["fid"] for row in report["rto"] if row["produce_ms"] != 0}
     problems = []
     for fault in report["faults"]:
         if fault["effect_ns"] is None or fault["kind"] == "NONE":
@@ -387,7 +391,8 @@ def _quiet_windows(figures: Figures, report: Row) -> list[str]:
         ended = _ended_groups(report, fault["effect_ns"])
         window = range(fault["effect_ns"] // NS, end // NS + 1)
         sent = Curve(stored.ints("second"), stored.ints("value"))
-        most = sent.within(window).total() if sent.at.size and fault["fid"] in failed else None
+        stalled = _sends_stalled(figures, fault["effect_ns"], end)
+        most = sent.within(window).total() if stalled else None
         for group in report["groups"]:
             if group["group"] in ended:
                 continue
@@ -403,6 +408,16 @@ def _quiet_windows(figures: Figures, report: Row) -> list[str]:
             if seen < MIN_WINDOW_DELIVERIES:
                 problems.append(f"group {group['group']} handled {seen} messages in {fault['fid']}")
     return problems
+
+
+def _sends_stalled(figures: Figures, begin_ns: int, end_ns: int) -> bool:
+    """Whether sends failed or hung in a fault's window; those end a while after it, too."""
+    sends = Columns(figures.table(families.SLOWEST_SENDS))
+    at = sends.ints("tenth") * LATENCY_POINT_NS
+    here = (at >= begin_ns) & (at <= end_ns + SEND_TIMEOUT_NS)
+    late = np.flatnonzero(here & (sends.ints("value") > NS))
+    results = sends.take("result", np.flatnonzero(here)).to_pylist()
+    return bool(late.size) or any(each not in GOOD_RESULTS for each in results)
 
 
 def _ended_groups(report: Row, at_ns: int) -> set[str]:

@@ -154,11 +154,10 @@ def finish_effect(
 ) -> None:
     """The effect is proved, or doubted: say so in rows and evidence."""
     record.settle()
-    gone = record.observed.get("gone_ns")
     session.rec.fault_row(
         record,
         kind,
-        observed=gone,
+        observed=record.effect,
         observer=observer,
         detail={"proof": record.proof, "why": record.why, "victims": record.victims},
     )

@@ -76,8 +76,9 @@ def effect_seen(
     observer: str = "workload",
 ) -> None:
     """The effect is proved, or doubted: say so in rows and evidence."""
+    record.observed.setdefault("effect_ns", now())
     record.settle()
-    session.rec.fault_row(record, kind, observed=now(), observer=observer, detail=detail)
+    session.rec.fault_row(record, kind, observed=record.effect, observer=observer, detail=detail)
     session.rec.evidence(record, "effect")
 
 

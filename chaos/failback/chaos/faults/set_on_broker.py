@@ -170,7 +170,9 @@ def change_for_a_while(
     effect = Often(lambda: seen(target, member))
     session.wait_for(effect, EFFECT_SECONDS)
     record.proof["EFFECT"] = effect.seen
-    if effect.seen is None:
+    if effect.seen is not None:
+        record.observed["effect_ns"] = now()
+    else:
         record.add_unproved_reason(
             f"{member.pod} shows no effect of {change.fault} within {EFFECT_SECONDS:g} s"
         )

@@ -125,7 +125,7 @@ def _is_served_by_run(control: Path, root: Path) -> bool:
 
 def _stop_workload(args: Mapping[str, Any]) -> dict[str, Any] | None:
     control = Path(args["socket"])
-    if not stop_orphan(Path(args["plan"]), control):
+    if not stop_orphan(Path(args["plan"])):
         return None
     control.unlink(missing_ok=True)
     with contextlib.suppress(OSError):  # the folder goes with the last socket in it

@@ -53,6 +53,12 @@ class FaultRecord:
         return self.issued is not None and "healed_ns" not in self.observed
 
     @property
+    def effect(self) -> Stamp | None:
+        """When its effect was seen."""
+        found: Stamp | None = self.observed.get("gone_ns") or self.observed.get("effect_ns")
+        return found
+
+    @property
     def in_window(self) -> bool:
         """About to be injected, or not yet seen healed: everybody looks closely."""
         return not self.called_off and "healed_ns" not in self.observed
@@ -66,6 +72,8 @@ class FaultRecord:
 
     def settle(self) -> None:
         """Every step up to the effect was looked at: it is proved unless one was doubted."""
+        if self.effect is None and not self.why:
+            self.add_unproved_reason("its effect was not seen at any time")
         if self.proved is None:
             self.proved = True
 

@@ -85,7 +85,7 @@ def _fault(fid: str, line: Mapping[str, Any]) -> dict[str, Any]:
         "fault": line["fault"],
         "proved": line.get("proved") is True,
         "issued": _seconds(issued[0] if issued else None),
-        "effect": _seconds(observed.get("gone_ns")),
+        "effect": _seconds(observed.get("gone_ns") or observed.get("effect_ns")),
         "heal": _seconds(observed.get("healed_ns")),
     }
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from failback.chaos.errors import ExitCode
-from failback.chaos.workload.life import set_up_logging, shipping, write_pid_note
+from failback.chaos.workload.life import set_up_logging, shipping
 from failback.chaos.workload.plan import (
     ConsumerPlan,
     HandlerPlan,
@@ -124,7 +124,6 @@ def _plan(
     if options.command == "run":
         try:
             document = json.loads(options.plan.read_bytes())
-            write_pid_note(options.plan)
             plan = read_plan(document)
             access = access_by(plan.process.access_files)
             return replace(plan, process=replace(plan.process, access=access))

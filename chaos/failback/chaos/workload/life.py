@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from failback.chaos.cluster import processes
 from failback.chaos.errors import ChaosError
 from failback.chaos.workload.plan import ProcessPlan
 from failback.client.consumelog.hot_format import ConsumeLogError
@@ -115,14 +113,6 @@ async def _beat(log: ConsumeLog, stop: asyncio.Event) -> None:
     except ConsumeLogError:
         stop.set()
         raise
-
-
-def write_pid_note(plan_file: Path) -> None:
-    """Write pid and ticks beside the plan, so that a later harness can find and stop the
-    process."""
-    pid = os.getpid()
-    note = {"pid": pid, "ticks": processes.read_ticks(pid)}
-    plan_file.with_suffix(".pid").write_text(json.dumps(note), encoding="utf-8")
 
 
 def last_words(log: ConsumeLog) -> None:

@@ -1,6 +1,7 @@
 """One process of the workload, as the harness sees it: what it said, how fast it is, how it ended.
 
-It answers on a control socket; of a harness that is gone it is found by the note beside its plan.
+It answers on a control socket; of a harness that is gone it is found by its command, which names
+its plan.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -91,26 +93,29 @@ def ask(
     return answer if isinstance(answer, dict) else {}
 
 
-def stop_orphan(plan_file: Path, socket_path: Path, timeout: float = 15.0) -> bool:
-    """Stop a workload process whose harness is gone; true when it does not run any more.
+def command_for(plan_file: Path) -> list[str]:
+    """Return the command of a process that works on a plan."""
+    return [sys.executable, "-m", "failback.chaos.workload", "run", str(plan_file)]
 
-    Its pid is in the note that it keeps beside its plan; ticks and its command line, which names
-    the plan, tell it from a stranger.
-    """
-    note = plan_file.with_suffix(".pid")
-    try:
-        who = json.loads(note.read_bytes())
-        pid, ticks = int(who["pid"]), int(who["ticks"])
-    except (OSError, ValueError, KeyError):
-        return not ask(socket_path, {"op": "stop"})
+
+def at_work_on(plan_file: Path) -> list[tuple[int, int]]:
+    """Pid and start ticks of every process that works on a plan, also of one that just begins."""
+    words = command_for(plan_file)[1:]
+    pids = [int(each.name) for each in Path("/proc").iterdir() if each.name.isdigit()]
+    found = [(pid, processes.read_ticks(pid)) for pid in pids if command_of(pid)[1:] == words]
+    return [(pid, ticks) for pid, ticks in found if ticks is not None]
+
+
+def stop_orphan(plan_file: Path, timeout: float = 15.0) -> bool:
+    """Stop a workload process whose harness is gone; true when it does not run any more."""
     for signum in (signal.SIGTERM, signal.SIGKILL):
-        if not processes.alive(pid, ticks) or str(plan_file) not in command_of(pid):
-            return True
-        with already_gone():
-            processes.send_signal(pid, ticks, signum)
-        if processes.await_exit(pid, ticks, timeout):
-            return True
-    return not processes.alive(pid, ticks)
+        found = at_work_on(plan_file)
+        for pid, ticks in found:
+            with already_gone():
+                processes.send_signal(pid, ticks, signum)
+        if all(processes.await_exit(pid, ticks, timeout) for pid, ticks in found):
+            break
+    return not at_work_on(plan_file)
 
 
 def command_of(pid: int) -> list[str]:

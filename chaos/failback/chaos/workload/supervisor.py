@@ -12,7 +12,6 @@ import secrets
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -44,6 +43,7 @@ from failback.chaos.workload.process import (
     WorkloadProcess,
     already_gone,
     ask,
+    command_for,
     last_seq,
 )
 
@@ -169,11 +169,10 @@ class Supervisor:
         # The ledger first: a process that no ledger names would produce for ever.
         args = {"plan": str(process.plan_file), "socket": str(process.socket_path)}
         process.undo = self._ledger.add(STOP_WORKLOAD, args)
-        command = [sys.executable, "-m", "failback.chaos.workload", "run", str(process.plan_file)]
         log = self._folder.path / "logs" / f"{process.proc_no:03d}-{process.name}.log"
         with log.open("ab") as output:
             popen = subprocess.Popen(
-                command,
+                command_for(process.plan_file),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -281,12 +281,12 @@ def _loaded(a: Assignment, looks: Sequence[OffsetSample]) -> tuple[int | None, s
 
 
 def _looks(figures: Figures, a: Assignment, outage: Outage) -> list[OffsetSample]:
-    """What was seen of the queue in the returned master's table, in order of time."""
+    """What the returned master's table had of the queue before the new owner asked, in order."""
     accepted = outage.accepted if outage.accepted is not None else a.t
     return [
         sample
         for sample in figures.analysis.history.samples.get((a.key, "code43", 0), ())
-        if sample.t >= accepted and (a.src_binc is None or sample.binc == a.src_binc)
+        if accepted <= sample.t <= a.t and (a.src_binc is None or sample.binc == a.src_binc)
     ]
 
 
@@ -294,13 +294,12 @@ def _had(
     figures: Figures, number: int, a: Assignment, looks: Sequence[OffsetSample], loaded: int
 ) -> int:
     """The last look before the assignment, and what was committed to that incarnation since."""
-    seen = [sample.off for sample in looks if sample.t <= a.t]
     committed = [
         commit.off
         for commit in figures.resume_commits.get(number, ())
         if commit.bid == 0 and commit.binc == a.src_binc is not None
     ]
-    return max([seen[-1] if seen else loaded, *committed])
+    return max([looks[-1].off if looks else loaded, *committed])
 
 
 def handover_sums(rows: Iterable[Row]) -> dict[str, tuple[int, int]]:

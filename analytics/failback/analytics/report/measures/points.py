@@ -23,6 +23,7 @@ from failback.analytics.report.measures.exposures import exposure_curves, instan
 from failback.analytics.report.measures.lookups import Figures
 from failback.analytics.report.measures.numbers import NS
 from failback.analytics.report.measures.point_rows import Point
+from failback.analytics.report.measures.recovery import EFFECT_KINDS
 from failback.analytics.run.history import GroupQueue
 from failback.client.consumelog.schema import schema_of
 from failback.protocol.message import RETRY_PREFIX
@@ -40,10 +41,7 @@ AFTER_FAULT_NS: Final = 120 * NS
 _PLACE: Final = ("group", "broker", "topic", "qid")
 _ORDER: Final = ("kind", *_PLACE, "t_ns", "label")
 _EVENTS: Final = {
-    "KILL": "killed",
-    "TERM": "asked to stop",
-    "PAUSE": "paused",
-    "CUT": "cut off",
+    **{kind: words for kind, words in EFFECT_KINDS.items() if words},
     "JOIN": "joined again",
     "CARRIED": "was given what its slaves knew",
     "ACCEPT": "accepts again",
@@ -51,8 +49,6 @@ _EVENTS: Final = {
     "REGISTERED": "registered",
     "SLAVE_SERVING": "slave serves",
     "SLAVE_SYNC": "slave synchronised",
-    "CLIENT_KILL": "consumer killed",
-    "CLIENT_TERM": "consumer stopped",
     "CLIENT_START": "consumer started",
     "HEALED": "healed",
 }

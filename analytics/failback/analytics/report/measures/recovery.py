@@ -15,9 +15,24 @@ from failback.analytics.report.measures.numbers import Row, millis, quantile
 from failback.analytics.run.history import FaultStep
 from failback.protocol.message import RETRY_PREFIX
 
-EFFECT_KINDS: Final = frozenset(
-    {"KILL", "TERM", "PAUSE", "CUT", "CLIENT_KILL", "CLIENT_TERM", "RESTORE_FILE", "NONE"}
-)
+EFFECT_KINDS: Final[Mapping[str, str]] = {
+    "KILL": "killed",
+    "TERM": "asked to stop",
+    "PAUSE": "paused",
+    "CUT": "cut off",
+    "CLOCK": "has another clock",
+    "FILES": "has files that fail or wait",
+    "DISK_FULL": "has a full disk",
+    "READ_ONLY": "has a disk that takes no write",
+    "KILL_NAMESERVER": "name server killed",
+    "CLIENT_KILL": "consumer killed",
+    "CLIENT_TERM": "consumer stopped",
+    "SET_HANDLER": "handlers changed",
+    "UNSUBSCRIBE": "consumers unsubscribed",
+    "SCALE": "consumers scaled",
+    "NONE": "",
+}
+"""Rows that say of a fault that its effect was seen, and the words for each."""
 HEAL_KINDS: Final = ("HEALED", "ACCEPT", "RESUMED", "CLIENT_START")
 
 
