@@ -13,6 +13,7 @@ from tests.support.kube_lab.control_plane import ControlPlane
 OPTIONAL: Final = {
     "monitoring.coreos.com": ("PodMonitor", "podmonitors", "v1"),
     "sparkoperator.k8s.io": ("SparkApplication", "sparkapplications", "v1beta2"),
+    "chaos-mesh.org": ("NetworkChaos", "networkchaos", "v1alpha1"),
 }
 """API group → kind, plural and version."""
 SETTINGS: Final = ("podMonitors.enabled=true", "spark.operator.enabled=true")

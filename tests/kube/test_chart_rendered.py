@@ -53,7 +53,6 @@ for _kind in ("nameservers", "offsetsnapshots", "reconsumptionreports"):
 CHAOS: Rights = {
     ("", "pods"): {"get", "list"},
     ("", "pods/exec"): {"get", "create"},
-    ("networking.k8s.io", "networkpolicies"): {"get", "list", "create", "delete"},
     ("failback.dev", "brokerclusters"): {"get", "patch"},
     ("failback.dev", "roleswitches"): {"get", "create"},
     ("coordination.k8s.io", "leases"): {"get", "create", "update"},
@@ -305,8 +304,7 @@ def test_optional_rights_come_with_their_feature(tmp_path: Path) -> None:
         ("", "services"): set(ALL),  # external Services of members that leave
     }
     assert rights(found, "Role", "failback-operator", "failback") == {**OPERATOR, **more}
-    mesh = ("podchaos", "networkchaos", "iochaos", "timechaos")
-    extra = {("chaos-mesh.org", kind): {"get", "create", "delete"} for kind in mesh}
+    extra = {("chaos-mesh.org", "networkchaos"): {"get", "create", "delete"}}
     assert rights(found, "Role", "failback-chaos", "failback") == {**CHAOS, **extra}
     assert rights(found, "Role", "failback-dashboard", "failback") == LOOKS
 

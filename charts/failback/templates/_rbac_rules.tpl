@@ -70,9 +70,6 @@
 - apiGroups: [""]
   resources: [pods/exec]
   verbs: [get, create]  # exec over a WebSocket is a GET
-- apiGroups: [networking.k8s.io]
-  resources: [networkpolicies]
-  verbs: [get, list, create, delete]
 - apiGroups: [failback.dev]
   resources: [brokerclusters]
   verbs: [get, patch]
@@ -84,7 +81,7 @@
   verbs: [get, create, update]
 {{- if .Values.chaos.chaosMesh.enabled }}
 - apiGroups: [chaos-mesh.org]
-  resources: [podchaos, networkchaos, iochaos, timechaos]
+  resources: [networkchaos]
   verbs: [get, create, delete]
 {{- end }}
 {{- end }}

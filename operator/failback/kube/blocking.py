@@ -18,7 +18,7 @@ from failback.kube import requests
 from failback.kube.configuration import configuration_of
 from failback.kube.errors import ApiError, refusal
 from failback.kube.requests import Request
-from failback.kube.resources import Object, path
+from failback.kube.resources import Object, path, prefix
 
 REQUEST_SECONDS: Final = 10.0
 
@@ -58,6 +58,16 @@ class BlockingKube:
             if error.code == 404:
                 return None
             raise
+
+    def serves(self, kind: str) -> bool:
+        """Whether the server has the API group of a kind."""
+        try:
+            self._json(Request("get", kind, prefix(kind)))
+        except ApiError as error:
+            if error.code == 404:
+                return False
+            raise
+        return True
 
     def list_all(self, kind: str, namespace: str = "", label_selector: str = "") -> list[Object]:
         """Return all objects of a kind, read in pages of 500; no namespace = everywhere."""

@@ -23,6 +23,7 @@ RESOURCES: Final[Mapping[str, tuple[str, str, str]]] = {
     "Lease": ("coordination.k8s.io", "v1", "leases"),
     "Job": ("batch", "v1", "jobs"),
     "PodMonitor": ("monitoring.coreos.com", "v1", "podmonitors"),
+    "NetworkChaos": ("chaos-mesh.org", "v1alpha1", "networkchaos"),
     "SparkApplication": ("sparkoperator.k8s.io", "v1beta2", "sparkapplications"),
     "NameServer": (GROUP, VERSION, "nameservers"),
     "BrokerCluster": (GROUP, VERSION, "brokerclusters"),

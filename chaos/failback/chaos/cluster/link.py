@@ -17,6 +17,8 @@ LINKS: Final[dict[str, Link]] = {
 DROPPING: Final = {"in": "ingress device eth0", "out": "egress device eth0"}
 ANSWERING: Final = {"in": "input", "out": "output"}
 """The hooks of rules, by direction. Rules in those of a card can neither reject nor mark."""
+SNMP: Final = "net/snmp"
+"""Counters of a network namespace, below ``/proc`` or ``/proc/PID``."""
 NO_CARD: Final = "02:00:00:00:00:00"
 """The card that lost packets are sent to: no pod has it. The kernel would tell their sender of
 packets that were dropped: TCP would then not repeat them, and a connect would fail at once."""
@@ -36,6 +38,8 @@ class Cut:
     loss_ratio: float = 1.0
     bytes_per_second: int = 0
     delay_ms: float = 0.0
+    seconds: float = 0.0
+    """How long the fault lasts; a platform that is not asked to end the cut ends it later."""
 
     @property
     def total(self) -> bool:
@@ -86,6 +90,12 @@ def rules(cut: Cut, own: str, peers: Collection[str], seconds: float) -> str:
             "}",
         ]
     )
+
+
+def resent_segments(text: str) -> int:
+    """Return how many segments of TCP were sent again, by the text of ``/proc/net/snmp``."""
+    names, values = (line.split() for line in text.splitlines() if line.startswith("Tcp:"))
+    return int(values[names.index("RetransSegs")])
 
 
 def no_rules(link: str) -> str:

@@ -40,7 +40,7 @@ QUIET_SECONDS: Final = 1.0
 LEAST_DELAY_MS: Final = 50.0
 RESENT: Final = 3
 """Segments that must be sent again before packets count as lost."""
-NEEDS: Final = "a local cluster started as root with failback up FILE --isolate-network"
+NEEDS: Final = "failback up --isolate-network (root); on Kubernetes Chaos Mesh"
 
 Sight = Callable[[ClusterView, Member], str]
 """What is seen of a total cut, as a sentence; empty while it is not seen."""
@@ -78,7 +78,6 @@ def fault_of(
         ),
         lasts="durationSeconds",
         milestones=("gone", "accept", "registered"),
-        supported_by=frozenset({"local"}),
         check=_one_way_to_hit,
         needs=NEEDS,
         proves=proves,
@@ -94,10 +93,11 @@ def fault_of(
             values["lossRatio"],
             values["bytesPerSecond"] or 0,
             values["delayMs"] or 0.0,
+            session.scaled(values["durationSeconds"]),
         )
-        view, lasts = session.target.view(), session.scaled(values["durationSeconds"])
+        view = session.target.view()
         places = (victim_of(record)[0].address,) if side == "broker" else view.nameservers
-        _cut(session, record, what, view, places, sights[side](), lasts)
+        _cut(session, record, what, view, places, sights[side]())
 
     undo = Undo(_joining(name), _take_back, _joining(kind.action))
     return Fault(kind, broker_action(kind, hit), undo)
@@ -131,14 +131,13 @@ def _cut(
     view: ClusterView,
     places: Sequence[str],
     sight: Sight,
-    seconds: float,
 ) -> None:
     """Cut a link at these addresses, prove it, and have the recorder join it."""
     member, _ = victim_of(record)
     cutter = cutter_of(session.target)
     resent = _resent(cutter, places)
     _begin(session, record, cutter, cut, places)
-    due = issued_ns(record) + round(seconds * 1e9)
+    due = issued_ns(record) + round(cut.seconds * 1e9)
 
     def seen() -> str:
         if cut.delay_ms:

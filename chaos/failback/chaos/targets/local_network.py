@@ -15,7 +15,7 @@ from subprocess import PIPE
 from typing import Any, Final
 
 from failback.chaos.cluster.lease import Renewal
-from failback.chaos.cluster.link import Cut, no_rules, queue_of, rules
+from failback.chaos.cluster.link import SNMP, Cut, no_rules, queue_of, resent_segments, rules
 from failback.chaos.cluster.view import LIMIT_SECONDS
 from failback.chaos.cluster.wire import split_address
 from failback.chaos.errors import GuardRefused, TargetError
@@ -67,11 +67,9 @@ class LocalNetwork:
     def resent(self, address: str) -> int:
         pid = self._pod(self._view(), address).get("pid")
         try:
-            lines = Path(f"/proc/{pid}/net/snmp").read_text(encoding="ascii").splitlines()
+            return resent_segments(Path(f"/proc/{pid}/{SNMP}").read_text(encoding="ascii"))
         except OSError as error:
             raise TargetError(f"counters of {address}", why(error)) from error
-        names, values = (line.split() for line in lines if line.startswith("Tcp:"))
-        return int(values[names.index("RetransSegs")])
 
     def close(self) -> None:
         self._renewal.close()

@@ -142,6 +142,25 @@ class KubeApi:
                 lambda: self._kube.merge("BrokerCluster", self.namespace, name, body)
             )
 
+    def serves(self, kind: str) -> bool:
+        """Whether the API server has a kind of another project's."""
+        with _asking(f"find {kind}"):
+            return self._kube.serves(kind)
+
+    def find(self, kind: str, name: str) -> Object | None:
+        with _asking(f"get {kind} {name}"):
+            return self._kube.get(kind, self.namespace, name)
+
+    def create(self, body: Object) -> None:
+        with _asking(f"create {body['kind']} {body['metadata']['name']}"):
+            self._kube.create(body)
+
+    def delete(self, kind: str, name: str) -> None:
+        """Delete an object; none is as good."""
+        if (found := self.find(kind, name)) is not None:
+            with _asking(f"delete {kind} {name}"):
+                self._kube.delete(kind, self.namespace, name, found["metadata"]["uid"], 0)
+
     def lease(self, name: str) -> Object | None:
         with _asking(f"get lease {name}"):
             return self._kube.get("Lease", self.namespace, name)
