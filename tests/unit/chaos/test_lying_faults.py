@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from failback.chaos.cluster.view import Member
 from failback.chaos.errors import NotProved
-from failback.chaos.faults import lag_slave, scale_consumers, terminate
+from failback.chaos.faults import lag_slave, scale_consumers, swap_roles, terminate
 from failback.chaos.faults.injection import open_record
 from failback.chaos.session import Session
-from tests.support.chaos.chaos_session import FakeSupervisor, inject, open_session
+from tests.support.chaos.chaos_session import FakeSupervisor, carry_out, inject, open_session
 from tests.support.chaos.fake_target import FakeTarget
 
 
@@ -85,3 +86,41 @@ def test_a_broker_that_is_still_the_old_version_was_not_upgraded(
             record = open_record(session, "f1", "terminate", master, 0)
             terminate._prove_version(session, record, version)
             assert (record.proof["VERSION"], record.proved) == ("V4_9_7", proved)
+
+
+class Switcher(FakeTarget):
+    """A platform that takes an order to switch roles; ``lies``: it does nothing."""
+
+    def __init__(self, *, lies: bool) -> None:
+        super().__init__()
+        self.lies = lies
+        self.shown: dict[str, dict[int, str]] = {}
+
+    def switch_roles(self, name: str, member: Member, offset_policy: str) -> None:
+        self.calls.append(("switch", member.pod, offset_policy))
+        if not self.lies:
+            self.shown = {member.broker_name: {0: member.address}}
+
+    def switch_phase(self, name: str) -> str:
+        return "Running" if self.lies else "Complete"
+
+
+def test_a_switch_that_no_name_server_shows_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(swap_roles, "EFFECT_SECONDS", 0.1)
+    for lies in (True, False):
+        target = Switcher(lies=lies)
+        monkeypatch.setattr(
+            swap_roles, "ask_nameservers", lambda _, target=target: {"ns": target.shown}
+        )
+        with open_session(tmp_path / str(lies), target) as session:
+            if lies:
+                with pytest.raises(NotProved, match="no name server shows demo-0-1 as master"):
+                    inject(swap_roles.FAULT, session, "demo-0", 0.0, fid="f1")
+                continue
+            inject(swap_roles.FAULT, session, "demo-0", 0.0, offset_policy="wait-sync", fid="f1")
+            assert target.calls[-1] == ("switch", "demo-0-1", "wait-sync")
+            carry_out(session)
+            assert session.all_healed()
+            assert session.ledger.open_entries() == []

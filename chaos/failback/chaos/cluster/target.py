@@ -165,6 +165,21 @@ class VersionChanger(Protocol):
 
 
 @runtime_checkable
+class RoleSwitcher(Target, Protocol):
+    """A target whose platform can switch the roles of a pair."""
+
+    def switch_roles(self, name: str, member: Member, offset_policy: str) -> None:
+        """Ask for a switch of this name, after which the member is master.
+
+        Raises:
+            TargetError: It is refused.
+        """
+
+    def switch_phase(self, name: str) -> str:
+        """How far a switch is, in the platform's words; empty: there is none."""
+
+
+@runtime_checkable
 class StoreWriter(Protocol):
     """A target that can also change what a broker finds when it starts."""
 

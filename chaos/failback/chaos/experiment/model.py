@@ -66,7 +66,7 @@ _CALLED: Final = {
         *("same", "slave", "older", "delete", "empty", "truncate", "keep"),
         *("both", "in", "out", "drop", "reject", "broker", "clients"),
         *("one", "all", "sync", "open", "rename"),
-        *("slave-first", "master-first"),
+        *("slave-first", "master-first", "none", "wait-sync", "copy-max"),
     )
 }
 """Words among the parameters of faults → what the faults call them."""

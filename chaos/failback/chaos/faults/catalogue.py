@@ -39,6 +39,7 @@ from failback.chaos.faults import (
     scale_consumers,
     slow_disk,
     slow_handler,
+    swap_roles,
     terminate,
     unsubscribe,
 )
@@ -68,6 +69,7 @@ FAULTS: Final[tuple[Fault, ...]] = (
     clock_skew.FAULT,
     kill_nameserver.FAULT,
     double_kill.FAULT,
+    swap_roles.FAULT,
     replace_offset_file.FAULT,
     slow_handler.FAULT,
     unsubscribe.FAULT,

@@ -24,6 +24,8 @@ class FaultRecord:
     identity: ProcessIdentity | None = None
     others: tuple[ProcessIdentity, ...] = ()
     """Processes that it ends and that are no brokers."""
+    restarted: frozenset[str] = frozenset()
+    """Pods whose processes the platform ends and starts while it is in effect."""
     victims: list[dict[str, Any]] = field(default_factory=list)
     intended_ns: int = 0
     issued: tuple[Stamp, Stamp] | None = None
@@ -68,7 +70,9 @@ class FaultRecord:
         hit = (*self.others, *([self.identity] if self.identity else ()))
         is_hit = any((each.pod, each.pid, each.ticks) == (pod, pid, ticks) for each in hit)
         ends = self.signum is not None or not self.keeps_process
-        return is_hit and self.issued is not None and ends
+        return (is_hit and self.issued is not None and ends) or (
+            self.in_effect and pod in self.restarted
+        )
 
     def settle(self) -> None:
         """Every step up to the effect was looked at: it is proved unless one was doubted."""

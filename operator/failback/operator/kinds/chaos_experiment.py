@@ -82,6 +82,8 @@ class FaultParameters(Model):
     """Time between the end of the broker and that of the consumers."""
     consumer_signal: Literal["KILL", "TERM"] | None = None
     """Signal that ends the consumers of a fault that also ends a broker."""
+    offset_policy: Literal["None", "WaitSync", "CopyMax"] | None = None
+    """What a switch of roles does with consumer offsets, as spec.offsetPolicy of a RoleSwitch."""
     stop_owners: bool | None = None
     """Whether the consumers end while the slave serves."""
     return_after_stop_seconds: float | None = Field(default=None, ge=0, le=86400)

@@ -34,6 +34,7 @@ from failback.chaos.cluster.view import (
 )
 from failback.chaos.cluster.wire import ACCESS_FILES, use_access
 from failback.chaos.errors import TargetError
+from failback.chaos.experiment.model import written
 from failback.chaos.targets.kube import guards
 from failback.chaos.targets.kube.api import KubeApi
 from failback.chaos.targets.kube.container import Containers, keeper_of
@@ -58,6 +59,7 @@ from failback.chaos.targets.kube.members import (
     with_hold,
 )
 from failback.chaos.targets.kube.mesh import MeshNetwork
+from failback.kube.resources import GROUP, VERSION
 
 DOMAIN_VARIABLE: Final = "FAILBACK_CLUSTER_DOMAIN"
 DEFAULT_STORE: Final = "/home/rocketmq/store"
@@ -284,6 +286,21 @@ class KubernetesTarget:
 
     def resent(self, address: str) -> int:
         return self._network.resent(address)
+
+    def switch_roles(self, name: str, member: Member, offset_policy: str) -> None:
+        spec = {
+            "clusterRef": {"name": self._cluster},
+            "pair": member.broker_name,
+            "targetMember": member.ordinal,
+            "offsetPolicy": written(offset_policy),
+        }
+        metadata = {"name": name, "namespace": self.api.namespace}
+        kind = {"apiVersion": f"{GROUP}/{VERSION}", "kind": "RoleSwitch"}
+        self.api.create({**kind, "metadata": metadata, "spec": spec})
+
+    def switch_phase(self, name: str) -> str:
+        found = self.api.find("RoleSwitch", name)
+        return "" if found is None else str(found.get("status", {}).get("phase") or "Pending")
 
     def start(self, member: Member) -> None:
         """The StatefulSet starts its pod by itself; only a hold is in the way."""
