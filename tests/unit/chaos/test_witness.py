@@ -22,6 +22,7 @@ from failback.chaos.recorder.witness import (
     RouteWatch,
     WireWatch,
 )
+from failback.protocol.command import RemotingCommand
 from failback.protocol.fastjson import dumps
 from tests.support.chaos.fake_target import FakeTarget
 from tests.support.common.polling import wait_until
@@ -180,6 +181,36 @@ def test_the_marker_shows_a_slave_s_synchronisation_and_is_in_no_row(
     assert seen.marker_ms >= before
     assert all(row["grp"] == "" for row in rows.of("broker_offset_sample"))
     assert rows.of("broker_offset_sample")[0]["off"] == 0
+
+
+def test_a_master_of_5_is_sampled_and_marked_once_it_has_the_marker_s_topic_and_group(
+    broker: FakeBroker, events: list[Event]
+) -> None:
+    known: set[int] = set()
+    commit = broker.answers[15]
+
+    def make(code: int) -> Callable[[RemotingCommand], RemotingCommand]:
+        def answer(request: RemotingCommand) -> RemotingCommand:
+            known.add(code)
+            return request.response(0)
+
+        return answer
+
+    broker.answers[15] = lambda request: (
+        commit(request) if known == {17, 200} else request.response(26, "no such group")
+    )
+    look = sampler(broker, Rows(), events, FakeTarget())
+    look.look()
+    assert of(events, OffsetEvent)[0].marker_ms is None, "it is sampled without a marker"
+    broker.answers |= {17: make(17), 200: make(200)}
+    look.look()
+    assert len(of(events, OffsetEvent)) == 2, "a refusal of both is no end of samples"
+    look.close()
+    again = sampler(broker, Rows(), events, FakeTarget())
+    again.look()
+    again.look()
+    again.close()
+    assert of(events, OffsetEvent)[-1].marker_ms is not None
 
 
 def test_a_torn_offset_file_is_noted_and_survived(broker: FakeBroker, events: list[Event]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -12,8 +13,14 @@ from failback.chaos.cluster.target import Target
 from failback.chaos.cluster.view import Member, Stamp
 from failback.chaos.cluster.wire import WireConnection
 from failback.chaos.recorder.witness import Listener, OffsetEvent, QueueEvent, RowWriter, Watcher
-from failback.protocol.errors import FailbackError, ProtocolError
-from failback.protocol.route import parse_offset_table, split_offset_key
+from failback.protocol.calls import create_group, create_topic
+from failback.protocol.errors import BrokerError, FailbackError, ProtocolError
+from failback.protocol.route import (
+    SubscriptionGroupConfig,
+    TopicConfig,
+    parse_offset_table,
+    split_offset_key,
+)
 
 MARKER_TOPIC: Final = "failback-witness"
 MARKER_GROUP: Final = "FAILBACK_WITNESS"
@@ -50,6 +57,7 @@ class Sampler(Watcher):
         self._log = log
         self._listener = listener
         self._boot_ms: int | None = None
+        self._marker_is_known = False
         self._files: dict[str, tuple[int, str]] = {}
         self.samples = 0
         self.spent_seconds = 0.0
@@ -76,7 +84,15 @@ class Sampler(Watcher):
     def _mark(self) -> None:
         if self.member.role == "master" and self._connection is not None:
             marker = time.monotonic_ns() // 1_000_000
-            self._connection.commit_offset(MARKER_GROUP, MARKER_TOPIC, 0, marker)
+            try:
+                self._connection.commit_offset(MARKER_GROUP, MARKER_TOPIC, 0, marker)
+            except BrokerError:
+                # From 5.0 on a broker takes offsets only of a topic and of a group that it has.
+                if not self._marker_is_known:
+                    self._marker_is_known = True
+                    with contextlib.suppress(BrokerError):
+                        self._connection.ask(create_topic(TopicConfig(MARKER_TOPIC, 1, 1)))
+                        self._connection.ask(create_group(SubscriptionGroupConfig(MARKER_GROUP)))
 
     def _sample_offsets(self, connection: WireConnection) -> None:
         table = connection.all_offsets(timeout=1.0)
