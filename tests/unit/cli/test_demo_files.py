@@ -143,6 +143,13 @@ def test_the_table_shows_the_report_s_figures(
     row = row_of(file)
     assert row["causes"] == {"ROLLBACK_SLAVE_ONLY_PROGRESS": 3840, "ROLLBACK_RESTART": 192}
     assert (row["bound"], row["produce_rto_ms"], row["consume_rto_ms"]) == (23869, 50416.2, 75397.3)
+    print_verdicts(
+        [row | {"dup_ratio": ratio, "consume_rto_ms": None} for ratio in (0.1, 0.4, 0.2)]
+    )
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        "handover, 3 runs, median (least to most): re-consumed 20.0 % (10.0 % to 40.0 %); "
+        "send outage 50.4 s (50.4 s to 50.4 s); receive outage -"
+    )
     print_verdicts([row | {"arm": None}])
     assert capsys.readouterr().out.splitlines()[1].startswith("demo-1  ")
     print_verdicts([row])

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any, Final
 
 from failback.cli.shared.output import print_table, say
@@ -24,6 +25,12 @@ HEADERS: Final = (
     "RECEIVE OUTAGE",
     "EVIDENCE",
     "OUTCOME",
+)
+
+_MEDIANS: Final = (
+    ("re-consumed", "dup_ratio", numbers.percent),
+    ("send outage", "produce_rto_ms", numbers.milliseconds),
+    ("receive outage", "consume_rto_ms", numbers.milliseconds),
 )
 
 
@@ -72,8 +79,25 @@ def row_of(report_file: Path) -> dict[str, Any]:
 
 
 def print_verdicts(rows: Sequence[dict[str, Any]]) -> None:
-    """Print the table: a line for each arm, or a card where a terminal has no room for lines."""
+    """Print the table: a line for each run, or a card where a terminal has no room for lines.
+
+    Of an arm with several runs the median and the range follow.
+    """
     print_table(HEADERS, [_cells(row) for row in rows])
+    for arm in dict.fromkeys(map(_name, rows)):
+        mine = [row for row in rows if _name(row) == arm]
+        if len(mine) > 1:
+            said = "; ".join(f"{what} {_range(mine, key, show)}" for what, key, show in _MEDIANS)
+            say(f"{arm}, {len(mine)} runs, median (least to most): {said}")
+
+
+def _range(rows: Sequence[dict[str, Any]], key: str, show: Callable[[Any], str]) -> str:
+    """The median and the range of what was measured in every run."""
+    shown = [None if key == "dup_ratio" and row["rows_missing"] else row[key] for row in rows]
+    values = [each for each in shown if each is not None]
+    if len(values) < len(rows):
+        return show(None)
+    return f"{show(median(values))} ({show(min(values))} to {show(max(values))})"
 
 
 def say_answers(row: dict[str, Any]) -> None:
