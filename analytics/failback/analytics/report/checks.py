@@ -383,7 +383,8 @@ def _quiet_windows(figures: Figures, report: Row) -> list[str]:
     for fault in report["faults"]:
         if fault["effect_ns"] is None or fault["kind"] == "NONE":
             continue
-        if fault["kind"].startswith("CLIENT_"):  # silence is what such a fault is for
+        # Silence is what such a fault is for.
+        if fault["kind"].startswith("CLIENT_") or fault["name"] == "cut-clients":
             continue
         end = fault["heal_ns"] if fault["heal_ns"] is not None else report["window"]["end_ns"]
         if end is None or end <= fault["effect_ns"]:
