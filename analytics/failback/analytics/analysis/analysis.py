@@ -39,6 +39,7 @@ from failback.analytics.analysis.engines.base import Forbidden
 from failback.analytics.analysis.engines.engine import Engine
 from failback.analytics.analysis.engines.repeated_ranges import RepeatedRanges
 from failback.analytics.analysis.engines.repeats import RowsTo
+from failback.analytics.analysis.foreign import foreign_of
 from failback.analytics.analysis.results import Analysis, Repeats
 from failback.analytics.lake.lake import Lake
 from failback.analytics.run.epochs import Queue
@@ -98,6 +99,9 @@ def analyse(
     )
     distances = [coverage.distance_of(history, progress, a) for a in history.assignments]
     resolution = Resolution.of(again.deliveries)
+    foreign = foreign_of(history, progress, counts.depths, lake)
+    if foreign is not None:
+        proved = foreign.proved
     reduce = reduction_of(prepared, distances, resolution, proved)
     found = engine.repeats(context, again, inputs, reduce, rows)
     repeats = Repeats(found.depths, found.values, reduce.resolution)
@@ -122,6 +126,7 @@ def analyse(
         distances=distances,
         redelivered=redelivered_of(repeats.depths, repeats.values, reduce.processed),
         windows=windows_of(history, repeats.depths, repeats.values),
+        foreign=foreign,
         timings=stage_timings.seconds,
     )
     stage_timings.end_of("measures")
@@ -137,7 +142,8 @@ def reduction_of(
 ) -> RepeatsReduction:
     """What makes partial rows of classified candidates, in a worker or here."""
     history, context, outages = prepared.history, prepared.context, prepared.outages
-    proves_causes = not history.folder.run.lacks_holdings
+    run = history.folder.run
+    proves_causes = not (run.lacks_holdings or run.is_foreign)
     committed = [-1 if each.committed is None else each.committed for each in distances]
     return RepeatsReduction(
         attribution=Attribution.of(history, proves_causes=proves_causes, proved=proved),

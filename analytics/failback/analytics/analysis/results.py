@@ -13,6 +13,7 @@ from failback.analytics.analysis.causes.windows import Redelivered, Windows
 from failback.analytics.analysis.counting.normalise import Dropped
 from failback.analytics.analysis.counting.partials.context import Context
 from failback.analytics.analysis.counting.partials.resolution import Resolution
+from failback.analytics.analysis.foreign import Foreign
 from failback.analytics.run.history import History
 from failback.analytics.run.run_folder import RunFolder
 
@@ -88,4 +89,6 @@ class Analysis:
     redelivered: Mapping[int, Redelivered]
     """Per assignment, of those that delivered something again."""
     windows: Windows
+    foreign: Foreign | None = None
+    """Beside the counts, of a run of another engine than RocketMQ."""
     timings: dict[str, float] = field(default_factory=dict)

@@ -137,6 +137,7 @@ def run_checks(figures: Figures, report: Row, limits: Sequence[Row] = ()) -> lis
         _resume_points(report),
         *_within_bounds(figures, report),
         *_handover(report),
+        *_equation(report),
         _clock(figures, report),
         _traffic(figures, report),
         _rows(report),
@@ -332,6 +333,26 @@ def _handover(report: Row) -> list[Check]:
             Check(f"handover:{group}", title, value, expected, observed, "messages", code, detail)
         )
     return found
+
+
+def _equation(report: Row) -> list[Check]:
+    """Of another engine: does what was re-consumed follow from the offsets that were seen?"""
+    if "foreign" not in report:
+        return []
+    title = "repeats equal last processed + 1 minus the offset that was seen, in each queue"
+    rows = report["foreign"]["resumed"]
+    wrong = [row for row in rows if row["expected"] != row["observed"]]
+    named = [
+        f"{row['group']} {row['topic']}/{row['qid']}: {row['observed']} repeats,"
+        f" {row['expected']} expected"
+        for row in wrong
+    ]
+    expected, observed = (sum(row[name] for row in rows) for name in ("expected", "observed"))
+    value, code, open_ = (FAIL if wrong else PASS), None, _rows_open(report)
+    if wrong and open_:
+        value, code = INCONCLUSIVE, open_[0]
+    return [Check("equation", title, value, expected, observed, "messages", code,
+                  "; ".join(named[:5]), tuple(named))]  # fmt: skip
 
 
 def _clock(figures: Figures, report: Row) -> Check:

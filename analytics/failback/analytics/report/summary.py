@@ -62,6 +62,10 @@ def _what_happened(report: Row) -> str:
     first = outages[0]
     pair = short((first["victims"] or ["?"])[0].split("/")[0])
     verb = "Killing" if first["kind"] == "KILL" else "Stopping"
+    if "foreign" in report:
+        server = short((first["victims"] or ["?"])[0].split(" ")[0])
+        lasted = "" if first["down_seconds"] is None else f" for {first['down_seconds']:.0f} s"
+        return f"{verb} server {server}{lasted}"
     down = first["down_seconds"]
     lasted = "" if down is None else f" for {down:.0f} s"
     return f"{verb} master of {pair}{lasted}"

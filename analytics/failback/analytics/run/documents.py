@@ -53,6 +53,9 @@ WORKLOAD: Final = "workload"
 """``source`` of a run without an experiment: clients recorded it."""
 TRACE: Final = "trace"
 """``source`` of a run that was made from a message trace."""
+KAFKA: Final = "kafka"
+REDIS: Final = "redis"
+"""``engine`` of a run that compares another engine."""
 OBSERVED: Final = "observe"
 """``source`` of a run that was seen from outside; it may have deliveries from a trace."""
 
@@ -195,6 +198,15 @@ class Run(Struct, frozen=True):
         report from a trace therefore never passes; its counts of repeats hold.
         """
         return self.source == TRACE
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether its brokers are of another engine than RocketMQ.
+
+        Its clients wrote the same rows, so it is counted alike. What rests on the mechanisms of
+        RocketMQ is left out: causes by rules, the staircase of offsets, bounds, predictions.
+        """
+        return self.engine in (KAFKA, REDIS)
 
     @property
     def lacks_holdings(self) -> bool:

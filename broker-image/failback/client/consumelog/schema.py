@@ -187,6 +187,7 @@ END_REASONS: Final = (
     "UNSUBSCRIBE",
     "SHUTDOWN",
     "CRASH",
+    "MEMBERSHIP_LOST",
 )
 ASSIGN_SOURCES: Final = (
     "STORE",

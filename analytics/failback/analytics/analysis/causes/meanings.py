@@ -172,4 +172,40 @@ MEANINGS: Final[dict[str, Meaning]] = {
         " never occur.",
         "Keep the run folder and report it.",
     ),
+    "COMMIT_STALLED": Meaning(
+        "Kafka. A commit is answered when all in-sync replicas have it, and a dead one stays in"
+        " sync until the controller fences it. The group lost a partition before its commit was"
+        " answered.",
+        "Nothing has to be set. Start and stop no members for the 10 s after a broker died.",
+    ),
+    "MEMBERSHIP_LOST": Meaning(
+        "Kafka. Heartbeats wait behind a commit that is not answered. The session expired, the"
+        " member dropped its positions and resumed at the committed offset.",
+        "Keep `session.timeout.ms` at its default of 45 s, and above the 10 s of a failover.",
+    ),
+    "COMMIT_NEVER_TAKEN": Meaning(
+        "Kafka. A consumer was stopped while no broker led its group's offsets. The commit of its"
+        " stop was given up.",
+        "Keep `offsets.topic.replication.factor=3`, and give a stopping consumer more time than a"
+        " failover takes.",
+    ),
+    "OFFSETS_GONE": Meaning(
+        "Kafka. The group had committed offsets, and the next owner was told that there are none.",
+        "Keep three replicas of the offsets and no unclean election of leaders.",
+    ),
+    "OFFSET_WENT_BACK": Meaning(
+        "Kafka. A commit had been answered with success, and the next owner was told a smaller"
+        " offset.",
+        "Have one commit on its way at a time, and keep three replicas of the offsets.",
+    ),
+    "ACK_NOT_TAKEN": Meaning(
+        "Redis. `XACK` failed in the failover, so the entry stayed pending and was claimed again.",
+        "Repeat `XACK` until it is answered.",
+    ),
+    "GROUP_WENT_BACK": Meaning(
+        "Redis. The promoted replica was behind: it had not copied the last deliveries and"
+        " acknowledgements of the group.",
+        "Set `min-replicas-to-write 1` with a small `min-replicas-max-lag`, so that a master whose"
+        " replica is behind takes no writes.",
+    ),
 }

@@ -4,7 +4,15 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
-from failback.analytics.report.blocks import Block, text
+from failback.analytics.report.blocks import (
+    Amount,
+    Block,
+    Count,
+    Large,
+    LargeCount,
+    OfQueue,
+    text,
+)
 from failback.analytics.report.blocks.counts import Counts, Group, Loss, Order, Queue
 from failback.analytics.report.blocks.observation import Observation
 from failback.analytics.report.blocks.offsets import (
@@ -37,6 +45,26 @@ from failback.analytics.report.blocks.run import (
     Verdict,
     Window,
 )
+
+
+class Resumed(OfQueue, kw_only=True):
+    """``foreign.resumed``."""
+
+    consumed: Annotated[Large, text("Last processed offset plus one, before the queue was taken.")]
+    start: Annotated[Large, text("The offset that the new holder saw as the group's.")]
+    expected: Annotated[LargeCount, text("What follows from the two.")]
+    observed: Annotated[Count, text("What was re-consumed.")]
+
+
+class Foreign(Block, kw_only=True):
+    """``foreign``."""
+
+    says: Annotated[str, text("What such a report leaves out, and why.")]
+    resumed: Annotated[list[Resumed], text("Each assignment of a queue after its first.")]
+    receive_ms: Annotated[
+        dict[str, Amount],
+        text("The longest time without a delivery, by group whose one member ran through."),
+    ]
 
 
 class Report(Block, kw_only=True):
@@ -110,5 +138,8 @@ class Report(Block, kw_only=True):
     timings: Annotated[dict[str, float], text("Seconds that parts of the analysis took.")]
     observation: Annotated[
         Observation | UnsetType, text("What was seen of a cluster that Failback did not run.")
+    ] = UNSET
+    foreign: Annotated[
+        Foreign | UnsetType, text("What a run of Kafka or Redis has in place of mechanisms.")
     ] = UNSET
     notes: Annotated[dict[str, str] | UnsetType, text("Why a block is empty, by its name.")] = UNSET
