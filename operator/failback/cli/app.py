@@ -9,7 +9,7 @@ import typer
 
 from failback.cli.administer import admin, doctor
 from failback.cli.container import tools
-from failback.cli.experiment import demo, experiments, faults, runs
+from failback.cli.experiment import compare, demo, experiments, faults, runs
 from failback.cli.light_commands import light_command
 from failback.cli.local import cluster
 from failback.cli.measure import explain_offset, observe, predict, report, trace
@@ -109,7 +109,15 @@ def root(
 add(
     app,
     *(observe.observe, trace.trace, report.report, explain_offset.explain_offset, predict.predict),
-    *(demo.demo, faults.faults, cluster.up, cluster.down, cluster.ps, cluster.logs),
+    *(
+        demo.demo,
+        compare.compare,
+        faults.faults,
+        cluster.up,
+        cluster.down,
+        cluster.ps,
+        cluster.logs,
+    ),
     *(doctor.doctor, dashboard.dashboard, exporter.exporter),
 )
 long_running.register(app)

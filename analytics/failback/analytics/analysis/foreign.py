@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -24,6 +23,7 @@ from failback.analytics.analysis.arrays.intervals import IntervalSet, Ints
 from failback.analytics.analysis.causes.attribution import PROVED
 from failback.analytics.analysis.causes.coverage import Progress
 from failback.analytics.analysis.counting import families
+from failback.analytics.analysis.results import Foreign, Resumed
 from failback.analytics.lake.lake import Lake
 from failback.analytics.run.documents import REDIS
 from failback.analytics.run.history import Assignment, GroupQueue, History
@@ -37,34 +37,6 @@ _REASONS: Final[Mapping[str | None, str | None]] = {
     "REBALANCE": "COMMIT_STALLED",
 }
 """Why an offset was behind whose commit was not taken, by why the queue was given up before."""
-
-
-@dataclass(frozen=True, slots=True)
-class Resumed:
-    """One assignment that followed another of its queue: both sides of the equation."""
-
-    number: int
-    """Of the assignment, in the history."""
-    key: GroupQueue
-    consumed: int
-    """Last processed offset plus one, before the assignment."""
-    start: int
-    """The offset that the assignment saw as the group's."""
-    expected: int
-    """Messages that the equation says are re-consumed under this assignment."""
-
-
-@dataclass(frozen=True, slots=True)
-class Foreign:
-    """What is known of a run of another engine. Times are ns."""
-
-    resumed: Sequence[Resumed]
-    proved: pa.Table
-    """``attribution.PROVED``."""
-    send_gap: int | None
-    """The longest time without an acknowledged send in a queue, from the kill on."""
-    receive_gaps: Mapping[str, int] = field(default_factory=dict)
-    """By group with one member throughout: the longest time in which it handled nothing."""
 
 
 def foreign_of(

@@ -13,8 +13,7 @@ from failback.analytics.analysis.causes.windows import Redelivered, Windows
 from failback.analytics.analysis.counting.normalise import Dropped
 from failback.analytics.analysis.counting.partials.context import Context
 from failback.analytics.analysis.counting.partials.resolution import Resolution
-from failback.analytics.analysis.foreign import Foreign
-from failback.analytics.run.history import History
+from failback.analytics.run.history import GroupQueue, History
 from failback.analytics.run.run_folder import RunFolder
 
 
@@ -64,6 +63,34 @@ class Repeats:
     values: Mapping[str, pa.Table]
     """``tables.VALUES`` of the value families."""
     resolution: Resolution
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """One assignment that followed another of its queue: both sides of the equation."""
+
+    number: int
+    """Of the assignment, in the history."""
+    key: GroupQueue
+    consumed: int
+    """Last processed offset plus one, before the assignment."""
+    start: int
+    """The offset that the assignment saw as the group's."""
+    expected: int
+    """Messages that the equation says are re-consumed under this assignment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """What is known of a run of another engine. Times are ns."""
+
+    resumed: Sequence[Resumed]
+    proved: pa.Table
+    """``attribution.PROVED``."""
+    send_gap: int | None
+    """The longest time without an acknowledged send in a queue, from the kill on."""
+    receive_gaps: Mapping[str, int] = field(default_factory=dict)
+    """By group with one member throughout: the longest time in which it handled nothing."""
 
 
 @dataclass(slots=True)

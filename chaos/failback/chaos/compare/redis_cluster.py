@@ -216,7 +216,7 @@ class RedisCluster:
         return client_of(self.servers)
 
     def _ask(self, node: Server, *words: Any) -> Any:
-        """The answer of one node, read as redis-py reads it; ``None`` where it refuses or does not answer."""
+        """The answer of one node, as redis-py reads it; ``None`` where it gives none."""
         connection = Redis(HOST, node.port, socket_timeout=3.0, decode_responses=True)
         try:
             return connection.execute_command(*words)

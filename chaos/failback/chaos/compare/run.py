@@ -6,7 +6,9 @@ import json
 import platform
 import secrets
 import shutil
+import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -83,19 +85,23 @@ def cluster_of(setting: Setting, folder: Path, tell: Tell) -> Cluster:
 
 
 def run_setting(setting: Setting, path: Path, tell: Tell) -> None:
-    """Run one setting and close its run folder, whatever became of it.
+    """Run one setting and close its run folder, whatever became of it but Ctrl-C and SIGTERM.
 
     Raises:
-        ConfigError: Something is missing; there is no run then.
-        TargetError: The cluster did not come up; there is no run then.
+        ConfigError: Something is missing: names what to install. There is no run folder then.
+        ModuleNotFoundError: The engine's client is not installed; likewise.
+        RunFolderError: The run folder cannot be made.
     """
-    folder = RunFolder(path)
-    folder.create()
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     data = path.parent / f".{path.name}-cluster"
-    data.mkdir()
-    folder.open()
+    data.mkdir(parents=True)
+    folder = RunFolder(path)
     try:
-        run = Run(setting, folder, cluster_of(setting, data, tell), tell)
+        cluster = cluster_of(setting, data, tell)
+        folder.create()
+        folder.open()
+        run = Run(setting, folder, cluster, tell)
         run.carry_out()
         for log in data.glob("*.log"):
             shutil.copy(log, path / "logs" / log.name)
@@ -143,21 +149,18 @@ class Run:
     # --- the course of a run -----------------------------------------------------------------
 
     def carry_out(self) -> None:
-        """Everything up to the last row; the cluster is gone at the end.
-
-        Raises:
-            TargetError: The cluster did not come up.
-        """
+        """Everything up to the last row; the cluster is gone at the end."""
         try:
             self._tell(f"starting {self._setting.engine} {self._cluster.version}")
             self._cluster.start()
             self._zero = self._faults.zero = now()
-            try:
-                self._measure()
-            except (TargetError, Aborted) as error:
-                self._aborted = str(error)
-                self._tell(f"the run ends early: {error}")
+            self._measure()
+        except (TargetError, Aborted) as error:
+            self._aborted = str(error)
+            self._tell(f"the run ends early: {error}")
         finally:
+            for client in self._clients:
+                client.child.ask_to_end()
             for client in self._clients:
                 client.child.end()
                 client.ended = client.ended or time.monotonic_ns()

@@ -30,6 +30,7 @@ NOT_HEALED: Final = 5
 EXTRAS: Final = {
     "aiohttp": "operator",
     "cel": "operator",
+    "confluent_kafka": "compare",
     "chaoslib": "chaos",
     "chaostoolkit": "chaos",
     "fastapi": "analytics",
@@ -48,6 +49,7 @@ EXTRAS: Final = {
     "pyarrow": "analytics",
     "pydantic": "operator",
     "pyspark": "spark",
+    "redis": "compare",
     "ruamel": "operator",
     "uvicorn": "analytics",
     "uvloop": "broker",

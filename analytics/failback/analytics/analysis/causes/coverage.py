@@ -6,12 +6,16 @@ import bisect
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import pyarrow as pa
 
 from failback.analytics.analysis.arrays.columns import NULL_NUMBER
 from failback.analytics.analysis.counting import families, tables
 from failback.analytics.run.history import UNKNOWN, Assignment, GroupQueue, History
+
+_NAMES_NO_CAUSE: Final = (UNKNOWN, "MEMBERSHIP_LOST")
+"""Ends of holdings that no rule is about: the second one is of another engine's clients."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +96,7 @@ def assigned_table(assignments: Sequence[Assignment]) -> pa.Table:
                 "src_binc": a.src_binc,
                 "end_t": a.end_t,
                 # An end for an unknown reason names no cause.
-                "end_reason": None if a.end_reason == UNKNOWN else a.end_reason,
+                "end_reason": None if a.end_reason in _NAMES_NO_CAUSE else a.end_reason,
             }
             for number, a in enumerate(assignments)
         ],
