@@ -22,7 +22,7 @@ from redis.retry import Retry
 
 from failback.chaos.compare.redis_cluster import client_of, id_of, ordinal_of
 from failback.chaos.compare.rows import OK, Holding, Plan, Rows, body_of, lane_of_queue
-from failback.chaos.compare.settings import UNTIL_TAKEN
+from failback.chaos.compare.settings import ONCE, UNTIL_TAKEN
 
 _BATCH: Final = 32
 _MIN_IDLE_MS: Final = 10_000
@@ -102,7 +102,8 @@ class _Member:
         self._ports = [int(each.rpartition(":")[2]) for each in plan.servers.split(",")]
 
     def run(self) -> None:
-        acks = _connected(self._plan, self._stop)
+        further = _no_retry() if self._plan.client.get("xack") == ONCE else {}
+        acks = _connected(self._plan, self._stop, **further)
         reads = self._connected_once()
         claimed = time.monotonic()
         while acks is not None and not self._stop.is_set():
@@ -132,7 +133,7 @@ class _Member:
     def _connected_once(self) -> Client | None:
         """A client that tries nothing twice: what it answers is of the node that was looked at."""
         with contextlib.suppress(*_Refused):
-            return client_of(self._plan.servers, retry=Retry(NoBackoff(), 0))
+            return client_of(self._plan.servers, **_no_retry())
         return None
 
     def _look(self, client: Client, qid: int) -> None:
@@ -200,10 +201,15 @@ class _Member:
         ]
 
 
-def _connected(plan: Plan, stop: Event) -> Client | None:
+def _no_retry() -> dict[str, Any]:
+    """A client with these settings tries nothing a second time."""
+    return {"retry": Retry(NoBackoff(), 0)}
+
+
+def _connected(plan: Plan, stop: Event, **further: Any) -> Client | None:
     """A client with its own retries; ``None`` when asked to stop before a node answered."""
     while not stop.is_set():
         with contextlib.suppress(*_Refused):
-            return client_of(plan.servers)
+            return client_of(plan.servers, **further)
         time.sleep(_PAUSE)
     return None

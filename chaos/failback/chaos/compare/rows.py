@@ -146,11 +146,14 @@ class Rows:
         )  # fmt: skip
 
     def commit(self, qid: int, offset: int, kind: str, result: str, client_id: str) -> None:
-        """A commit, or an acknowledgement of the entry before ``offset``, was answered."""
+        """A commit, or an acknowledgement of the entry before ``offset``, was answered.
+
+        A result that begins with ``_`` is the client's own: no request was answered.
+        """
         self.log.write(
             "commit", grp=self.plan.group, inc=self.plan.proc_no, broker=self.plan.engine,
-            ptopic=TOPIC, qid=qid, off=offset, kind=kind, t=time.monotonic_ns(), sent=True,
-            result=result, client_id=client_id,
+            ptopic=TOPIC, qid=qid, off=offset, kind=kind, t=time.monotonic_ns(),
+            sent=not result.startswith("_"), result=result, client_id=client_id,
         )  # fmt: skip
 
     def produce(self, qid: int, lseq: int, attempt: int, due: int, t0: int, result: str) -> None:

@@ -95,10 +95,13 @@ _KAFKA: Final = (
         cluster={"offsets.topic.replication.factor": "1"},
     ),
 )
+ONCE: Final = "once"
 UNTIL_TAKEN: Final = "until taken"
+"""How often ``XACK`` is tried; else as often as the client does by itself."""
 _REDIS_GROUPS: Final = (
     GroupPlan("stay"),
     GroupPlan("handover", HANDOVER),
+    GroupPlan("stay-one-xack", client={"xack": ONCE}),
     GroupPlan("stay-until-taken", client={"xack": UNTIL_TAKEN}),
 )
 _REDIS: Final = (

@@ -74,6 +74,8 @@ OBSERVED: Final = (
     ("run-card", "Run card"),
 )
 """The same of a cluster that Failback did not run."""
+MECHANISMS: Final = frozenset({"staircase", "bounds"})
+"""Parts that a report of another engine than RocketMQ does not have."""
 FIRST_LINKS: Final = frozenset({"why", "change", "timeline", "seen", "staircase", "evidence"})
 """The links that are not folded; a page has five of them."""
 
@@ -102,7 +104,8 @@ def render_html(report: Report, points: Sequence[Point], theme: Theme = LIGHT) -
     return environment.get_template("report.html.j2").render(
         report=report,
         observed="observation" in report,
-        contents=OBSERVED if "observation" in report else CONTENTS,
+        foreign="foreign" in report,
+        contents=_contents(report),
         headings=dict(CONTENTS),
         heading=answers.heading(report),
         banner=answers.banner(report),
@@ -131,6 +134,12 @@ def render_html(report: Report, points: Sequence[Point], theme: Theme = LIGHT) -
     )
 
 
+def _contents(report: Report) -> Sequence[tuple[str, str]]:
+    if "foreign" in report:
+        return [each for each in CONTENTS if each[0] not in MECHANISMS]
+    return OBSERVED if "observation" in report else CONTENTS
+
+
 def shown(value: object) -> object:
     """What an expression puts on a page: text of strangers has escapes for what cannot be seen."""
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
@@ -147,7 +156,7 @@ def _with_code(text: str) -> Markup:
 
 def page_tables(report: Report, points: Sequence[Point]) -> dict[str, Table]:
     """All tables of the page: those of the files, and those that only it has."""
-    only = (redeliveries.resets, costs.harm, costs.fates, advice.arms,
+    only = (redeliveries.resets, redeliveries.resumed, costs.harm, costs.fates, advice.arms,
             run_card.card, run_card.switches, run_card.evidence, run_card.resumes,
             observed.came_again, observed.others, observed.canaries)  # fmt: skip
     events = time_series.timeline_data(report, points).events

@@ -227,6 +227,8 @@ def staircases(report: Report, points: Sequence[Point]) -> list[StaircaseData]:
     Those with most duplicates come first, of equal ones that whose offset fell furthest. Of an
     observed run those of the group with most possible repeats come first; a canary's last.
     """
+    if "foreign" in report:
+        return []  # what it says of itself
     curves: dict[GroupQueue, dict[str, list[Point]]] = defaultdict(lambda: defaultdict(list))
     for point in points:
         if point.kind in OFFSET_SERIES and point.qid is not None:

@@ -97,6 +97,20 @@ def resets(report: Report) -> Table:
     return Table("resets", columns, behind, "Every group stands at its safe offset.")
 
 
+def resumed(report: Report) -> Table:
+    """Of another engine: both sides of the equation, by assignment."""
+    columns = [
+        both("group", "group"),
+        both("qid:i", "queue"),
+        both("consumed:i", "last processed + 1"),
+        both("start:i", "offset that was seen"),
+        both("expected:i", "expected"),
+        both("observed:i", "re-consumed"),
+    ]
+    rows = report.get("foreign", {}).get("resumed", [])
+    return Table("resumed", columns, rows, "No queue was taken a second time.")
+
+
 def causes(report: Report) -> Table:
     columns = [
         both("cause", "cause", term="cause"),
