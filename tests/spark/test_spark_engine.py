@@ -27,7 +27,7 @@ from failback.analytics.run.definitions import Definitions
 from tests.benchmarks.analytics.engine_race import answer_of, is_right
 from tests.benchmarks.analytics.synthetic import Plan, generate
 from tests.spark.spark_session import two_threads
-from tests.support.analytics import bad_input, business_keys
+from tests.support.analytics import bad_input, business_keys, foreign_run
 from tests.support.analytics.cases import CASES
 from tests.support.analytics.histories import random_history
 from tests.support.analytics.oracle import Oracle
@@ -100,6 +100,19 @@ def test_the_oracle_agrees(everything: tuple[Analysed, Analysed, Oracle]) -> Non
 def test_both_engines_give_equal_tables(everything: tuple[Analysed, Analysed, Oracle]) -> None:
     local, on_spark, _ = everything
     assert_equal_tables(local, on_spark)
+
+
+def test_both_engines_count_other_engines_as_brute_force_does(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    for builder in (foreign_run.kafka_run(), foreign_run.redis_run()):
+        folder = builder.write(tmp_path / builder.name, parts=2)
+        local, on_spark = analysed(folder), analysed(folder, lambda lake: spark_engine(lake, spark))
+        assert_equal_tables(local, on_spark)
+        assert local.foreign is not None
+        assert local.foreign == on_spark.foreign
+        again = Counter(row["grp"] for row in on_spark.rows.to_pylist() if row["cls"] == "DUP")
+        assert again == foreign_run.again_by_brute_force(builder)
 
 
 def assert_equal_tables(a: Analysed, b: Analysed) -> None:

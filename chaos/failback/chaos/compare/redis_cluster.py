@@ -107,7 +107,7 @@ class RedisCluster:
             for number, port in enumerate(free_ports(2 * _MASTERS), 1)
         ]
         self.servers = ",".join(each.address for each in self.nodes)
-        self._queues = {qid: _stream(qid) for qid in range(QUEUES)}
+        self._queues = {qid: stream_of(qid) for qid in range(QUEUES)}
 
     def _node(self, number: int, port: int, program: str, environment: dict[str, str]) -> Server:
         name = f"redis-{number}"
@@ -278,10 +278,15 @@ def _range_of(place: int) -> tuple[int, int]:
     return place * _SLOTS // _MASTERS, (place + 1) * _SLOTS // _MASTERS - 1
 
 
-def _stream(qid: int) -> str:
+def leader_of(key: str) -> int:
+    """The place of the master that has a key's slot."""
+    slot = key_slot(key.encode())
+    return next(place for place in range(_MASTERS) if slot <= _range_of(place)[1])
+
+
+def stream_of(qid: int) -> str:
     """A key in a slot of the master that has to lead the stream."""
-    first, last = _range_of(_LEADERS[qid])
-    return next(name for name in _names(qid) if first <= key_slot(name.encode()) <= last)
+    return next(name for name in _names(qid) if leader_of(name) == _LEADERS[qid])
 
 
 def _names(qid: int) -> Iterator[str]:
