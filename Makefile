@@ -8,7 +8,7 @@ PYTEST := $(BIN)/python -m pytest
 SRC := operator broker-image chaos analytics tests tools examples
 ARGS ?=
 
-.PHONY: help demo test test-all test-foreign soak lint format map bench images install dist clean docs docs-pages docs-pictures versions claims config-keys size asan audit hashes \
+.PHONY: help demo test test-all test-foreign soak lint format map bench images install dist clean docs docs-pages docs-pictures versions claims compare config-keys size asan audit hashes \
         setup setup-test setup-kube setup-bench setup-docs setup-dist \
         test-unit test-integration test-faults test-java test-spark test-e2e test-kube test-images
 
@@ -28,6 +28,7 @@ help:
 	@echo "make docs        the pages of docs/ as a site in build/docs;  make docs-pages: those made from code"
 	@echo "make docs-pictures  the pictures of docs/pictures, from a run of the demo (ARGS='--run RUN': from that run)"
 	@echo "make versions    the demo on every tested version of RocketMQ, and docs/versions.md from it"
+	@echo "make compare     the same question asked of Kafka and Redis, and docs/compare.md from it (ARGS=--page: from what is kept)"
 	@echo "make claims      docs/claims.md and docs/experiments.md from the figures of runs (ARGS='claim-8-held-pull': run it first)"
 	@echo "make config-keys  the keys of Apache's brokers, version by version, from their jars"
 	@echo "make lint        ruff, mypy --strict, import contracts, the pages;  make format rewrites"
@@ -42,6 +43,9 @@ setup-test:
 	@$(PYTHON) tools/setup.py test --venv $(VENV)
 
 # Runs experiments of the library if ARGS names some; takes minutes each.
+compare: setup-test
+	@$(BIN)/python -m tools.compare $(ARGS)
+
 claims: setup-test
 	@$(BIN)/python -m tools.claims $(ARGS)
 

@@ -141,7 +141,9 @@ class Run:
         self._groups: dict[str, GroupPlan] = {}
         self._zero = now()
         self._phases: dict[str, int] = {}
-        self._steady = self._drained = self._scanned = self._returned = False
+        self._steady = self._drained = self._scanned = False
+        self._returned: bool | None = None
+        """Whether the victim serves again; ``None`` while it was not killed."""
         self._aborted = ""
         self._rows = Rows(self._plan(RECORDER, "recorder"))
         self._faults = FaultLog(folder, self._rows.log)
@@ -206,6 +208,7 @@ class Run:
         self._faults.open_fault(record)
         self._tell(f"kill -9 of {victim.name}, pid {victim.pid}")
         death = victim.kill()
+        self._returned = False
         record.issued, record.signum = (death.issued, death.returned), 9
         record.proof = {"K3": death.status, "K6": death.refuses}
         self._phases["first_fault_ns"] = self._after_zero(death.issued.mono_ns)
@@ -389,7 +392,7 @@ class Run:
                 "steady": self._steady,
                 "steady_why": "" if self._steady else "some group had handled too little",
                 "recovered": self._returned,
-                "recovered_why": "" if self._returned else "the server did not come back",
+                "recovered_why": "the server did not come back" if self._returned is False else "",
                 "aborted": self._aborted,
                 "not_healed": [],
             },
