@@ -42,10 +42,11 @@ setup:
 setup-test:
 	@$(PYTHON) tools/setup.py test --venv $(VENV)
 
-# Runs experiments of the library if ARGS names some; takes minutes each.
+# Half an hour; the first time it fetches Kafka and, where there is none, Redis.
 compare: setup-test
 	@$(BIN)/python -m tools.compare $(ARGS)
 
+# Runs experiments of the library if ARGS names some; takes minutes each.
 claims: setup-test
 	@$(BIN)/python -m tools.claims $(ARGS)
 
