@@ -44,6 +44,7 @@ setup-test:
 
 # Half an hour; the first time it fetches Kafka and, where there is none, Redis.
 compare: setup-test
+	@$(BIN)/python tools/setup_compare.py
 	@$(BIN)/python -m tools.compare $(ARGS)
 
 # Runs experiments of the library if ARGS names some; takes minutes each.

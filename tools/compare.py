@@ -24,7 +24,6 @@ from typing import Any, Final
 
 from tools.versions import PAGE as VERSIONS_PAGE
 
-from failback.cli.experiment.compare import rows_of
 from failback.common import numbers
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -33,13 +32,14 @@ PAGE: Final = ROOT / "docs" / "compare.md"
 TIMES: Final[Mapping[tuple[str, str], int]] = {
     ("kafka", "defaults"): 3,
     ("kafka", "one-replica"): 1,
-    ("redis", "defaults"): 1,
+    ("redis", "defaults"): 2,
     ("redis", "lagging-replica"): 1,
 }
 """How often each setting runs. Sessions of 10 s are a race, so one run says little of them."""
 ROCKETMQ: Final = ("Apache 4.9.7", "Apache 5.3.3", "Failback, guarded")
 _KEEP: Final = "Keep the defaults."
 _SESSION: Final = "`session.timeout.ms` at its default of 45 s: the rows above."
+_THREE: Final = "`offsets.topic.replication.factor` at its default of 3: the rows above."
 _XACK: Final = "Repeat `XACK` until it is answered: the last row."
 _REPLICAS: Final = (
     "`min-replicas-to-write 1` with a small `min-replicas-max-lag`: a master whose replica is"
@@ -60,11 +60,11 @@ ROWS: Final[Mapping[tuple[str, str, str], tuple[str, str, str]]] = {
     ),
     ("kafka", "defaults", "stay-10s-b"): ("sessions of 10 s, it lives", "stay", _SESSION),
     ("kafka", "defaults", "handover-10s"): ("sessions of 10 s, it lives", "handover", _SESSION),
-    ("kafka", "one-replica", "stay"): ("one replica of the offsets", "stay", _KEEP),
+    ("kafka", "one-replica", "stay"): ("one replica of the offsets", "stay", _THREE),
     ("kafka", "one-replica", "handover"): (
         "one replica of the offsets",
         "handover",
-        "`offsets.topic.replication.factor` at its default of 3: the rows above.",
+        _THREE,
     ),
     ("redis", "defaults", "stay"): ("the client's own retries", "stay", _XACK),
     ("redis", "defaults", "handover"): ("the client's own retries", "handover", _XACK),
@@ -87,8 +87,8 @@ ROWS: Final[Mapping[tuple[str, str, str], tuple[str, str, str]]] = {
 _ROCKETMQ_CHANGES: Final[Mapping[str, str]] = {
     "stay": _KEEP,
     "handover": "`failback carry` before the master's start: the row below.",
-    "handover with carry": "It is the cure.",
-    "guarded": "It is the cure.",
+    "handover with carry": "It is what changes the row above.",
+    "guarded": "They are what changes the rows of Failback in [versions](versions.md).",
 }
 HEAD: Final = """# Kafka and Redis
 
@@ -119,6 +119,8 @@ TAIL: Final = """
 * *Send outage* is the longest time without an acknowledged message in a queue. *Receive outage* is
   the longest time in which a group handled nothing; of groups that were stopped it says nothing.
   Of RocketMQ both are as in [versions](versions.md).
+* Times and counts differ between runs: they follow from how far the groups were when the server
+  died.
 * Words of the column *why*: [causes](reference/causes.md).
 
 `failback compare kafka` and `failback compare redis` run it once more, with a report for each
@@ -167,12 +169,29 @@ def measured(folders: Sequence[Path]) -> Rows:
                 **row,
                 "group": labels[row["group"]],
             }
-            for row in rows_of(path)
+            for row in rows_of(report)
         ]
     problems += [f"{engine}, {setting}: no run" for engine, setting in TIMES.keys() - found.keys()]
     if problems:
         raise NotUsable("\n".join(problems))
     return rows
+
+
+def rows_of(report: Mapping[str, Any]) -> Rows:
+    """Return the figures of each group of a ``report.json``; ``None`` = not measured."""
+    outages = [each["produce_ms"] for each in report["rto"] if each["produce_ms"] is not None]
+    names = ("group", "delivered", "distinct", "dup", "dup_ratio", "lost", "causes", "unattributed")
+    return [
+        {
+            **{name: group[name] for name in names},
+            "setting": report["arm"],
+            "produce_ms": max(outages, default=None),
+            "receive_ms": report["foreign"]["receive_ms"].get(group["group"]),
+            "verdict": report["verdict"]["value"],
+            "run": report["run"],
+        }
+        for group in report["groups"]
+    ]
 
 
 def _groups(report: Path) -> list[dict[str, Any]]:
@@ -223,14 +242,21 @@ def page(kept: Mapping[str, Rows]) -> str:
         "| system | setting | arm | what changes it |",
         "|---|---|---|---|",
         *(line for row in kept["rocketmq"] for line in _rocketmq_changes(row)),
-        *(
-            f"| {key[0].capitalize()} | {ROWS[key][0]} | {ROWS[key][1]} | {ROWS[key][2]} |"
-            for key in ROWS
-            if _of(compared, key)
-        ),
+        *_changes(compared),
     ]
     versions = {row["engine"]: row["version"] for row in compared}
     return "\n".join(lines) + "\n" + TAIL.format(**versions)
+
+
+def _changes(compared: Rows) -> Iterator[str]:
+    """A line for each setting and what changes it, with the arms that it is about."""
+    arms: dict[tuple[str, str, str], dict[str, None]] = {}
+    for key in ROWS:
+        if _of(compared, key):
+            setting, arm, says = ROWS[key]
+            arms.setdefault((key[0].capitalize(), setting, says), {})[arm] = None
+    for (system, setting, says), mine in arms.items():
+        yield f"| {system} | {setting} | {', '.join(mine)} | {says} |"
 
 
 def _of(rows: Rows, key: tuple[str, str, str]) -> Rows:

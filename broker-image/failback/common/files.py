@@ -24,6 +24,11 @@ _FLOCK: Final = struct.Struct("hhqqi4x")
 """struct flock of 64-bit Linux: type, whence, start, length, pid."""
 
 
+def cache_folder() -> Path:
+    """Return where downloads are kept across clones and runs."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "failback"
+
+
 def check_regular(descriptor: int, path: str | os.PathLike[str]) -> None:
     """Refuse an open file that is no regular one.
 

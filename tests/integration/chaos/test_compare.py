@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tools.setup_compare import ensure_kafka, ensure_redis
 
 from failback.analytics.report.make_report import report_many
-from failback.chaos.compare.redis_cluster import RedisCluster
+from failback.chaos.compare import redis_cluster
 from failback.chaos.compare.run import run_setting
-from failback.chaos.compare.settings import KAFKA, REDIS, Load, Setting, setting_of
+from failback.chaos.compare.settings import KAFKA, REDIS, Load, Setting, settings_of
 from failback.common.files import read_object
 
 pytestmark = pytest.mark.long
@@ -31,7 +32,8 @@ def checks(document: Mapping[str, Any], *names: str) -> list[str]:
 
 
 def test_kafka_with_defaults_repeats_nothing_in_stay_and_handover(tmp_path: Path) -> None:
-    setting = setting_of(KAFKA, "defaults")
+    ensure_kafka()
+    (setting,) = settings_of(KAFKA, "defaults")
     groups = tuple(each for each in setting.groups if each.label in ("stay", "handover"))
     document = reported(replace(setting, groups=groups, load=LIGHT), tmp_path / "run")
     assert document["verdict"]["value"] == "Pass", document["verdict"]
@@ -41,7 +43,8 @@ def test_kafka_with_defaults_repeats_nothing_in_stay_and_handover(tmp_path: Path
 
 
 def test_a_redis_replica_that_was_cut_off_gives_entries_again(tmp_path: Path) -> None:
-    setting = setting_of(REDIS, "lagging-replica")
+    ensure_redis()
+    (setting,) = settings_of(REDIS, "lagging-replica")
     quick = replace(setting, load=LIGHT, cut_seconds=3, hold_seconds=10, stop_seconds=8)
     document = reported(quick, tmp_path / "run")
     assert document["totals"]["dup"] > 0
@@ -53,8 +56,10 @@ def test_a_redis_replica_that_was_cut_off_gives_entries_again(tmp_path: Path) ->
 def test_a_server_that_died_before_its_kill_makes_the_run_inconclusive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(RedisCluster, "before_kill", lambda self, _tell: self.victim.end())
-    quick = replace(setting_of(REDIS, "defaults"), load=replace(LIGHT, before_kill_seconds=2))
+    monkeypatch.setattr(redis_cluster.Cluster, "before_kill", lambda self, _tell: self.victim.end())
+    ensure_redis()
+    (setting,) = settings_of(REDIS, "defaults")
+    quick = replace(setting, load=replace(LIGHT, before_kill_seconds=2))
     document = reported(quick, tmp_path / "run")
     codes = {reason["code"] for reason in document["verdict"]["reasons"]}
     assert document["verdict"]["value"] == "Inconclusive"

@@ -13,7 +13,7 @@ KAFKA_CAUSES = {
     "stopped": {"COMMIT_NEVER_TAKEN": 6},
     "stalled": {"COMMIT_STALLED": 3},
     "gone": {"OFFSETS_GONE": 7, "COMMIT_NEVER_TAKEN": 3},
-    "back": {"OFFSET_WENT_BACK": 5, "MEMBERSHIP_LOST": 2},
+    "back": {"OFFSETS_GONE": 5, "MEMBERSHIP_LOST": 2},
 }
 REDIS_CAUSES = {"stay": {"ACK_NOT_TAKEN": 2, "GROUP_WENT_BACK": 3}}
 _LAST = 10

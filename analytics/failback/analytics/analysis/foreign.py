@@ -12,31 +12,32 @@ queue up.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from failback.analytics.analysis.arrays.intervals import IntervalSet, Ints
+from failback.analytics.analysis.arrays.intervals import IntervalSet
 from failback.analytics.analysis.causes.attribution import PROVED
 from failback.analytics.analysis.causes.coverage import Progress
 from failback.analytics.analysis.counting import families
 from failback.analytics.analysis.results import Foreign, Resumed
 from failback.analytics.lake.lake import Lake
 from failback.analytics.run.documents import REDIS
-from failback.analytics.run.history import Assignment, GroupQueue, History
+from failback.analytics.run.history import Assignment, GroupQueue, History, Row
 
 LANE_QUEUE_BITS: Final = 16
 """The low bits of a lane are the queue that its one producer fills in order."""
 _EVER: Final = 1 << 62
-_REASONS: Final[Mapping[str | None, str | None]] = {
+_REASONS: Final[Mapping[str | None, str]] = {
     "MEMBERSHIP_LOST": "MEMBERSHIP_LOST",
     "SHUTDOWN": "COMMIT_NEVER_TAKEN",
     "REBALANCE": "COMMIT_STALLED",
 }
 """Why an offset was behind whose commit was not taken, by why the queue was given up before."""
+_Numbered = Sequence[tuple[int, Assignment]]
 
 
 def foreign_of(
@@ -49,90 +50,86 @@ def foreign_of(
     by_queue: dict[GroupQueue, list[tuple[int, Assignment]]] = defaultdict(list)
     for number, each in enumerate(history.assignments):
         by_queue[each.key].append((number, each))
-    stored = _stored(depths)
-    acked = _acked(history, lake) if run.engine == REDIS else {}
+    stored = _stored(depths) if run.engine == REDIS else None
+    acked = _acked(lake) if run.engine == REDIS else {}
     resumed: list[Resumed] = []
-    proved: list[dict[str, object]] = []
+    proved: list[Row] = []
     for key, mine in by_queue.items():
-        found = _resumed(key, mine, progress, stored.get(key.qid, IntervalSet()), run.engine)
+        found = list(_resumed(key, mine, progress, stored))
         resumed += found
         proved += _proved(key, mine, found, progress, acked.get(key))
-    outages = [step.t for step in history.faults if step.kind in ("KILL", "GONE")]
-    since = min(outages, default=None)
+    killed = [step.t for step in history.faults if step.kind == "KILL"]
+    sends: dict[int, list[int]] = defaultdict(list)
+    handled: dict[str, list[int]] = defaultdict(list)
+    members: dict[str, set[int]] = defaultdict(set)
+    for row in _rows(lake, "produce", "qid", "t1", "res") if killed else ():
+        if row["res"] == "OK":
+            sends[row["qid"]].append(row["t1"])
+    for row in _rows(lake, "deliver", "grp", "inc", "bt") if killed else ():
+        handled[row["grp"]].append(row["bt"])
+        members[row["grp"]].add(row["inc"])
+    since = history.folder.zero_mono_ns + min(killed, default=0)
     return Foreign(
         resumed=resumed,
         proved=pa.Table.from_pylist(proved, PROVED),
-        send_gap=_send_gap(history, lake, since),
-        receive_gaps=_receive_gaps(history, lake, since),
+        send_gap=max((_longest(times, since) for times in sends.values()), default=None),
+        receive_gaps={
+            name: _longest(handled[name], since) for name in handled if len(members[name]) == 1
+        },
     )
 
 
 def _resumed(
-    key: GroupQueue,
-    mine: Sequence[tuple[int, Assignment]],
-    progress: Progress,
-    stored: IntervalSet,
-    engine: str | None,
-) -> list[Resumed]:
-    """The assignments of a queue that had something before them."""
-    owed: list[int] = []
-    consumed: list[int] = []
-    for _, each in mine:
-        done = _processed(progress, key, None, each.t)
-        consumed.append(done)
-        owed.append(max(0, done - each.start_off))
-    found = []
+    key: GroupQueue, mine: _Numbered, progress: Progress, stored: Mapping[int, IntervalSet] | None
+) -> Iterator[Resumed]:
+    """The assignments of a queue that had something before them; ``stored`` is of Redis alone."""
+    consumed = [_processed(progress, key, None, each.t) for _, each in mine]
+    owed = [max(0, done - each.start_off) for done, (_, each) in zip(consumed, mine, strict=True)]
     for place, (number, each) in enumerate(mine):
-        if not consumed[place]:
-            continue
         following = mine[place + 1][1] if place + 1 < len(mine) else None
-        if engine == REDIS:
-            expected = owed[place] - _gone(stored, each.start_off, consumed[place])
+        done = consumed[place]
+        if not done:
+            continue
+        if stored is not None:
+            lost = _span(each.start_off, done) - stored.get(key.qid, IntervalSet())
+            expected = owed[place] - len(lost)
             if following is not None and following.src_bid == each.src_bid:
                 expected -= owed[place + 1]  # still pending when the next one looked
         else:
             reached = _processed(progress, key, each.t, following.t if following else None)
-            expected = min(consumed[place], reached) - each.start_off
-        found.append(Resumed(number, key, consumed[place], each.start_off, max(0, expected)))
-    return found
+            expected = min(done, reached) - each.start_off
+        yield Resumed(number, key, done, each.start_off, max(0, expected))
 
 
 def _processed(progress: Progress, key: GroupQueue, after: int | None, until: int | None) -> int:
     """The highest finished offset plus one between two assignments; 0 where there is none."""
     first = -1 if after is None else progress.bucket(key, after)
-    last = 1 << 40 if until is None else progress.bucket(key, until)
+    last = _EVER if until is None else progress.bucket(key, until)
     found = [end for bucket, _, end in progress.finished.get(key, ()) if first < bucket <= last]
     return max(found, default=0)
 
 
-def _gone(stored: IntervalSet, lo: int, hi: int) -> int:
-    """How many offsets of [lo, hi) no copy was found of."""
-    if hi <= lo:
-        return 0
-    wanted = IntervalSet.of(np.array([lo], np.int64), np.array([hi], np.int64))
-    return len(wanted - stored)
-
-
 def _stored(depths: Mapping[str, pa.Table]) -> dict[int, IntervalSet]:
     """By queue what was found after the run; a queue's one lane counts its offsets."""
-    table = families.STORED.of(depths)
-    found: dict[int, IntervalSet] = {}
-    for row in table.to_pylist():
-        qid = row["lane"] & ((1 << LANE_QUEUE_BITS) - 1)
-        one = IntervalSet.of(np.array([row["lo"]], np.int64), np.array([row["hi"]], np.int64))
-        found[qid] = found.get(qid, IntervalSet()) | one
+    found: dict[int, IntervalSet] = defaultdict(IntervalSet)
+    for row in families.STORED.of(depths).to_pylist():
+        found[row["lane"] & ((1 << LANE_QUEUE_BITS) - 1)] |= _span(row["lo"], row["hi"])
     return found
+
+
+def _span(lo: int, hi: int) -> IntervalSet:
+    return IntervalSet.of(np.array([lo], np.int64), np.array([max(lo, hi)], np.int64))
 
 
 def _proved(
     key: GroupQueue,
-    mine: Sequence[tuple[int, Assignment]],
-    resumed: Sequence[Resumed],
+    mine: _Numbered,
+    resumed: Iterable[Resumed],
     progress: Progress,
     acked: IntervalSet | None,
-) -> list[dict[str, object]]:
+) -> list[Row]:
     """Rows of ``attribution.PROVED``: first that nothing is known, then what each one proves."""
-    rows: list[dict[str, object]] = []
+    rows: list[Row] = []
 
     def add(since: int, until: int, lo: int, hi: int, cause: str | None) -> None:
         if lo < hi:
@@ -144,91 +141,42 @@ def _proved(
     places = {number: place for place, (number, _) in enumerate(mine)}
     for each in resumed:
         place = places[each.number]
-        until = mine[place + 1][1].t if place + 1 < len(mine) else _EVER
-        assignment, before = mine[place][1], mine[place - 1][1]
-        since = assignment.t
+        now, before = mine[place][1], mine[place - 1][1]
+        times = (now.t, mine[place + 1][1].t if place + 1 < len(mine) else _EVER)
         if acked is not None:
-            add(since, until, 0, each.consumed, "ACK_NOT_TAKEN")
+            add(*times, 0, each.consumed, "ACK_NOT_TAKEN")
             for lo, hi in acked:
-                add(since, until, lo, min(hi, each.consumed), "GROUP_WENT_BACK")
+                add(*times, lo, min(hi, each.consumed), "GROUP_WENT_BACK")
             continue
-        taken = _taken(progress, key, assignment.t)
-        add(since, until, each.start, each.consumed, _REASONS.get(before.end_reason))
-        gone = "OFFSETS_GONE" if assignment.src == "NO_ENTRY" else "OFFSET_WENT_BACK"
-        add(since, until, each.start, min(taken, each.consumed), gone)
+        add(*times, each.start, each.consumed, _REASONS.get(before.end_reason))
+        last = progress.bucket(key, now.t)
+        taken = [off for bucket, off in progress.taken.get(key, ()) if bucket <= last]
+        add(*times, each.start, min(max(taken, default=0), each.consumed), "OFFSETS_GONE")
     return rows
 
 
-def _taken(progress: Progress, key: GroupQueue, until: int) -> int:
-    """The highest offset whose commit was answered with success before an assignment."""
-    last = progress.bucket(key, until)
-    return max((off for bucket, off in progress.taken.get(key, ()) if bucket <= last), default=0)
-
-
-def _acked(history: History, lake: Lake) -> dict[GroupQueue, IntervalSet]:
+def _acked(lake: Lake) -> dict[GroupQueue, IntervalSet]:
     """Entries whose first acknowledgement was taken, by queue.
 
     One that is repeated after a failure belongs to an entry that was pending until then.
     """
     first: dict[GroupQueue, dict[int, tuple[int, bool]]] = defaultdict(dict)
-    names = ("grp", "client_id", "broker", "ptopic", "qid", "off", "t", "result")
-    for chunk in lake.chunks("commit", names):
-        for row in chunk.to_pylist():
-            grp = history.group_name(row["grp"], row["client_id"])
-            entries = first[GroupQueue(grp, row["broker"], row["ptopic"], row["qid"])]
-            seen = (row["t"], row["result"] == "OK")
-            entries[row["off"] - 1] = min(entries.get(row["off"] - 1, seen), seen)
-    return {
-        key: IntervalSet.of(_sorted(ok), _sorted(ok) + 1)
-        for key, entries in first.items()
-        for ok in [[entry for entry, (_, taken) in entries.items() if taken]]
-    }
+    for row in _rows(lake, "commit", "grp", "broker", "ptopic", "qid", "off", "t", "result"):
+        entries = first[GroupQueue(row["grp"], row["broker"], row["ptopic"], row["qid"])]
+        seen = (row["t"], row["result"] == "OK")
+        entries[row["off"] - 1] = min(entries.get(row["off"] - 1, seen), seen)
+    found = {}
+    for key, entries in first.items():
+        taken = np.sort(np.array([entry for entry in entries if entries[entry][1]], np.int64))
+        found[key] = IntervalSet.of(taken, taken + 1)
+    return found
 
 
-def _sorted(values: Sequence[int]) -> Ints:
-    return np.sort(np.array(values, np.int64))
+def _rows(lake: Lake, table: str, *columns: str) -> Iterator[Row]:
+    for chunk in lake.chunks(table, columns):
+        yield from chunk.to_pylist()
 
 
-def _send_gap(history: History, lake: Lake, since: int | None) -> int | None:
-    """The longest time between two acknowledged sends of a queue that ends after the kill."""
-    if since is None:
-        return None
-    ends: dict[int, list[Ints]] = defaultdict(list)
-    for chunk in lake.chunks("produce", ("host", "qid", "t1", "res")):
-        good = chunk.filter(pc.equal(chunk.column("res").cast(pa.utf8()), "OK"))
-        shift = _shift(history, good)
-        for qid in pc.unique(good.column("qid")).to_pylist():
-            mine = good.filter(pc.equal(good.column("qid"), qid))
-            ends[qid].append(mine.column("t1").to_numpy() + shift)
-    gaps = [_longest(np.concatenate(times), since) for times in ends.values()]
-    return max(gaps, default=None)
-
-
-def _receive_gaps(history: History, lake: Lake, since: int | None) -> dict[str, int]:
-    """Of groups whose one member ran through: the longest time without a delivery."""
-    if since is None:
-        return {}
-    members: dict[str, set[int]] = defaultdict(set)
-    for each in history.assignments:
-        members[each.key.grp].add(each.inc)
-    begins: dict[str, list[Ints]] = defaultdict(list)
-    for chunk in lake.chunks("deliver", ("host", "grp", "bt")):
-        shift = _shift(history, chunk)
-        groups = chunk.column("grp").cast(pa.utf8())
-        for name in pc.unique(groups).to_pylist():
-            if len(members[name]) == 1:
-                mine = chunk.filter(pc.equal(groups, name))
-                begins[name].append(mine.column("bt").to_numpy() + shift)
-    return {name: _longest(np.concatenate(times), since) for name, times in begins.items()}
-
-
-def _shift(history: History, rows: pa.Table) -> int:
-    """All clients of such a run are on one host."""
-    hosts = pc.unique(rows.column("host").cast(pa.utf8())).to_pylist()
-    return history.clocks.shift_of(hosts[0]) if hosts else 0
-
-
-def _longest(times: Ints, since: int) -> int:
-    times = np.sort(times)
-    after = times[1:] > since
-    return int(np.diff(times)[after].max(initial=0))
+def _longest(times: Iterable[int], since: int) -> int:
+    """The longest time between two instants, of those that end after another one; ns."""
+    return max((b - a for a, b in pairwise(sorted(times)) if b > since), default=0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -65,32 +65,29 @@ class Repeats:
     resolution: Resolution
 
 
-@dataclass(frozen=True, slots=True)
-class Resumed:
-    """One assignment that followed another of its queue: both sides of the equation."""
+class Resumed(NamedTuple):
+    """One assignment of a queue after its first, by its number in the history: what was processed
+    before it (the last offset plus one), the offset that it saw as the group's, and how many
+    messages are re-consumed by that."""
 
     number: int
-    """Of the assignment, in the history."""
     key: GroupQueue
     consumed: int
-    """Last processed offset plus one, before the assignment."""
     start: int
-    """The offset that the assignment saw as the group's."""
     expected: int
-    """Messages that the equation says are re-consumed under this assignment."""
 
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
-    """What is known of a run of another engine. Times are ns."""
+    """What is known of a run of another engine beside its counts."""
 
     resumed: Sequence[Resumed]
     proved: pa.Table
     """``attribution.PROVED``."""
     send_gap: int | None
-    """The longest time without an acknowledged send in a queue, from the kill on."""
-    receive_gaps: Mapping[str, int] = field(default_factory=dict)
-    """By group with one member throughout: the longest time in which it handled nothing."""
+    """The longest time without an acknowledged send in a queue, from the kill on, ns."""
+    receive_gaps: Mapping[str, int]
+    """By group whose one member ran through: the longest time without a delivery, ns."""
 
 
 @dataclass(slots=True)

@@ -22,6 +22,7 @@ from failback.analytics.report.measures.curves import Curve
 from failback.analytics.report.measures.lookups import Figures
 from failback.analytics.report.measures.loss import LOST_FATES
 from failback.analytics.report.measures.numbers import NS, Row
+from failback.analytics.run.definitions import DEFAULT
 from failback.analytics.run.documents import Run
 from failback.common.numbers import whole
 
@@ -137,7 +138,7 @@ def run_checks(figures: Figures, report: Row, limits: Sequence[Row] = ()) -> lis
         _resume_points(report),
         *_within_bounds(figures, report),
         *_handover(report),
-        *_equation(report),
+        *_equation(figures, report),
         _clock(figures, report),
         _traffic(figures, report),
         _rows(report),
@@ -335,24 +336,25 @@ def _handover(report: Row) -> list[Check]:
     return found
 
 
-def _equation(report: Row) -> list[Check]:
+def _equation(figures: Figures, report: Row) -> list[Check]:
     """Of another engine: does what was re-consumed follow from the offsets that were seen?"""
     if "foreign" not in report:
         return []
     title = "repeats equal last processed + 1 minus the offset that was seen, in each queue"
     rows = report["foreign"]["resumed"]
-    wrong = [row for row in rows if row["expected"] != row["observed"]]
-    named = [
-        f"{row['group']} {row['topic']}/{row['qid']}: {row['observed']} repeats,"
-        f" {row['expected']} expected"
-        for row in wrong
+    wrong = [
+        "{group} {topic}/{qid}: {observed} repeats, {expected} expected".format(**row)
+        for row in rows
+        if row["expected"] != row["observed"]
     ]
-    expected, observed = (sum(row[name] for row in rows) for name in ("expected", "observed"))
-    value, code, open_ = (FAIL if wrong else PASS), None, _rows_open(report)
-    if wrong and open_:
-        value, code = INCONCLUSIVE, open_[0]
-    return [Check("equation", title, value, expected, observed, "messages", code,
-                  "; ".join(named[:5]), tuple(named))]  # fmt: skip
+    expected, seen = (sum(row[name] for row in rows) for name in ("expected", "observed"))
+    dup = report["totals"]["dup"]
+    if dup != seen and figures.analysis.folder.definitions == DEFAULT:
+        wrong.append(f"{dup} repeats in all, {seen} under assignments")
+    why, open_ = "; ".join(wrong[:5]), _rows_open(report)
+    code, otherwise = (open_[0], INCONCLUSIVE) if open_ else (None, FAIL)
+    sides = (expected, seen, "messages")
+    return [_unless(why, "equation", title, *sides, code, wrong, otherwise=otherwise)]
 
 
 def _clock(figures: Figures, report: Row) -> Check:

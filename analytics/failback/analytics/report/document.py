@@ -21,14 +21,8 @@ from failback.analytics.analysis.counting import families
 from failback.analytics.analysis.counting.families import Family
 from failback.analytics.analysis.results import Analysis, LakeRead
 from failback.analytics.report import checks, summary
-from failback.analytics.report.measures import (
-    bounds,
-    forecast,
-    foreign,
-    offsets,
-    recovery,
-    resume,
-)
+from failback.analytics.report.measures import bounds, forecast, offsets, recovery, resume
+from failback.analytics.report.measures.foreign import with_gaps, without_mechanisms
 from failback.analytics.report.measures.groups import group_figures, totals_of
 from failback.analytics.report.measures.lookups import Figures, group_names
 from failback.analytics.report.measures.loss import losses_of, producer_figures
@@ -95,8 +89,8 @@ def build_report(
         "divergence": offsets.divergence_figures(figures),
         "loss": loss if complete else NO_LOSS,
         "order": _order(analysis),
-        "rto": foreign.with_gaps(figures, recovery.rto_figures(figures)),
-        **_of_mechanisms(figures),
+        "rto": with_gaps(figures, recovery.rto_figures(figures)),
+        **(without_mechanisms(figures) if run.is_foreign else _of_mechanisms(figures)),
         "producer": producer_figures(figures),
         "compare": None,
         "quality": _quality(figures),
@@ -112,9 +106,7 @@ def build_report(
 
 
 def _of_mechanisms(figures: Figures) -> Row:
-    """What rests on the mechanisms of RocketMQ; of another engine its one equation."""
-    if figures.analysis.foreign is not None:
-        return foreign.without_mechanisms(figures)
+    """What rests on the mechanisms of RocketMQ."""
     return {
         "bounds": bounds.bound_figures(figures),
         "handover": bounds.handover_figures(figures),

@@ -201,11 +201,7 @@ class Run(Struct, frozen=True):
 
     @property
     def is_foreign(self) -> bool:
-        """Whether its brokers are of another engine than RocketMQ.
-
-        Its clients wrote the same rows, so it is counted alike. What rests on the mechanisms of
-        RocketMQ is left out: causes by rules, the staircase of offsets, bounds, predictions.
-        """
+        """Whether it is of another engine, so that no rule of RocketMQ's names a cause."""
         return self.engine in (KAFKA, REDIS)
 
     @property

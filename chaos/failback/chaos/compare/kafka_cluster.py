@@ -6,7 +6,7 @@ import base64
 import secrets
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
@@ -15,16 +15,14 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from failback.chaos.compare.rows import Rows
-from failback.chaos.compare.servers import HOST, Server, accepts, free_ports
-from failback.chaos.compare.settings import QUEUES, TOPIC, Setting
+from failback.chaos.compare.servers import HOST, Server, accepts, await_servers, free_ports
+from failback.chaos.compare.settings import FETCH, KAFKA_VERSION, QUEUES, TOPIC, Setting
 from failback.chaos.errors import TargetError
 from failback.common import java as java_here
-from failback.common.maven import NoMaven, cache_folder, fetch_jars, locked
+from failback.common.files import cache_folder
 from failback.protocol.errors import ConfigError
 
-VERSION: Final = "4.1.0"
 VICTIM: Final = 1
-_MINIMUM_JAVA: Final = 17
 _OFFSETS: Final = "__consumer_offsets"
 _OFFSETS_PARTITIONS: Final = 12
 _SERVE_SECONDS: Final = 150.0
@@ -32,7 +30,7 @@ _QUIET: Final = {"log_level": 0}
 """Clients of the run itself do not write on its terminal."""
 _REPLICAS: Final = ((1, 2, 3), (2, 3, 1), (1, 3, 2), (3, 1, 2))
 """Of each partition of the topic; the first one leads it. The victim leads two of four."""
-_ROLE: Final = """\
+_NODE: Final = """\
 node.id={number}
 process.roles={role}
 listeners={listener}://{host}:{port}
@@ -50,123 +48,103 @@ leader.imbalance.check.interval.seconds=10
 leadership returns to the preferred broker within 10 s instead of 300, so that a run has it."""
 
 
-def ensure_kafka(log: Callable[[str], None] = lambda line: None) -> tuple[str, Path]:
-    """Return a Java and the folder of Kafka's jars, fetched from Maven Central where it is empty.
+def find() -> tuple[str, Path]:
+    """Return a Java and the folder of Kafka's jars.
 
     Raises:
-        ConfigError: Says the one thing to install.
+        ConfigError: Says the one thing to type.
     """
     java = java_here.find_java()
-    found = java_here.version_of(java) if java else None
-    if java is None or found is None or found[1] < _MINIMUM_JAVA:
-        needed = f"Kafka needs Java {_MINIMUM_JAVA} or newer"
+    if java is None or (java_here.version_of(java) or ("", 0))[1] < 17:
+        needed = "Kafka needs Java 17 or newer"
         raise ConfigError("java", f"{needed}; install it: apt-get install openjdk-17-jre-headless")
-    jars = cache_folder() / f"kafka-{VERSION}"
-    with locked(cache_folder() / f"kafka-{VERSION}.lock"):
-        if not (jars / f"kafka_2.13-{VERSION}.jar").is_file():
-            log(f"fetching Kafka {VERSION} from Maven Central into {jars}")
-            try:
-                problem = fetch_jars(
-                    "failback.chaos.compare", "kafka_pom.xml", jars, kafka_version=VERSION
-                )
-            except NoMaven:
-                needed = "fetching Kafka needs Maven; install it: apt-get install maven"
-                raise ConfigError("kafka", needed) from None
-            if problem is not None:
-                raise ConfigError("kafka", problem)
+    jars = cache_folder() / f"kafka-{KAFKA_VERSION}"
+    if not (jars / f"kafka_2.13-{KAFKA_VERSION}.jar").is_file():
+        raise ConfigError("kafka", f"Kafka {KAFKA_VERSION} is not in {jars}; fetch it: {FETCH}")
     return java, jars
 
 
-class KafkaCluster:
-    """One controller, three brokers; broker 1 is the victim."""
+class Cluster:
+    """One controller, number 0, and three brokers; broker 1 is the victim."""
 
-    version = VERSION
-
-    def __init__(self, setting: Setting, folder: Path, tell: Callable[[str], None]) -> None:
-        java, jars = ensure_kafka(tell)
+    def __init__(self, setting: Setting, folder: Path) -> None:
+        java, jars = find()
+        self.version = KAFKA_VERSION
+        self.queues = [f"{TOPIC}-{qid}" for qid in range(QUEUES)]
         self._folder, self._setting = folder, setting
         self._command = [java, "-Xmx256m", "-cp", f"{jars}/*"]
         ports = free_ports(4)
         self.nodes = [self._node(number, ports) for number in range(4)]
-        self.brokers = self.nodes[1:]
-        self.servers = ",".join(each.address for each in self.brokers)
-        self._id = base64.urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
+        self.victim = self.nodes[VICTIM]
+        self.servers = ",".join(each.address for each in self.nodes[1:])
 
     def _node(self, number: int, ports: list[int]) -> Server:
-        name = "controller" if number == 0 else f"broker-{number}"
+        name, role, listener = f"broker-{number}", "broker", "PLAINTEXT"
+        if number == 0:
+            name = role = "controller"
+            listener = "CONTROLLER"
         conf = self._folder / f"{name}.properties"
-        lines = _ROLE.format(
-            number=number,
-            role="controller" if number == 0 else "broker",
-            listener="CONTROLLER" if number == 0 else "PLAINTEXT",
-            host=HOST,
-            port=ports[number],
-            controller=ports[0],
-            data=self._folder / f"{name}-data",
-            partitions=_OFFSETS_PARTITIONS,
-        )
-        lines += "".join(f"{key}={value}\n" for key, value in self._setting.cluster.items())
-        conf.write_text(lines)
+        lines = _NODE.format(
+            number=number, role=role, listener=listener, host=HOST, port=ports[number],
+            controller=ports[0], data=self._folder / name, partitions=_OFFSETS_PARTITIONS,
+        )  # fmt: skip
+        changed = [f"{key}={value}\n" for key, value in self._setting.cluster.items()]
+        conf.write_text(lines + "".join(changed))
         command = [*self._command, "kafka.Kafka", str(conf)]
-        return Server(name, number, ports[number], command, self._folder / f"{name}.log", {})
-
-    @property
-    def victim(self) -> Server:
-        return self.nodes[VICTIM]
-
-    def queues(self) -> Mapping[int, str]:
-        """What each queue is called: its topic and partition."""
-        return {qid: f"{TOPIC}-{qid}" for qid in range(QUEUES)}
+        return Server(name, command, self._folder / f"{name}.log", number, ports[number])
 
     def start(self) -> None:
-        """Start all nodes and make the topic and that of the offsets.
-
-        Raises:
-            TargetError: Some node does not serve.
-        """
+        """Start all nodes, make the topic and that of the offsets. Raises ``TargetError``."""
+        cluster = base64.urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
         with ThreadPoolExecutor() as side:
-            list(side.map(self._format, self.nodes))
+            list(side.map(lambda node: self._format(node, cluster), self.nodes))
         for node in self.nodes:
             node.start()
-        self._await_brokers(3)
-        admin = self._admin()
+        await_servers("Kafka", self.nodes, self.serves, _SERVE_SECONDS)
         topic = NewTopic(TOPIC, QUEUES, replica_assignment=[list(each) for each in _REPLICAS])
-        for future in admin.create_topics([topic]).values():
-            future.result()
-        self._make_offsets_topic()
+        admin = self._admin()  # it lives until the answer is there
+        try:
+            admin.create_topics([topic])[TOPIC].result()
+        except KafkaException as error:
+            raise TargetError(f"topic {TOPIC}", str(error)) from error
+        await_servers(_OFFSETS, self.nodes, self._has_offsets_topic, _SERVE_SECONDS)
 
     def group_name(self, label: str, on_victim: bool) -> str:
         """A name whose offsets the victim leads, or another broker: a hash of it decides."""
         leaders = self._offset_leaders()
-        for number in range(1000):
-            name = f"{label}-{number}"
-            partition = abs(java_hash(name)) % _OFFSETS_PARTITIONS
-            if (leaders[partition] == VICTIM) == on_victim:
-                return name
-        raise TargetError(f"a name for group {label}", f"no broker but {leaders} leads its offsets")
+        names = (f"{label}-{number}" for number in range(1000))
+        return next(
+            name
+            for name in names
+            if (leaders[abs(java_hash(name)) % _OFFSETS_PARTITIONS] == VICTIM) == on_victim
+        )
 
     def before_kill(self, tell: Callable[[str], None]) -> None:
         """Nothing has to be prepared."""
 
     def serves(self) -> bool:
         """Whether all brokers are in the metadata."""
-        return len(self._brokers()) == 3
+        if not all(accepts(each.port) for each in self.nodes):
+            return False
+        try:
+            return len(self._admin().list_topics(timeout=5).brokers) == len(self.nodes) - 1
+        except KafkaException:
+            return False
 
     def ends(self) -> dict[int, int]:
         """Where each queue ends."""
         consumer = self._reader()
+        partitions = [TopicPartition(TOPIC, qid) for qid in range(QUEUES)]
         try:
-            return {
-                qid: consumer.get_watermark_offsets(TopicPartition(TOPIC, qid), timeout=20.0)[1]
-                for qid in range(QUEUES)
-            }
+            found = [consumer.get_watermark_offsets(each, timeout=20.0) for each in partitions]
         except KafkaException as error:
             raise TargetError("the ends of the partitions", str(error)) from error
         finally:
             consumer.close()
+        return {qid: end for qid, (_, end) in enumerate(found)}
 
     def is_drained(self, group: str) -> bool:
-        """What a group has still to get is known by its offsets alone."""
+        """What a group has still to get is known by the offsets that it handled."""
         return True
 
     def scan(self, rows: Rows, ends: Mapping[int, int]) -> bool:
@@ -176,21 +154,14 @@ class KafkaCluster:
         consumer.assign([TopicPartition(TOPIC, qid, 0) for qid in left])
         deadline = time.monotonic() + 60
         while left and time.monotonic() < deadline:
-            for message in consumer.consume(500, 1.0):
-                qid, offset, body = message.partition(), message.offset(), message.value()
-                if message.error() is None and isinstance(body, bytes) and offset is not None:
-                    assert qid is not None
-                    rows.scan(qid, offset, body, message.timestamp()[1])
+            for each in consumer.consume(500, 1.0):
+                if each.error() is None:
+                    qid, offset = each.partition(), each.offset()
+                    rows.scan(qid, offset, each.value(), each.timestamp()[1])
                     if offset + 1 >= ends[qid]:
                         left.discard(qid)
         consumer.close()
         return not left
-
-    def end(self) -> None:
-        for node in reversed(self.nodes):
-            node.ask_to_end()
-        for node in reversed(self.nodes):
-            node.end()
 
     def _admin(self) -> AdminClient:
         """Asks for metadata and topics alone: librdkafka's admin client ends its process where it
@@ -198,69 +169,32 @@ class KafkaCluster:
         return AdminClient({"bootstrap.servers": self.servers, **_QUIET})
 
     def _reader(self) -> Consumer:
-        """A consumer without a group's offsets."""
-        return Consumer(
-            {
-                "bootstrap.servers": self.servers,
-                "group.id": "compare-reader",
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-                **_QUIET,
-            }
-        )
+        """A consumer that commits nothing."""
+        group = {"group.id": "compare-reader", "enable.auto.commit": False}
+        return Consumer({"bootstrap.servers": self.servers, **group, **_QUIET})
 
-    def _format(self, node: Server) -> None:
-        conf = self._folder / f"{node.name}.properties"
-        command = [*self._command, "kafka.tools.StorageTool", "format", "-t", self._id]
-        done = subprocess.run(
-            [*command, "-c", str(conf)], capture_output=True, text=True, check=False
-        )
+    def _format(self, node: Server, cluster: str) -> None:
+        conf = str(self._folder / f"{node.name}.properties")
+        command = [*self._command, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", conf]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise TargetError(f"formatting {node.name}", (done.stderr or done.stdout)[-300:])
 
-    def _brokers(self) -> set[int]:
-        if not all(accepts(each.port) for each in self.brokers):
-            return set()
-        try:
-            found = self._admin().list_topics(timeout=5)
-        except KafkaException:
-            return set()
-        return set(found.brokers)
-
-    def _await_brokers(self, count: int) -> None:
-        deadline = time.monotonic() + _SERVE_SECONDS
-        while len(self._brokers()) < count:
-            dead = next((each for each in self.nodes if not each.is_alive()), None)
-            if dead is not None:
-                raise TargetError(f"{dead.name} ended with status {dead.status}", dead.last_words())
-            if time.monotonic() > deadline:
-                raise TargetError("Kafka", f"does not serve after {_SERVE_SECONDS:g} s")
-            time.sleep(0.5)
-
-    def _make_offsets_topic(self) -> None:
+    def _has_offsets_topic(self) -> bool:
         """The first request for a coordinator makes Kafka create it."""
         consumer = self._reader()
-        deadline = time.monotonic() + _SERVE_SECONDS
-        while len(self._offset_leaders()) < _OFFSETS_PARTITIONS:
-            try:
-                consumer.committed([TopicPartition(TOPIC, 0)], timeout=2.0)
-            except KafkaException:
-                time.sleep(0.2)
-            if time.monotonic() > deadline:
-                raise TargetError(_OFFSETS, "was not made")
-        consumer.close()
+        try:
+            consumer.committed([TopicPartition(TOPIC, 0)], timeout=2.0)
+        except KafkaException:
+            return False
+        finally:
+            consumer.close()
+        return len(self._offset_leaders()) == _OFFSETS_PARTITIONS
 
     def _offset_leaders(self) -> dict[int, int]:
         """The leader of each partition of the offsets that has one."""
-        found = self._admin().list_topics(_OFFSETS, timeout=10)
-        return dict(_led(found.topics[_OFFSETS].partitions))
-
-
-def _led(partitions: Mapping[int, object]) -> Iterator[tuple[int, int]]:
-    for number, each in partitions.items():
-        leader = getattr(each, "leader", -1)
-        if leader >= 0:
-            yield number, leader
+        found = self._admin().list_topics(_OFFSETS, timeout=10).topics[_OFFSETS].partitions
+        return {number: each.leader for number, each in found.items() if each.leader >= 0}
 
 
 def java_hash(text: str) -> int:
@@ -269,6 +203,6 @@ def java_hash(text: str) -> int:
     Source: ``Utils.abs(groupId.hashCode) % partitions``, Kafka's GroupCoordinatorService.
     """
     value = 0
-    for each in text.encode("utf-16-be")[1::2]:  # names are ASCII: a unit is a byte
+    for each in text.encode("ascii"):
         value = (31 * value + each) & 0xFFFFFFFF
     return value - (1 << 32) if value >= 1 << 31 else value

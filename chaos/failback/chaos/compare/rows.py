@@ -11,18 +11,17 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final, NamedTuple
 
 from failback.chaos.compare.settings import TOPIC
-from failback.client.consumelog.lab_id import format_lab_id, lane_of
+from failback.client.consumelog.lab_id import LAB_ID_CHARS, format_lab_id, lane_of, parse_lab_id
 from failback.client.consumelog.writer import ConsumeLog
 from failback.common.replacing import replace_file
 
-BODY_BYTES: Final = 256
 OK: Final = "OK"
 
 
@@ -36,60 +35,51 @@ class Plan:
     run: str
     hot: str
     status: str
-    """File that says each second how far it is."""
+    """File that says twice a second how far it is."""
     proc_no: int
     servers: str
     """Addresses as the engine's client takes them, separated by commas."""
-    queues: Mapping[str, str] = field(default_factory=dict)
-    """What the engine calls each queue, by its number."""
+    queues: Sequence[str] = ()
+    """What the engine calls each queue, in the order of their numbers."""
     group: str = ""
     client: Mapping[str, str] = field(default_factory=dict)
     handler_ms: float = 0.0
     preload: int = 0
     per_second: float = 0.0
 
-    @classmethod
-    def read(cls, path: Path) -> Self:
-        return cls(**json.loads(path.read_bytes()))
-
-    def write(self, path: Path) -> None:
-        path.write_text(json.dumps(asdict(self)))
+    @property
+    def client_id(self) -> str:
+        return f"{self.group}-{self.proc_no}"
 
 
-@dataclass(frozen=True, slots=True)
-class Holding:
-    """One queue in this member's hands."""
-
+class Holding(NamedTuple):
     pqe: int
     qid: int
 
 
-def body_of(lane: int, lseq: int) -> bytes:
-    """The body of a message: its identity and padding."""
-    return format_lab_id(lane, lseq).encode().ljust(BODY_BYTES, b".")
+def body_of(qid: int, lseq: int) -> bytes:
+    """The body of a message, 256 bytes: its identity and padding."""
+    return format_lab_id(lane_of(0, qid), lseq).encode().ljust(256, b".")
 
 
 def identity_of(body: bytes) -> tuple[int, int]:
-    """Lane and lseq of a body."""
-    lane, _, lseq = body[:20].decode().partition("-")
-    return int(lane, 16), int(lseq, 16)
-
-
-def lane_of_queue(qid: int) -> int:
-    """The lane of the one producer in a queue."""
-    return lane_of(0, qid)
+    """Lane and lseq of a body. Raises ``ValueError`` of a body that no producer of ours made."""
+    found = parse_lab_id(body[:LAB_ID_CHARS].decode())
+    if found is None:
+        raise ValueError(f"a body without an identity: {body[:40]!r}")
+    return found
 
 
 class Rows:
-    """Writes the rows of one process, and each second how far it is."""
+    """Writes the rows of one process, and into ``plan.status`` how far it is:
+    ``{last_seq: number of the last row, reached: {queue: offset + 1}, sent: {result: messages}}``.
+    """
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.log = ConsumeLog(Path(plan.hot), run=plan.run, proc_no=plan.proc_no, role=plan.role)
-        self.reached: dict[int, int] = {}
-        """Per queue the highest offset that was finished, plus one."""
-        self.sent: Counter[str] = Counter()
-        """Messages by result."""
+        self._reached: dict[int, int] = {}
+        self._sent: Counter[str] = Counter()
         self._holdings = 0
         self._ended = threading.Event()
         self._beat = threading.Thread(target=self._tell, name="status", daemon=True)
@@ -102,41 +92,35 @@ class Rows:
         self.log.close()
         self._write_status()
 
-    def deliver(
-        self, holding: Holding, offset: int, body: bytes, stored_ms: int, client_id: str
-    ) -> int:
-        """A message is about to be handled; return the delivery's id."""
+    def handle(self, holding: Holding, offset: int, body: bytes, stored_ms: int) -> None:
+        """A message is given to the handler, which takes its time."""
         lane, lseq = identity_of(body)
-        plan = self.plan
-        return self.log.deliver_begin(
-            0, plan.group, client_id, holding.pqe, None, plan.engine, TOPIC, holding.qid, offset,
-            offset, _copy_id(holding.qid, offset), format_lab_id(lane, lseq), None, lane, lseq,
-            None, None, TOPIC, 0, None, stored_ms, stored_ms, 0,
+        plan, copy = self.plan, _copy_id(holding.qid, offset)
+        did = self.log.deliver_begin(
+            0, plan.group, plan.client_id, holding.pqe, None, plan.engine, TOPIC, holding.qid,
+            offset, offset, copy, format_lab_id(lane, lseq), None, lane, lseq, None, None, TOPIC, 0,
+            None, stored_ms, stored_ms, 0,
         )  # fmt: skip
-
-    def delivered(self, did: int, holding: Holding, offset: int) -> None:
-        """The handler returned."""
+        time.sleep(plan.handler_ms / 1000)
         self.log.deliver_end(did, "SUCCESS", True, None)
-        self.reached[holding.qid] = max(self.reached.get(holding.qid, 0), offset + 1)
+        self._reached[holding.qid] = max(self._reached.get(holding.qid, 0), offset + 1)
 
-    def assign(
-        self, qid: int, start: int, *, known: bool, server: int | None, client_id: str
-    ) -> Holding:
+    def assign(self, qid: int, start: int | None, server: int | None = None) -> Holding:
         """A queue was taken.
 
         Args:
-            start: The offset that the group's state says.
-            known: Whether the group had any; else ``start`` is the begin of the queue.
+            start: The offset that the group's state says; ``None``: it has none, and the member
+                begins with the queue.
             server: Number of the server that said it, where one is known.
         """
         self._holdings += 1
-        holding = Holding(self._holdings, qid)
         self.log.write(
-            "assign", grp=self.plan.group, inc=self.plan.proc_no, pqe=holding.pqe,
-            broker=self.plan.engine, ptopic=TOPIC, qid=qid, t=time.monotonic_ns(), start_off=start,
-            src="STORE" if known else "NO_ENTRY", src_bid=server, client_id=client_id,
+            "assign", grp=self.plan.group, inc=self.plan.proc_no, pqe=self._holdings,
+            broker=self.plan.engine, ptopic=TOPIC, qid=qid, t=time.monotonic_ns(),
+            start_off=start or 0, src="NO_ENTRY" if start is None else "STORE", src_bid=server,
+            client_id=self.plan.client_id,
         )  # fmt: skip
-        return holding
+        return Holding(self._holdings, qid)
 
     def assign_end(self, holding: Holding, reason: str) -> None:
         """A queue was given up."""
@@ -145,7 +129,7 @@ class Rows:
             ptopic=TOPIC, qid=holding.qid, end_t=time.monotonic_ns(), end_reason=reason,
         )  # fmt: skip
 
-    def commit(self, qid: int, offset: int, kind: str, result: str, client_id: str) -> None:
+    def commit(self, qid: int, offset: int, kind: str, result: str) -> None:
         """A commit, or an acknowledgement of the entry before ``offset``, was answered.
 
         A result that begins with ``_`` is the client's own: no request was answered.
@@ -153,18 +137,18 @@ class Rows:
         self.log.write(
             "commit", grp=self.plan.group, inc=self.plan.proc_no, broker=self.plan.engine,
             ptopic=TOPIC, qid=qid, off=offset, kind=kind, t=time.monotonic_ns(),
-            sent=not result.startswith("_"), result=result, client_id=client_id,
+            sent=not result.startswith("_"), result=result, client_id=self.plan.client_id,
         )  # fmt: skip
 
     def produce(self, qid: int, lseq: int, attempt: int, due: int, t0: int, result: str) -> None:
         """An attempt to send ended; ``result`` is one of ``schema.SEND_RESULTS``."""
-        lane = lane_of_queue(qid)
+        lane = lane_of(0, qid)
         self.log.write(
             "produce", lane=lane, lseq=lseq, att=attempt, ukey=format_lab_id(lane, lseq),
             topic=TOPIC, broker=self.plan.engine, qid=qid, due=due, t0=t0,
             t1=time.monotonic_ns(), res=result,
         )  # fmt: skip
-        self.sent[result] += 1
+        self._sent[result] += 1
 
     def scan(self, qid: int, offset: int, body: bytes, stored_ms: int) -> None:
         """A message was found after the run."""
@@ -180,12 +164,9 @@ class Rows:
             self._write_status()
 
     def _write_status(self) -> None:
-        status: dict[str, Any] = {
-            "last_seq": self.log.last_seq,
-            "reached": {str(qid): offset for qid, offset in list(self.reached.items())},
-            "sent": dict(self.sent),
-        }
-        replace_file(Path(self.plan.status), json.dumps(status).encode(), sync=False)
+        status = {"last_seq": self.log.last_seq, "reached": dict(self._reached)}
+        content = json.dumps({**status, "sent": dict(self._sent)}).encode()
+        replace_file(Path(self.plan.status), content, sync=False)
 
 
 def _copy_id(qid: int, offset: int) -> bytes:

@@ -3,42 +3,37 @@
 from __future__ import annotations
 
 import json
-import platform
 import secrets
 import shutil
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import failback.chaos as package
 from failback.chaos.cluster.clock import now
 from failback.chaos.cluster.view import MASTER, Member
-from failback.chaos.compare.rows import Plan, Rows, lane_of_queue
-from failback.chaos.compare.servers import Child, Server, accepts
-from failback.chaos.compare.settings import (
-    EARLY,
-    EARLY_SECONDS,
-    KAFKA,
-    NEW_MEMBER_SECONDS,
-    QUEUES,
-    STAY,
-    TOPIC,
-    GroupPlan,
-    Setting,
-)
-from failback.chaos.errors import Aborted, TargetError
+from failback.chaos.compare import settings
+from failback.chaos.compare.rows import Plan, Rows
+from failback.chaos.compare.servers import Server, accepts
+from failback.chaos.errors import TargetError
 from failback.chaos.recorder.fault_log import FaultLog
 from failback.chaos.recorder.fault_record import FaultRecord
 from failback.chaos.run.closing import lake_rows, seal
 from failback.chaos.run_folder.run_folder import CLOSED_SCHEMA, RUN_SCHEMA, RunFolder
+from failback.common.files import read_object
+
+if TYPE_CHECKING:
+    from failback.chaos.compare import kafka_cluster, redis_cluster
+
+    Cluster = kafka_cluster.Cluster | redis_cluster.Cluster
 
 FID: Final = "kill"
-RECORDER: Final = 0
 _BACK_SECONDS: Final = 150.0
 _DRAIN_SECONDS: Final = 300.0
 _LEAVE_SECONDS: Final = 120.0
@@ -47,50 +42,24 @@ _STEADY_MESSAGES: Final = 200
 Tell = Callable[[str], None]
 
 
-class Cluster(Protocol):
-    """What a run needs of an engine's cluster."""
-
-    version: str
-    servers: str
-    """Addresses as a client takes them."""
-    nodes: list[Server]
-
-    @property
-    def victim(self) -> Server: ...
-    def start(self) -> None: ...
-    def queues(self) -> Mapping[int, str]: ...
-    def group_name(self, label: str, on_victim: bool) -> str: ...
-    def before_kill(self, tell: Tell) -> None: ...
-    def serves(self) -> bool: ...
-    def ends(self) -> dict[int, int]: ...
-    def is_drained(self, group: str) -> bool: ...
-    def scan(self, rows: Rows, ends: Mapping[int, int]) -> bool: ...
-    def end(self) -> None: ...
-
-
-def cluster_of(setting: Setting, folder: Path, tell: Tell) -> Cluster:
-    """Make the cluster of a setting; nothing is started.
+def check(engine: str) -> None:
+    """Look for what a run of an engine needs.
 
     Raises:
-        ConfigError: Something is missing: names what to install.
+        ConfigError: A program is missing: says what to type.
         ModuleNotFoundError: The engine's client is not installed.
     """
-    if setting.engine == KAFKA:
-        from failback.chaos.compare.kafka_cluster import KafkaCluster
-
-        return KafkaCluster(setting, folder, tell)
-    from failback.chaos.compare.redis_cluster import RedisCluster
-
-    return RedisCluster(setting, folder, tell)
+    _module(engine).find()
 
 
-def run_setting(setting: Setting, path: Path, tell: Tell) -> None:
+def _module(engine: str) -> Any:
+    return import_module(f"failback.chaos.compare.{engine}_cluster")
+
+
+def run_setting(setting: settings.Setting, path: Path, tell: Tell) -> None:
     """Run one setting and close its run folder, whatever became of it but Ctrl-C and SIGTERM.
 
-    Raises:
-        ConfigError: Something is missing: names what to install. There is no run folder then.
-        ModuleNotFoundError: The engine's client is not installed; likewise.
-        RunFolderError: The run folder cannot be made.
+    Raises as :func:`check`, and ``RunFolderError`` where the folder cannot be made.
     """
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -98,10 +67,10 @@ def run_setting(setting: Setting, path: Path, tell: Tell) -> None:
     data.mkdir(parents=True)
     folder = RunFolder(path)
     try:
-        cluster = cluster_of(setting, data, tell)
+        cluster: Cluster = _module(setting.engine).Cluster(setting, data)
         folder.create()
         folder.open()
-        run = Run(setting, folder, cluster, tell)
+        run = Run(setting, folder, cluster, data, tell)
         run.carry_out()
         for log in data.glob("*.log"):
             shutil.copy(log, path / "logs" / log.name)
@@ -116,39 +85,49 @@ class Client:
     """A client process of the run."""
 
     plan: Plan
-    child: Child
-    label: str = ""
+    child: Server
     ended: int | None = None
     """When it had ended, ns of the monotonic clock."""
 
     def status(self) -> dict[str, Any]:
-        """What it said last; empty before it did."""
+        """What it said last, see ``rows.Rows``; nothing before it did."""
         try:
-            found: dict[str, Any] = json.loads(Path(self.plan.status).read_bytes())
+            return read_object(Path(self.plan.status))
         except FileNotFoundError:
-            return {}
-        return found
+            return {"last_seq": 0, "reached": {}, "sent": {}}
+
+    def end(self) -> None:
+        """Ask it to end, and wait: leaving a group may take the time of a request."""
+        self.child.ask_to_end()
+        if not self.child.wait(_LEAVE_SECONDS):
+            self.child.end()
+        self.ended = self.ended or time.monotonic_ns()
 
 
 class Run:
     """A run in progress."""
 
-    def __init__(self, setting: Setting, folder: RunFolder, cluster: Cluster, tell: Tell) -> None:
-        self._setting, self._folder, self._cluster, self._tell = setting, folder, cluster, tell
+    def __init__(
+        self,
+        setting: settings.Setting,
+        folder: RunFolder,
+        cluster: Cluster,
+        data: Path,
+        tell: Tell,
+    ) -> None:
+        self._setting, self._folder, self._cluster = setting, folder, cluster
+        self._data, self._tell = data, tell
         self._name = f"{setting.engine}-{setting.name}-{secrets.token_hex(4)}"
-        self._status = folder.path.parent / f".{folder.path.name}-cluster"
         self._clients: list[Client] = []
-        self._groups: dict[str, GroupPlan] = {}
+        self._groups: dict[str, settings.GroupPlan] = {}
         self._zero = now()
         self._phases: dict[str, int] = {}
         self._steady = self._drained = self._scanned = False
         self._returned: bool | None = None
         """Whether the victim serves again; ``None`` while it was not killed."""
         self._aborted = ""
-        self._rows = Rows(self._plan(RECORDER, "recorder"))
+        self._rows = Rows(self._plan(0, "recorder"))
         self._faults = FaultLog(folder, self._rows.log)
-
-    # --- the course of a run -----------------------------------------------------------------
 
     def carry_out(self) -> None:
         """Everything up to the last row; the cluster is gone at the end."""
@@ -157,80 +136,79 @@ class Run:
             self._cluster.start()
             self._zero = self._faults.zero = now()
             self._measure()
-        except (TargetError, Aborted) as error:
+        except TargetError as error:
             self._aborted = str(error)
             self._tell(f"the run ends early: {error}")
         finally:
-            for client in self._clients:
-                client.child.ask_to_end()
-            for client in self._clients:
-                client.child.end()
-                client.ended = client.ended or time.monotonic_ns()
-            self._cluster.end()
+            children = [*(each.child for each in self._clients), *self._cluster.nodes]
+            for child in children:
+                child.ask_to_end()
+            for child in children:
+                child.end()
             self._rows.close()
 
     def _measure(self) -> None:
         load = self._setting.load
         producer = self._start_client("producer", preload=load.preload, per_second=load.per_second)
         self._tell(f"a backlog of {load.preload} messages")
-        self._wait(lambda: sum(producer.status().get("sent", {}).values()) >= load.preload, 120)
+        self._wait(lambda: sum(producer.status()["sent"].values()) >= load.preload, 120)
         for each in self._setting.groups:
             self._groups[self._cluster.group_name(each.label, each.on_victim)] = each
         for name in self._groups:
-            self._start_member(name)
+            self._start_client("consumer", group=name, client=dict(self._groups[name].client))
         self._wait(lambda: all(map(self._handled, self._groups)), 120)
         self._sleep(load.before_kill_seconds)
         self._steady = all(self._handled(name) >= _STEADY_MESSAGES for name in self._groups)
-        killed = self._kill()
-        self._hold(killed)
+        self._hold(self._kill())
         self._return()
-        self._sleep(NEW_MEMBER_SECONDS)
+        self._sleep(settings.NEW_MEMBER_SECONDS)
         for name, each in self._groups.items():
-            if each.arm != STAY:
+            if each.arm != settings.STAY:
                 self._wait(lambda name=name: not self._members(name), _LEAVE_SECONDS)  # type: ignore[misc]
-                self._start_member(name)
-        self._sleep(2 * NEW_MEMBER_SECONDS)
-        self._end(producer)
+                self._start_client("consumer", group=name, client=dict(self._groups[name].client))
+        self._sleep(2 * settings.NEW_MEMBER_SECONDS)
+        producer.end()
         self._drain()
-        self._phase("drain_end_ns")
+        self._phases["drain_end_ns"] = self._after_zero(time.monotonic_ns())
         for client in self._clients:
             client.child.ask_to_end()
         for client in self._clients:
-            self._end(client)
+            client.end()
         self._scanned = self._cluster.scan(self._rows, self._cluster.ends())
 
     def _kill(self) -> int:
         """Kill the victim; when, ns of the monotonic clock."""
         self._cluster.before_kill(self._tell)
-        victim = self._cluster.victim
-        record = FaultRecord(FID, "kill", "the first server", 0, victim=self._member(victim))
+        victim, engine = self._cluster.victim, self._setting.engine
+        member = Member(
+            pair=engine, ordinal=0, pod=victim.name, broker_name=engine, broker_id=victim.number,
+            role=MASTER, address=victim.address, running=True,
+        )  # fmt: skip
+        record = FaultRecord(FID, "kill", "the first server", 0, victim=member)
         record.intended_ns = now().mono_ns
         self._faults.open_fault(record)
-        self._tell(f"kill -9 of {victim.name}, pid {victim.pid}")
-        death = victim.kill()
+        self._tell(f"kill -9 of {victim.name}")
+        sent, death = victim.kill()
         self._returned = False
-        record.issued, record.signum = (death.issued, death.returned), 9
-        record.proof = {"K3": death.status, "K6": death.refuses}
-        self._phases["first_fault_ns"] = self._after_zero(death.issued.mono_ns)
+        record.issued, record.signum = (sent.issued, sent.returned), sent.signum
+        record.proof = {"K3": death.signal or f"exit {death.code}", "K6": not death.doubt}
+        self._phases["first_fault_ns"] = self._after_zero(sent.issued.mono_ns)
         if death.doubt:
             record.add_unproved_reason(death.doubt)
         record.settle()
         detail = {"proof": dict(record.proof), "why": record.why}
         for kind in ("KILL", "GONE"):
             self._faults.fault_row(
-                record, kind, observed=death.gone, observer="parent", detail=detail
+                record, kind, observed=death.seen, observer="parent", detail=detail
             )
-        return death.issued.mono_ns
+        return sent.issued.mono_ns
 
     def _hold(self, killed: int) -> None:
         """Leave the victim down; end members meanwhile, as their arms say."""
-        due = {
-            name: EARLY_SECONDS if each.arm == EARLY else self._setting.stop_seconds
-            for name, each in self._groups.items()
-            if each.arm != STAY
-        }
+        after = {settings.EARLY: 4.0, settings.HANDOVER: self._setting.stop_seconds}
+        due = {name: after[each.arm] for name, each in self._groups.items() if each.arm in after}
         while (passed := (time.monotonic_ns() - killed) / 1e9) < self._setting.hold_seconds:
-            for name in [name for name, after in due.items() if after <= passed]:
+            for name in [name for name, seconds in due.items() if seconds <= passed]:
                 del due[name]
                 for client in self._members(name):
                     client.child.ask_to_end()
@@ -254,50 +232,34 @@ class Run:
         self._tell(f"the groups handle the rest of {sum(ends.values())} messages")
 
         def is_done(name: str) -> bool:
-            reached: dict[str, int] = {}
-            for client in self._clients:
-                if client.plan.group == name:
-                    for qid, offset in client.status().get("reached", {}).items():
-                        reached[qid] = max(reached.get(qid, 0), offset)
-            whole = all(reached.get(str(qid), 0) >= end for qid, end in ends.items())
+            mine = [c.status()["reached"] for c in self._clients if c.plan.group == name]
+            reached = (max(each.get(str(qid), 0) for each in mine) for qid in ends)
+            whole = all(at >= end for at, end in zip(reached, ends.values(), strict=True))
             return whole and self._cluster.is_drained(name)
 
-        try:
-            self._wait(lambda: all(map(is_done, self._groups)), _DRAIN_SECONDS)
-        except TargetError:
-            return
+        self._wait(lambda: all(map(is_done, self._groups)), _DRAIN_SECONDS)
         self._drained = True
 
     # --- clients -----------------------------------------------------------------------------
 
     def _plan(self, proc_no: int, role: str, **further: Any) -> Plan:
-        cluster = self._cluster
         return Plan(
-            engine=self._setting.engine,
-            role=role,
-            run=self._name,
-            hot=str(self._folder.hot),
-            status=str(self._status / f"client-{proc_no}.json"),
-            proc_no=proc_no,
-            servers=cluster.servers,
-            queues={str(qid): name for qid, name in cluster.queues().items()},
-            handler_ms=self._setting.load.handler_ms,
-            **further,
-        )
+            engine=self._setting.engine, role=role, run=self._name, hot=str(self._folder.hot),
+            status=str(self._data / f"client-{proc_no}.json"), proc_no=proc_no,
+            servers=self._cluster.servers, queues=self._cluster.queues,
+            handler_ms=self._setting.load.handler_ms, **further,
+        )  # fmt: skip
 
     def _start_client(self, role: str, **further: Any) -> Client:
         plan = self._plan(len(self._clients) + 1, role, **further)
-        path = self._status / f"plan-{plan.proc_no}.json"
-        plan.write(path)
+        path = self._data / f"plan-{plan.proc_no}.json"
+        path.write_text(json.dumps(asdict(plan)))
         command = [sys.executable, "-m", "failback.chaos.compare", str(path)]
         log = self._folder.path / "logs" / f"client-{plan.proc_no}.log"
-        client = Client(plan, Child(f"{role} {plan.group}".strip(), command, log, {}))
+        client = Client(plan, Server(f"{role} {plan.group}".strip(), command, log))
         client.child.start()
         self._clients.append(client)
         return client
-
-    def _start_member(self, group: str) -> None:
-        self._start_client("consumer", group=group, client=dict(self._groups[group].client))
 
     def _members(self, group: str) -> list[Client]:
         """The members of a group that run."""
@@ -305,20 +267,12 @@ class Run:
 
     def _handled(self, group: str) -> int:
         mine = (each for each in self._clients if each.plan.group == group)
-        return sum(sum(each.status().get("reached", {}).values()) for each in mine)
-
-    def _end(self, client: Client) -> None:
-        """Ask a client to end, and wait: leaving a group may take the time of a request."""
-        if client.child.is_alive():
-            client.child.ask_to_end()
-            if not client.child.wait(_LEAVE_SECONDS):
-                client.child.end()
-        client.ended = client.ended or time.monotonic_ns()
+        return sum(sum(each.status()["reached"].values()) for each in mine)
 
     # --- waiting -----------------------------------------------------------------------------
 
     def _wait(self, ready: Callable[[], object], seconds: float) -> None:
-        """Wait for a condition. Raises ``TargetError`` when the time is over or a process died."""
+        """Wait for a condition. Raises ``TargetError`` when the time is over or a client failed."""
         deadline = time.monotonic() + seconds
         while not ready():
             if time.monotonic() > deadline:
@@ -326,150 +280,81 @@ class Run:
             self._sleep(0.25)
 
     def _sleep(self, seconds: float) -> None:
+        """Wait, and note which clients have ended meanwhile. Raises as ``_wait``."""
         deadline = time.monotonic() + seconds
-        while True:
-            self._check()
-            left = deadline - time.monotonic()
-            if left <= 0:
-                return
+        while (left := deadline - time.monotonic()) > 0:
+            for client in self._clients:
+                status = client.child.status
+                if status is not None:
+                    client.ended = client.ended or time.monotonic_ns()
+                if status:
+                    raise TargetError(client.child.name, f"ended: {client.child.last_words()}")
             time.sleep(min(left, 0.5))
-
-    def _check(self) -> None:
-        """Note which clients have ended; refuse one that failed, and a server that died."""
-        for client in self._clients:
-            status = client.child.status
-            if status is not None and client.ended is None:
-                client.ended = time.monotonic_ns()
-            if status:
-                raise TargetError(client.child.name, f"ended: {client.child.last_words()}")
-        if reason := self._folder.abort_reason():
-            raise Aborted(reason)
 
     # --- documents ---------------------------------------------------------------------------
 
     def _after_zero(self, mono_ns: int) -> int:
         return mono_ns - self._zero.mono_ns
 
-    def _phase(self, name: str) -> None:
-        self._phases[name] = self._after_zero(time.monotonic_ns())
-
-    def _member(self, server: Server) -> Member:
-        engine = self._setting.engine
-        return Member(
-            pair=engine, ordinal=server.number, pod=server.name, broker_name=engine,
-            broker_id=server.number, role=MASTER, address=server.address, running=True,
-        )  # fmt: skip
-
     def close(self) -> None:
         """Seal the logs and write the documents; the manifest comes last."""
-        self._phase("end_ns")
-        expected = {
-            each.plan.proc_no: each.status()["last_seq"] for each in self._clients if each.status()
-        }
-        expected[RECORDER] = self._rows.log.last_seq
+        self._phases["end_ns"] = self._after_zero(time.monotonic_ns())
+        expected = {each.plan.proc_no: each.status()["last_seq"] for each in self._clients}
+        expected[0] = self._rows.log.last_seq
         sealed = seal(self._folder, self._name, expected)
         self._folder.write_json("run.json", self._run_document())
-        self._folder.write_json(
-            "closed.json",
-            {
-                "schema": CLOSED_SCHEMA,
-                "drained": self._drained,
-                "scan": self._scanned,
-                "counts": sealed.rows,
-                "procs": {str(number): seq for number, seq in sorted(sealed.last_seq.items())},
-                "exits": {
-                    str(each.plan.proc_no): {
-                        "code": each.child.status,
-                        "t_ns": self._after_zero(each.ended or 0),
-                        "role": each.plan.role,
-                    }
-                    for each in self._clients
-                },
-                "gaps": sealed.gaps,
-                "recorder_gaps": [f"{name} is still being written" for name in sealed.held],
-                "clock": {"steps": 0, "hosts": []},
-                "phases": self._phases,
-                "steady": self._steady,
-                "steady_why": "" if self._steady else "some group had handled too little",
-                "recovered": self._returned,
-                "recovered_why": "the server did not come back" if self._returned is False else "",
-                "aborted": self._aborted,
-                "not_healed": [],
-            },
-        )
+        exits = {
+            str(each.plan.proc_no): {
+                "code": each.child.status,
+                "t_ns": self._after_zero(each.ended or time.monotonic_ns()),
+                "role": each.plan.role,
+            }
+            for each in self._clients
+        }
+        closed = {
+            "schema": CLOSED_SCHEMA, "drained": self._drained, "scan": self._scanned,
+            "counts": sealed.rows, "procs": {str(k): v for k, v in sorted(sealed.last_seq.items())},
+            "exits": exits, "gaps": sealed.gaps,
+            "recorder_gaps": [f"{name} is still being written" for name in sealed.held],
+            "phases": self._phases, "steady": self._steady,
+            "steady_why": "" if self._steady else "some group had handled too little",
+            "recovered": self._returned,
+            "recovered_why": "the server did not come back" if self._returned is False else "",
+            "aborted": self._aborted,
+        }  # fmt: skip
+        self._folder.write_json("closed.json", closed)
         self._folder.write_manifest(lake_rows(self._folder.path))
 
     def _run_document(self) -> dict[str, Any]:
-        setting, cluster = self._setting, self._cluster
+        setting, engine = self._setting, self._setting.engine
+        version, experiment = self._cluster.version, f"compare-{self._setting.engine}"
+        members = [
+            {"broker_id": each.number, "address": each.address, "pod": each.name, "role": MASTER}
+            for each in self._cluster.nodes
+        ]
+        groups = [
+            {"name": name, "topic": settings.TOPIC, "members": 1, "model": "push", "orderly": False,
+             "messageModel": "CLUSTERING", "label": each.label, "arm": each.arm,
+             "client": dict(each.client)}
+            for name, each in self._groups.items()
+        ]  # fmt: skip
+        load = setting.load
         return {
-            "schema": RUN_SCHEMA,
-            "run": self._name,
-            "experiment": f"compare-{setting.engine}",
-            "scenario": f"compare-{setting.engine}",
-            "arm": setting.name,
-            "repetition": 0,
-            "versions": {"failback": package.__version__, setting.engine: cluster.version},
-            "rule_set": f"{setting.engine} {cluster.version}",
-            "engine": setting.engine,
-            "time_scale": 1.0,
-            "log_mode": "full",
-            "zero": {"wall_ns": self._zero.wall_ns, "mono_ns": self._zero.mono_ns},
-            "switches": {},
-            "topology": {
-                "pairs": [
-                    {
-                        "name": setting.engine,
-                        "broker": setting.engine,
-                        "members": [
-                            {
-                                "broker_id": each.number,
-                                "address": each.address,
-                                "pod": each.name,
-                                "role": MASTER,
-                            }
-                            for each in cluster.nodes
-                        ],
-                    }
-                ]
-            },
-            "system": {"host": platform.platform()},
-            "topics": [{"name": TOPIC, "queues": QUEUES, "ordered": False}],
-            "groups": [
-                {
-                    "name": name,
-                    "topic": TOPIC,
-                    "members": 1,
-                    "model": "push",
-                    "orderly": False,
-                    "messageModel": "CLUSTERING",
-                    "label": each.label,
-                    "arm": each.arm,
-                    "client": dict(each.client),
-                }
-                for name, each in self._groups.items()
-            ],
-            "procs": [
-                {"proc_no": each.plan.proc_no, "role": each.plan.role, "group": each.plan.group}
-                for each in self._clients
-            ],
+            "schema": RUN_SCHEMA, "run": self._name, "experiment": experiment,
+            "arm": setting.name, "repetition": 0,
+            "versions": {"failback": package.__version__, engine: version},
+            "rule_set": f"{engine} {version}", "engine": engine, "time_scale": 1.0,
+            "log_mode": "full", "zero": self._zero._asdict(),
+            "topology": {"pairs": [{"name": engine, "broker": engine, "members": members}]},
+            "topics": [{"name": settings.TOPIC, "queues": settings.QUEUES, "ordered": False}],
+            "groups": groups,
             "workload": {
-                "setting": setting.says,
-                "cluster": dict(setting.cluster),
-                "holdSeconds": setting.hold_seconds,
-                "stopSeconds": setting.stop_seconds,
-                "cutSeconds": setting.cut_seconds,
-                "preload": setting.load.preload,
-                "perSecond": setting.load.per_second,
-                "handlerMs": setting.load.handler_ms,
-                "lanes": {str(lane_of_queue(qid)): qid for qid in range(QUEUES)},
+                "setting": setting.says, "cluster": dict(setting.cluster),
+                "stopSeconds": setting.stop_seconds, "cutSeconds": setting.cut_seconds,
+                "preload": load.preload, "perSecond": load.per_second,
+                "handlerMs": load.handler_ms,
             },
-            "faults": [
-                {
-                    "id": FID,
-                    "fault": "kill",
-                    "victim": cluster.victim.name,
-                    "with": {"downSeconds": setting.hold_seconds},
-                }
-            ],
-            "target": {"kind": "local", "cluster": setting.engine},
-        }
+            "faults": [{"id": FID, "fault": "kill", "victim": self._cluster.victim.name,
+                        "with": {"downSeconds": setting.hold_seconds}}],
+            "target": {"kind": "local", "cluster": engine},
+        }  # fmt: skip

@@ -1,89 +1,59 @@
-"""Servers of a cluster under test: processes of this host that are started, killed and ended."""
+"""Processes of a run: servers that are started, killed and ended, and clients."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
-import os
 import random
 import signal
 import socket
 import subprocess
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
+from failback.chaos.cluster import processes
 from failback.chaos.cluster.clock import now
-from failback.chaos.cluster.view import Stamp
+from failback.chaos.cluster.view import DeathRecord, SignalReceipt
 from failback.chaos.errors import TargetError
 
 HOST: Final = "127.0.0.1"
-_FIRST_PORT, _LAST_PORT = 16_000, 22_000
+_PORTS: Final = range(16_000, 22_000)
 """Below the ephemeral ports of Linux (32,768 on), with Redis' bus port, which is 10,000 higher."""
 _END_SECONDS: Final = 5.0
-_DEATH_SECONDS: Final = 10.0
 _PR_SET_PDEATHSIG: Final = 1
 """``prctl(2)``: the signal that a child gets when its parent dies."""
 
 
-@dataclass(frozen=True, slots=True)
-class Death:
-    """How a server ended after it was sent SIGKILL."""
+@dataclass(slots=True)
+class Server:
+    """A process that ends with this one; its output goes to a file. A client has no port."""
 
-    issued: Stamp
-    returned: Stamp
-    gone: Stamp
-    status: int
-    """As ``subprocess`` gives it: -9 for a death by SIGKILL."""
-    refuses: bool
-    """Whether its address refuses connections."""
-
-    @property
-    def doubt(self) -> str:
-        """Why the kill is not proved; empty where it is."""
-        if self.status != -signal.SIGKILL:
-            return f"it was sent SIGKILL and ended with status {self.status}"
-        return "" if self.refuses else "its address accepts connections after its death"
-
-
-class Child:
-    """A process that ends with this one; its output goes to a file."""
-
-    def __init__(
-        self, name: str, command: Sequence[str], log: Path, environment: Mapping[str, str]
-    ) -> None:
-        self.name = name
-        self._command = list(command)
-        self._log = log
-        self._environment = {**os.environ, **environment}
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        """Start it, again after an end."""
-        with self._log.open("ab") as log:
-            self.process = self._open(log)
-
-    def _open(self, log: IO[bytes]) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            self._command,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            env=self._environment,
-            start_new_session=True,  # Ctrl-C reaches the run alone, which ends the others in order
-            preexec_fn=_die_with_parent,
-        )
+    name: str
+    command: Sequence[str]
+    log: Path
+    number: int = 0
+    port: int = 0
+    process: subprocess.Popen[bytes] | None = None
 
     @property
-    def pid(self) -> int:
-        assert self.process is not None, "it was started"
-        return self.process.pid
+    def address(self) -> str:
+        return f"{HOST}:{self.port}"
 
     @property
     def status(self) -> int | None:
         """How it ended, as ``subprocess`` gives it; ``None`` while it runs or never ran."""
         return None if self.process is None else self.process.poll()
+
+    def start(self) -> None:
+        """Start it, again after an end. Ctrl-C reaches the run alone, which ends it in order."""
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+                start_new_session=True, preexec_fn=_die_with_parent,
+            )  # fmt: skip
 
     def is_alive(self) -> bool:
         return self.process is not None and self.process.poll() is None
@@ -95,64 +65,47 @@ class Child:
 
     def wait(self, seconds: float) -> bool:
         """Wait for the end; false when the time is over."""
-        if self.process is None:
-            return True
-        try:
-            self.process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            if self.process is not None:
+                self.process.wait(seconds)
+        return not self.is_alive()
 
     def end(self) -> None:
-        """End it by its pid: SIGTERM, then SIGKILL. It is no child of another one's."""
+        """End it by its pid: SIGTERM, then SIGKILL."""
         self.ask_to_end()
         if not self.wait(_END_SECONDS) and self.process is not None:
             self.process.kill()
             self.process.wait()
 
-    def last_words(self) -> str:
-        """The last line of its output."""
-        with contextlib.suppress(OSError):
-            lines = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-            return lines[-1][:200] if lines else ""
-        return ""
-
-
-class Server(Child):
-    """A server that can be killed, with a proof that it died of it."""
-
-    def __init__(
-        self,
-        name: str,
-        number: int,
-        port: int,
-        command: Sequence[str],
-        log: Path,
-        environment: Mapping[str, str],
-    ) -> None:
-        super().__init__(name, command, log, environment)
-        self.number = number
-        self.port = port
-
-    @property
-    def address(self) -> str:
-        return f"{HOST}:{self.port}"
-
-    def kill(self) -> Death:
-        """Send SIGKILL and wait for the death.
+    def kill(self) -> tuple[SignalReceipt, DeathRecord]:
+        """Send SIGKILL and wait for the death; ``doubt`` says why it did not die of it.
 
         Raises:
             TargetError: It was dead before, or does not die.
         """
-        if not self.is_alive():
+        if self.process is None or not self.is_alive():
             raise TargetError(f"SIGKILL to {self.name}", f"it had ended before: {self.status}")
-        assert self.process is not None
-        issued = now()
-        self.process.kill()
-        returned = now()
-        if not self.wait(_DEATH_SECONDS):
+        pid = self.process.pid
+        ticks = processes.read_ticks(pid) or 0
+        receipt = processes.send_signal(pid, ticks, signal.SIGKILL)
+        if not self.wait(2 * _END_SECONDS):
             raise TargetError(f"SIGKILL to {self.name}", "it is still alive")
-        return Death(issued, returned, now(), self.process.returncode, not accepts(self.port))
+        is_open = accepts(self.port)
+        return receipt, death_of(pid, ticks, self.process.returncode, is_open=is_open)
+
+    def last_words(self) -> str:
+        """The last line of its output."""
+        lines = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        return lines[-1][:200] if lines else ""
+
+
+def death_of(pid: int, ticks: int, status: int, *, is_open: bool) -> DeathRecord:
+    """What a wait status proves, -9 being a death by SIGKILL, and an address that is still open."""
+    doubt = "its address accepts connections after its death" if is_open else ""
+    if status != -signal.SIGKILL:
+        doubt = f"it was sent SIGKILL and ended with status {status}"
+    by_signal, code = (-status, None) if status < 0 else (None, status)
+    return DeathRecord(pid, ticks, by_signal, code, now(), doubt)
 
 
 def accepts(port: int) -> bool:
@@ -167,21 +120,25 @@ def accepts(port: int) -> bool:
 def free_ports(count: int) -> list[int]:
     """Return neighbouring ports that nothing listens on, each with the port 10,000 above it."""
     for _ in range(200):
-        first = random.randrange(_FIRST_PORT, _LAST_PORT - count)
-        ports = list(range(first, first + count))
-        if all(_is_free(port) and _is_free(port + 10_000) for port in ports):
-            return ports
-    raise TargetError("free ports", f"none between {_FIRST_PORT} and {_LAST_PORT}")
+        first = random.choice(_PORTS)
+        ports = range(first, first + count)
+        if not any(accepts(port) or accepts(port + 10_000) for port in ports):
+            return list(ports)
+    raise TargetError("free ports", f"none from {_PORTS.start} to {_PORTS.stop}")
 
 
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError:
-            return False
-        return True
+def await_servers(
+    what: str, servers: Sequence[Server], ready: Callable[[], object], seconds: float
+) -> None:
+    """Wait for a condition. Raises ``TargetError`` when the time is over or a server has ended."""
+    deadline = time.monotonic() + seconds
+    while not ready():
+        dead = next((each for each in servers if not each.is_alive()), None)
+        if dead is not None:
+            raise TargetError(f"{dead.name} ended with status {dead.status}", dead.last_words())
+        if time.monotonic() > deadline:
+            raise TargetError(what, f"not there after {seconds:g} s")
+        time.sleep(0.25)
 
 
 def _die_with_parent() -> None:

@@ -11,27 +11,34 @@ from failback.protocol.errors import ConfigError
 
 KAFKA: Final = "kafka"
 REDIS: Final = "redis"
-ENGINES: Final = (KAFKA, REDIS)
+KAFKA_VERSION: Final = "4.1.0"
+FETCH: Final = "python tools/setup_compare.py, in the checkout"
+"""What fetches the servers."""
 TOPIC: Final = "compared"
 QUEUES: Final = 4
 STAY: Final = "stay"
 HANDOVER: Final = "handover"
 EARLY: Final = "early"
+NEW_MEMBER_SECONDS: Final = 5.0
+"""A new consumer starts so long after the server serves again."""
+ONCE: Final = "once"
+UNTIL_TAKEN: Final = "until taken"
+"""How often ``XACK`` is tried; else as often as the client does by itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupPlan:
-    """One consumer group: what its members do around the kill, and how its clients are set."""
+    """One consumer group: its arm, what differs from the client's defaults, and whether the server
+    that is killed keeps its offsets.
+
+    ``stay``: the consumer runs through. ``handover``: it is ended while the server is down, and a
+    new one starts after the return. ``early``: the same, ended before another server took over.
+    """
 
     label: str
-    """Its arm and what makes it special: ``stay``, ``stay-10s``. Unique in a setting."""
     arm: str = STAY
-    """``stay``: runs through. ``handover``: ended while the server is down, a new one starts after
-    the return. ``early``: the same, but ended before another server has taken over."""
     client: Mapping[str, str] = field(default_factory=dict)
-    """What differs from the client's defaults."""
     on_victim: bool = True
-    """Whether the server that is killed keeps the group's offsets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +59,6 @@ class Setting:
     name: str
     engine: str
     says: str
-    """What is special, in a clause."""
     hold_seconds: float
     """How long the server stays down."""
     stop_seconds: float
@@ -65,86 +71,42 @@ class Setting:
     load: Load = Load()
 
 
-EARLY_SECONDS: Final = 4.0
-NEW_MEMBER_SECONDS: Final = 5.0
-"""A new consumer starts so long after the server serves again."""
 _TEN: Final = {"session.timeout.ms": "10000"}
+_BOTH: Final = (GroupPlan("stay"), GroupPlan("handover", HANDOVER))
 _KAFKA: Final = (
-    Setting(
-        name="defaults",
-        engine=KAFKA,
-        says="offsets on three replicas; a second set of groups has sessions of 10 s",
-        hold_seconds=25,
-        stop_seconds=18,
-        groups=(
-            GroupPlan("stay"),
-            GroupPlan("handover", HANDOVER),
-            GroupPlan("early", EARLY),
-            GroupPlan("stay-10s-a", client=_TEN),
-            GroupPlan("stay-10s-b", client=_TEN, on_victim=False),
-            GroupPlan("handover-10s", HANDOVER, client=_TEN, on_victim=False),
-        ),
-    ),
-    Setting(
-        name="one-replica",
-        engine=KAFKA,
-        says="one replica of the offsets, and the server that keeps them is away for long",
-        hold_seconds=75,
-        stop_seconds=18,
-        groups=(GroupPlan("stay"), GroupPlan("handover", HANDOVER)),
-        cluster={"offsets.topic.replication.factor": "1"},
-    ),
-)
-ONCE: Final = "once"
-UNTIL_TAKEN: Final = "until taken"
-"""How often ``XACK`` is tried; else as often as the client does by itself."""
-_REDIS_GROUPS: Final = (
-    GroupPlan("stay"),
-    GroupPlan("handover", HANDOVER),
-    GroupPlan("stay-one-xack", client={"xack": ONCE}),
-    GroupPlan("stay-until-taken", client={"xack": UNTIL_TAKEN}),
+    *(*_BOTH, GroupPlan("early", EARLY), GroupPlan("stay-10s-a", client=_TEN)),
+    GroupPlan("stay-10s-b", client=_TEN, on_victim=False),
+    GroupPlan("handover-10s", HANDOVER, client=_TEN, on_victim=False),
 )
 _REDIS: Final = (
-    Setting(
-        name="defaults",
-        engine=REDIS,
-        says="three masters with a replica each; the replica of the killed one is promoted",
-        hold_seconds=20,
-        stop_seconds=12,
-        groups=_REDIS_GROUPS,
-    ),
-    Setting(
-        name="lagging-replica",
-        engine=REDIS,
-        says="the replica got nothing for 8 s before the kill",
-        hold_seconds=20,
-        stop_seconds=12,
-        groups=_REDIS_GROUPS,
-        cut_seconds=8,
-    ),
+    *(*_BOTH, GroupPlan("stay-one-xack", client={"xack": ONCE})),
+    GroupPlan("stay-until-taken", client={"xack": UNTIL_TAKEN}),
 )
+_ONE: Final = {"offsets.topic.replication.factor": "1"}
+SETTINGS: Final[Mapping[str, tuple[Setting, ...]]] = {
+    KAFKA: (
+        Setting("defaults", KAFKA, "some of the groups have sessions of 10 s", 25, 18, _KAFKA),
+        Setting("one-replica", KAFKA, "one replica of the offsets", 75, 18, _BOTH, _ONE),
+    ),
+    REDIS: (
+        Setting("defaults", REDIS, "a replica is promoted", 20, 12, _REDIS),
+        Setting("lagging-replica", REDIS, "a replica that was cut off for 8 s is promoted", 20, 12,
+                _REDIS, cut_seconds=8),
+    ),
+}  # fmt: skip
 
 
-def settings_of(engine: str) -> tuple[Setting, ...]:
-    """All settings of an engine.
-
-    Raises:
-        ConfigError: There is no such engine.
-    """
-    if engine not in ENGINES:
-        raise ConfigError("ENGINE", f'must be {" or ".join(ENGINES)}, got "{engine}"')
-    return _KAFKA if engine == KAFKA else _REDIS
-
-
-def setting_of(engine: str, name: str) -> Setting:
-    """One setting by its name.
+def settings_of(engine: str, name: str = "") -> tuple[Setting, ...]:
+    """All settings of an engine, or the one with a name.
 
     Raises:
         ConfigError: There is no such engine or setting.
     """
-    known = {each.name: each for each in settings_of(engine)}
-    if name not in known:
-        names = " or ".join(known)
-        hint = did_you_mean(name, known)
-        raise ConfigError("--setting", f'must be {names} for {engine}, got "{name}"{hint}')
-    return known[name]
+    if engine not in SETTINGS:
+        raise ConfigError("ENGINE", f'must be {" or ".join(SETTINGS)}, got "{engine}"')
+    names = [each.name for each in SETTINGS[engine]]
+    if name and name not in names:
+        hint = did_you_mean(name, names)
+        problem = f'must be {" or ".join(names)} for {engine}, got "{name}"{hint}'
+        raise ConfigError("--setting", problem)
+    return tuple(each for each in SETTINGS[engine] if name in ("", each.name))

@@ -5,14 +5,19 @@ Maven fetches a version when a resource asks for it first, and checks each file'
 
 from __future__ import annotations
 
+import fcntl
 import os
-from collections.abc import Callable
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 from typing import Final
 
 from failback.common import java as java_here
-from failback.common.maven import NoMaven, cache_folder, fetch_jars, locked
+from failback.common.files import cache_folder
 from failback.operator.engines.quirks import PUBLISHED, nearest_versions, numbers_of
 from failback.operator.render.apache import logback
 from failback.protocol.errors import ConfigError
@@ -25,6 +30,8 @@ TESTED: Final = ("4.9.7", "5.1.4", "5.3.3", "5.5.0")
 FIELD: Final = "spec.engine.version"
 _HOME: Final = "FAILBACK_APACHE_HOME"
 _PROGRAMS: Final = ("broker", "namesrv", "tools")
+_FETCH_SECONDS: Final = 1200.0
+_LAST_WORDS: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +77,7 @@ def ensure_apache(version: str, log: Callable[[str], None] = lambda line: None) 
     folder = cache / f"apache-{version}"
     if _is_whole(folder, version):
         return folder
-    with locked(cache / f"apache-{version}.lock"):
+    with _locked(cache / f"apache-{version}.lock"):
         if not _is_whole(folder, version):  # another process may have fetched it meanwhile
             log(f"fetching Apache RocketMQ {version} from Maven Central into {folder}")
             _make_home(folder / "home")
@@ -112,15 +119,41 @@ def _is_whole(folder: Path, version: str) -> bool:
 
 
 def _fetch(version: str, target: Path) -> None:
-    try:
-        problem = fetch_jars(
-            "failback.operator.local", "apache_pom.xml", target, rocketmq_version=version
-        )
-    except NoMaven:
+    maven = shutil.which("mvn")
+    if maven is None:
         needed = f"fetching Apache RocketMQ {version} needs Maven: apt-get install maven"
-        raise ConfigError(FIELD, f"{needed}, or set {_HOME}") from None
+        raise ConfigError(FIELD, f"{needed}, or set {_HOME}")
+    half = target.with_name(f".{target.name}.half")
+    shutil.rmtree(half, ignore_errors=True)
+    half.mkdir(parents=True)
+    # A pom of our own folder may lie where nothing can be written; Maven writes nothing beside it.
+    folder = resources.files("failback.operator.local")
+    with resources.as_file(folder.joinpath("apache_pom.xml")) as pom:
+        command = [maven, "-q", "-B", "--strict-checksums", "-f", str(pom)]
+        command += ["dependency:copy-dependencies", "-DincludeScope=runtime"]
+        command += [f"-DoutputDirectory={half}", f"-Drocketmq.version={version}"]
+        problem = _run(command)
+        if problem is not None:  # it may be one that Maven remembers; -U asks again
+            problem = _run([*command, "-U"])
     if problem is not None:
         raise ConfigError(FIELD, problem if version in PUBLISHED else _unpublished(version))
+    shutil.rmtree(target, ignore_errors=True)
+    half.rename(target)
+
+
+def _run(command: list[str]) -> str | None:
+    """Run Maven; return what it said last of a failure."""
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=_FETCH_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        return f"Maven did not end within {_FETCH_SECONDS:g} s"
+    if done.returncode == 0:
+        return None
+    errors = [line for line in done.stdout.splitlines() if line.startswith("[ERROR] ")]
+    said = errors[0].removeprefix("[ERROR] ") if errors else f"exit code {done.returncode}"
+    return f"Maven could not fetch it: {said[:_LAST_WORDS]}"
 
 
 def _make_home(home: Path) -> None:
@@ -128,3 +161,11 @@ def _make_home(home: Path) -> None:
     (home / "conf").mkdir(parents=True, exist_ok=True)
     for name in _PROGRAMS:
         (home / "conf" / f"logback_{name}.xml").write_text(logback(name))
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

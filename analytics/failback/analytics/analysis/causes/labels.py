@@ -42,7 +42,6 @@ CAUSES: Final[dict[str, str]] = {
     "MEMBERSHIP_LOST": "rebalance",
     "COMMIT_NEVER_TAKEN": "consumer_end",
     "OFFSETS_GONE": "rollback",
-    "OFFSET_WENT_BACK": "rollback",
     "ACK_NOT_TAKEN": "other",
     "GROUP_WENT_BACK": "rollback",
 }
@@ -59,13 +58,6 @@ CAUSE_WORDS: Final[dict[str, str]] = {
     "ROLLBACK_STALE_SLAVE": "a slave that was behind",
     "ROLLBACK_UNTOLD": "progress that members told no broker",
     "OVERLAP": "two owners at once",
-    "COMMIT_STALLED": "commits that the coordinator did not answer",
-    "MEMBERSHIP_LOST": "a membership that expired in the failover",
-    "COMMIT_NEVER_TAKEN": "a last commit that was not taken",
-    "OFFSETS_GONE": "committed offsets that are gone",
-    "OFFSET_WENT_BACK": "a committed offset that went back",
-    "ACK_NOT_TAKEN": "acknowledgements that were not taken",
-    "GROUP_WENT_BACK": "a group whose state on the replica was behind",
 }
 
 

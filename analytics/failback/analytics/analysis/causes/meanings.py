@@ -173,39 +173,30 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "Keep the run folder and report it.",
     ),
     "COMMIT_STALLED": Meaning(
-        "Kafka. A commit is answered when all in-sync replicas have it, and a dead one stays in"
-        " sync until the controller fences it. The group lost a partition before its commit was"
-        " answered.",
-        "Nothing has to be set. Start and stop no members for the 10 s after a broker died.",
+        "Kafka. No commit is answered until a dead replica is fenced. The group's partitions were"
+        " given out anew before that.",
+        "Start and stop no members for 10 s after a broker died.",
     ),
     "MEMBERSHIP_LOST": Meaning(
-        "Kafka. Heartbeats wait behind a commit that is not answered. The session expired, the"
-        " member dropped its positions and resumed at the committed offset.",
-        "Keep `session.timeout.ms` at its default of 45 s, and above the 10 s of a failover.",
+        "Kafka. Heartbeats wait behind a commit that is not answered. The session expired, and the"
+        " member went back to the committed offset.",
+        "Keep `session.timeout.ms` at its default of 45 s, and brokers away for less than that.",
     ),
     "COMMIT_NEVER_TAKEN": Meaning(
-        "Kafka. A consumer was stopped while no broker led its group's offsets. The commit of its"
-        " stop was given up.",
-        "Keep `offsets.topic.replication.factor=3`, and give a stopping consumer more time than a"
-        " failover takes.",
+        "Kafka. A consumer was stopped while its group had no coordinator, or one that was loading."
+        " Its last commit was given up.",
+        "Keep three replicas of the offsets. Repeat the last commit until it is answered.",
     ),
     "OFFSETS_GONE": Meaning(
-        "Kafka. The group had committed offsets, and the next owner was told that there are none.",
+        "Kafka. A commit had been answered, and the next owner was told less, or nothing.",
         "Keep three replicas of the offsets and no unclean election of leaders.",
     ),
-    "OFFSET_WENT_BACK": Meaning(
-        "Kafka. A commit had been answered with success, and the next owner was told a smaller"
-        " offset.",
-        "Have one commit on its way at a time, and keep three replicas of the offsets.",
-    ),
     "ACK_NOT_TAKEN": Meaning(
-        "Redis. `XACK` failed in the failover, so the entry stayed pending and was claimed again.",
+        "Redis. `XACK` failed in the failover. The entry stayed pending and was claimed.",
         "Repeat `XACK` until it is answered.",
     ),
     "GROUP_WENT_BACK": Meaning(
-        "Redis. The promoted replica was behind: it had not copied the last deliveries and"
-        " acknowledgements of the group.",
-        "Set `min-replicas-to-write 1` with a small `min-replicas-max-lag`, so that a master whose"
-        " replica is behind takes no writes.",
+        "Redis. The promoted replica had not copied the group's last deliveries.",
+        "`min-replicas-to-write 1`: a master whose replica is behind takes no writes.",
     ),
 }

@@ -24,39 +24,24 @@ def without_mechanisms(figures: Figures) -> Row:
     rows = []
     for each in analysis.foreign.resumed:
         again = analysis.redelivered.get(each.number)
-        rows.append(
-            {
-                **each.key.place,
-                "consumed": each.consumed,
-                "start": each.start,
-                "expected": each.expected,
-                "observed": again.finished if again else 0,
-            }
-        )
+        observed = again.finished if again else 0
+        sides = {"expected": each.expected, "observed": observed}
+        rows.append({**each.key.place, "consumed": each.consumed, "start": each.start, **sides})
+    receive_ms = {name: millis(gap) for name, gap in sorted(analysis.foreign.receive_gaps.items())}
     return {
-        "bounds": [],
-        "handover": [],
-        "prediction": [],
+        **{name: [] for name in ("bounds", "handover", "prediction", "knobs")},
         "exposure": {},
-        "knobs": [],
         "notes": dict.fromkeys(("prediction", "exposure", "knobs"), says),
-        "foreign": {
-            "says": says,
-            "resumed": rows,
-            "receive_ms": {
-                group: millis(gap) for group, gap in sorted(analysis.foreign.receive_gaps.items())
-            },
-        },
+        "foreign": {"says": says, "resumed": rows, "receive_ms": receive_ms},
     }
 
 
 def with_gaps(figures: Figures, outages: list[Row]) -> list[Row]:
     """``rto`` of another engine: its clients try again by themselves, so gaps are what is seen."""
     foreign = figures.analysis.foreign
-    if foreign is None:
-        return outages
-    longest = max(foreign.receive_gaps.values(), default=None)
-    for row in outages:
-        row["produce_ms"] = None if foreign.send_gap is None else millis(foreign.send_gap)
-        row["consume_ms"] = {"p50": None, "max": None if longest is None else millis(longest)}
+    if foreign is not None:
+        longest = max(foreign.receive_gaps.values(), default=None)
+        for row in outages:
+            row["produce_ms"] = None if foreign.send_gap is None else millis(foreign.send_gap)
+            row["consume_ms"] = {"p50": None, "max": None if longest is None else millis(longest)}
     return outages

@@ -105,7 +105,11 @@ def render_html(report: Report, points: Sequence[Point], theme: Theme = LIGHT) -
         report=report,
         observed="observation" in report,
         foreign="foreign" in report,
-        contents=_contents(report),
+        contents=[
+            each
+            for each in (OBSERVED if "observation" in report else CONTENTS)
+            if "foreign" not in report or each[0] not in MECHANISMS
+        ],
         headings=dict(CONTENTS),
         heading=answers.heading(report),
         banner=answers.banner(report),
@@ -132,12 +136,6 @@ def render_html(report: Report, points: Sequence[Point], theme: Theme = LIGHT) -
         most_rows=MAX_TABLE_ROWS,
         tables=page_tables(report, points),
     )
-
-
-def _contents(report: Report) -> Sequence[tuple[str, str]]:
-    if "foreign" in report:
-        return [each for each in CONTENTS if each[0] not in MECHANISMS]
-    return OBSERVED if "observation" in report else CONTENTS
 
 
 def shown(value: object) -> object:

@@ -99,14 +99,7 @@ def resets(report: Report) -> Table:
 
 def resumed(report: Report) -> Table:
     """Of another engine: both sides of the equation, by assignment."""
-    columns = [
-        both("group", "group"),
-        both("qid:i", "queue"),
-        both("consumed:i", "last processed + 1"),
-        both("start:i", "offset that was seen"),
-        both("expected:i", "expected"),
-        both("observed:i", "re-consumed"),
-    ]
+    columns = alike("group qid:i consumed:i start:i expected:i observed:i")
     rows = report.get("foreign", {}).get("resumed", [])
     return Table("resumed", columns, rows, "No queue was taken a second time.")
 
