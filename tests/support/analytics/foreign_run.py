@@ -15,7 +15,7 @@ KAFKA_CAUSES = {
     "gone": {"OFFSETS_GONE": 7, "COMMIT_NEVER_TAKEN": 3},
     "back": {"OFFSETS_GONE": 5, "MEMBERSHIP_LOST": 2},
 }
-REDIS_CAUSES = {"stay": {"ACK_NOT_TAKEN": 2, "GROUP_WENT_BACK": 3}}
+REDIS_CAUSES = {"stay": {"ACK_NOT_TAKEN": 3, "GROUP_WENT_BACK": 3}}
 _LAST = 10
 """Each group has handled so many messages when its queue is taken again."""
 
@@ -43,7 +43,8 @@ def redis_run() -> RunBuilder:
     """A group on one stream; entries 12 to 14 of 15 are gone with the killed master.
 
     The promoted replica had delivered 7 entries, of which 1 and 4 were pending: their
-    acknowledgements failed. Entries 7 to 9 had been acknowledged to the killed one.
+    acknowledgements failed. Entries 7 to 9 had been acknowledged to the killed one. That of entry
+    11 failed after the member had looked at the replica; it looked once more before it claimed.
     """
     builder = _run("redis", REDIS_CAUSES, stored=12)
     _held(builder, "stay", 1, 1, 0, 10, at=10, server=1, end=(900, "REBALANCE"))
@@ -52,6 +53,9 @@ def redis_run() -> RunBuilder:
     _held(builder, "stay", 1, 2, 7, 12, at=1_000, server=4, start=7 - 2)
     for place, entry in enumerate((1, 4)):
         _deliver(builder, "stay", 1, 2, entry, 2_000 + place)
+    _commit(builder, "stay", 1, 1_045, 12, "ConnectionError")
+    builder.assign(3_000, 12 - 1, proc=1, pqe=3, at=None, grp="stay", broker="redis", src_bid=4)
+    _deliver(builder, "stay", 1, 3, 11, 3_001)
     return builder
 
 
@@ -104,5 +108,6 @@ def _deliver(builder: RunBuilder, group: str, proc: int, pqe: int, offset: int, 
 
 def _commit(builder: RunBuilder, group: str, proc: int, t: float, off: int, result: str) -> None:
     builder.commit(
-        t, off, proc=proc, at=(None, None), grp=group, broker=builder.run["engine"], result=result
-    )
+        t, off, proc=proc, at=(None, None), grp=group, broker=builder.run["engine"],
+        kind="USER_SYNC", result=result,
+    )  # fmt: skip

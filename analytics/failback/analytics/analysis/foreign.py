@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -38,6 +38,16 @@ _REASONS: Final[Mapping[str | None, str]] = {
 }
 """Why an offset was behind whose commit was not taken, by why the queue was given up before."""
 _Numbered = Sequence[tuple[int, Assignment]]
+_QUEUE: Final = ("broker", "ptopic", "qid")
+_TAKEN: Final = ("OK", "NOT_PENDING")
+
+
+class _Acks(NamedTuple):
+    """Acknowledgements of one queue: of each entry when the first one was answered, and whether it
+    was taken; and when there was one more (or less) entry whose last one failed."""
+
+    first: dict[int, tuple[int, bool]]
+    failed: list[tuple[int, int]]
 
 
 def foreign_of(
@@ -51,13 +61,13 @@ def foreign_of(
     for number, each in enumerate(history.assignments):
         by_queue[each.key].append((number, each))
     stored = _stored(depths) if run.engine == REDIS else None
-    acked = _acked(lake) if run.engine == REDIS else {}
+    acks = _acks(history, lake) if run.engine == REDIS else {}
     resumed: list[Resumed] = []
     proved: list[Row] = []
     for key, mine in by_queue.items():
-        found = list(_resumed(key, mine, progress, stored))
+        found = list(_resumed(key, mine, progress, stored, acks))
         resumed += found
-        proved += _proved(key, mine, found, progress, acked.get(key))
+        proved += _proved(key, mine, found, progress, acks.get(key))
     killed = [step.t for step in history.faults if step.kind == "KILL"]
     sends: dict[int, list[int]] = defaultdict(list)
     handled: dict[str, list[int]] = defaultdict(list)
@@ -80,7 +90,11 @@ def foreign_of(
 
 
 def _resumed(
-    key: GroupQueue, mine: _Numbered, progress: Progress, stored: Mapping[int, IntervalSet] | None
+    key: GroupQueue,
+    mine: _Numbered,
+    progress: Progress,
+    stored: Mapping[int, IntervalSet] | None,
+    acks: Mapping[GroupQueue, _Acks],
 ) -> Iterator[Resumed]:
     """The assignments of a queue that had something before them; ``stored`` is of Redis alone."""
     consumed = [_processed(progress, key, None, each.t) for _, each in mine]
@@ -93,8 +107,11 @@ def _resumed(
         if stored is not None:
             lost = _span(each.start_off, done) - stored.get(key.qid, IntervalSet())
             expected = owed[place] - len(lost)
-            if following is not None and following.src_bid == each.src_bid:
-                expected -= owed[place + 1]  # still pending when the next one looked
+            if following is None or following.src_bid == each.src_bid:  # the same node looks on
+                until = following.t if following else _EVER
+                failed = acks[key].failed if key in acks else ()
+                expected += sum(change for t, change in failed if each.t <= t < until)
+                expected -= owed[place + 1] if following else 0
         else:
             reached = _processed(progress, key, each.t, following.t if following else None)
             expected = min(done, reached) - each.start_off
@@ -126,7 +143,7 @@ def _proved(
     mine: _Numbered,
     resumed: Iterable[Resumed],
     progress: Progress,
-    acked: IntervalSet | None,
+    acks: _Acks | None,
 ) -> list[Row]:
     """Rows of ``attribution.PROVED``: first that nothing is known, then what each one proves."""
     rows: list[Row] = []
@@ -143,9 +160,11 @@ def _proved(
         place = places[each.number]
         now, before = mine[place][1], mine[place - 1][1]
         times = (now.t, mine[place + 1][1].t if place + 1 < len(mine) else _EVER)
-        if acked is not None:
+        if acks is not None:
+            taken = [entry for entry, (_, is_taken) in sorted(acks.first.items()) if is_taken]
+            entries = np.array(taken, np.int64)
             add(*times, 0, each.consumed, "ACK_NOT_TAKEN")
-            for lo, hi in acked:
+            for lo, hi in IntervalSet.of(entries, entries + 1):
                 add(*times, lo, min(hi, each.consumed), "GROUP_WENT_BACK")
             continue
         add(*times, each.start, each.consumed, _REASONS.get(before.end_reason))
@@ -155,20 +174,17 @@ def _proved(
     return rows
 
 
-def _acked(lake: Lake) -> dict[GroupQueue, IntervalSet]:
-    """Entries whose first acknowledgement was taken, by queue.
-
-    One that is repeated after a failure belongs to an entry that was pending until then.
-    """
-    first: dict[GroupQueue, dict[int, tuple[int, bool]]] = defaultdict(dict)
-    for row in _rows(lake, "commit", "grp", "broker", "ptopic", "qid", "off", "t", "result"):
-        entries = first[GroupQueue(row["grp"], row["broker"], row["ptopic"], row["qid"])]
-        seen = (row["t"], row["result"] == "OK")
-        entries[row["off"] - 1] = min(entries.get(row["off"] - 1, seen), seen)
-    found = {}
-    for key, entries in first.items():
-        taken = np.sort(np.array([entry for entry in entries if entries[entry][1]], np.int64))
-        found[key] = IntervalSet.of(taken, taken + 1)
+def _acks(history: History, lake: Lake) -> dict[GroupQueue, _Acks]:
+    """Of Redis, by queue. A later attempt for one entry has kind ``TIMER``."""
+    found: dict[GroupQueue, _Acks] = defaultdict(lambda: _Acks({}, []))
+    for row in _rows(lake, "commit", "grp", *_QUEUE, "off", "t", "kind", "result"):
+        mine = found[GroupQueue(*(row[name] for name in ("grp", *_QUEUE)))]
+        taken, t = row["result"] in _TAKEN, row["t"] - history.folder.zero_mono_ns
+        if row["kind"] != "TIMER":
+            entry, seen = row["off"] - 1, (t, row["result"] == "OK")
+            mine.first[entry] = min(mine.first.get(entry, seen), seen)
+        if taken == (row["kind"] == "TIMER"):
+            mine.failed.append((t, -1 if taken else 1))
     return found
 
 

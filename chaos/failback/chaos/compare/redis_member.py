@@ -89,6 +89,8 @@ class _Member:
         self._plan, self._rows, self._stop = plan, rows, stop
         self._xack = plan.client.get("xack")
         self._not_taken: list[tuple[int, int]] = []
+        self._unsure: set[int] = set()
+        """Queues with an acknowledgement that failed since the last look."""
         self._held: dict[int, tuple[Holding, int]] = {}
         """By queue what is held, and the port of the node that leads it."""
         self._ports = [int(each.rpartition(":")[2]) for each in plan.servers.split(",")]
@@ -111,7 +113,7 @@ class _Member:
                     reads = _connected(self._plan, self._stop, **once) or reads
             again, self._not_taken = self._not_taken, []
             for qid, ordinal in again:
-                self._acknowledge(acks, qid, ordinal)
+                self._acknowledge(acks, qid, ordinal, "TIMER")
             if time.monotonic() - claimed > _CLAIM_SECONDS:
                 claimed = time.monotonic()
                 for qid in self._held:
@@ -119,18 +121,21 @@ class _Member:
                     with contextlib.suppress(*REFUSED):
                         self._look(reads, qid)
                         pending = reads.xautoclaim(*mine, _MIN_IDLE_MS, count=_BATCH)[1]
+                        if pending and qid in self._unsure:
+                            self._look(reads, qid, again=True)
                         self._handle(acks, qid, pending)
             if not found:
                 time.sleep(_PAUSE / 2)
         for holding, _ in self._held.values():
             self._rows.assign_end(holding, "SHUTDOWN")
 
-    def _look(self, client: Client, qid: int) -> None:
+    def _look(self, client: Client, qid: int, *, again: bool = False) -> None:
         """Take the stream where another node leads it: look at the group's state there first."""
         stream, group = self._plan.queues[qid], self._plan.group
         port = int(client.get_node_from_key(stream).port)
-        if qid in self._held and self._held[qid][1] == port:
+        if not again and qid in self._held and self._held[qid][1] == port:
             return
+        self._unsure.discard(qid)
         with contextlib.suppress(ResponseError):  # it is there already
             client.xgroup_create(stream, group, id="0", mkstream=True)
         mine = next(each for each in client.xinfo_groups(stream) if each["name"] == group.encode())
@@ -154,15 +159,16 @@ class _Member:
             self._acknowledge(acks, qid, ordinal)
         return len(entries)
 
-    def _acknowledge(self, acks: Client, qid: int, ordinal: int) -> None:
+    def _acknowledge(self, acks: Client, qid: int, ordinal: int, kind: str = "USER_SYNC") -> None:
         try:
             done = acks.xack(self._plan.queues[qid], self._plan.group, id_of(ordinal))
             result = OK if done else _NOT_PENDING
         except REFUSED as error:
             result = type(error).__name__
+            self._unsure.add(qid)
             if self._xack == UNTIL_TAKEN:
                 self._not_taken.append((qid, ordinal))
-        self._rows.commit(qid, ordinal + 1, "USER_SYNC", result)
+        self._rows.commit(qid, ordinal + 1, kind, result)
 
 
 def _connected(plan: Plan, stop: Event, **further: Any) -> Any:
