@@ -42,10 +42,12 @@ _QUEUE: Final = ("broker", "ptopic", "qid")
 _TAKEN: Final = ("OK", "NOT_PENDING")
 
 
-class _Acks(NamedTuple):
-    """Acknowledgements of one queue: of each entry when the first one was answered, and whether it
-    was taken; and when there was one more (or less) entry whose last one failed."""
+class _Stream(NamedTuple):
+    """Of Redis, one stream as one group sees it: what was found after the run; of each entry when
+    its first acknowledgement was answered, and whether it was taken; when there was one entry more
+    or less whose last acknowledgement failed."""
 
+    stored: IntervalSet
     first: dict[int, tuple[int, bool]]
     failed: list[tuple[int, int]]
 
@@ -60,43 +62,37 @@ def foreign_of(
     by_queue: dict[GroupQueue, list[tuple[int, Assignment]]] = defaultdict(list)
     for number, each in enumerate(history.assignments):
         by_queue[each.key].append((number, each))
-    stored = _stored(depths) if run.engine == REDIS else None
-    acks = _acks(history, lake) if run.engine == REDIS else {}
+    streams = _streams(history, depths, lake) if run.engine == REDIS else {}
     resumed: list[Resumed] = []
     proved: list[Row] = []
     for key, mine in by_queue.items():
-        found = list(_resumed(key, mine, progress, stored, acks))
+        found = list(_resumed(key, mine, progress, streams.get(key)))
         resumed += found
-        proved += _proved(key, mine, found, progress, acks.get(key))
+        proved += _proved(key, mine, found, progress, streams.get(key))
     killed = [step.t for step in history.faults if step.kind == "KILL"]
     sends: dict[int, list[int]] = defaultdict(list)
-    handled: dict[str, list[int]] = defaultdict(list)
-    members: dict[str, set[int]] = defaultdict(set)
+    handled: dict[str, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     for row in _rows(lake, "produce", "qid", "t1", "res") if killed else ():
         if row["res"] == "OK":
             sends[row["qid"]].append(row["t1"])
     for row in _rows(lake, "deliver", "grp", "inc", "bt") if killed else ():
-        handled[row["grp"]].append(row["bt"])
-        members[row["grp"]].add(row["inc"])
+        handled[row["grp"]][row["inc"]].append(row["bt"])
     since = history.folder.zero_mono_ns + min(killed, default=0)
+    alone = {group: members for group, members in handled.items() if len(members) == 1}
     return Foreign(
         resumed=resumed,
         proved=pa.Table.from_pylist(proved, PROVED),
         send_gap=max((_longest(times, since) for times in sends.values()), default=None),
         receive_gaps={
-            name: _longest(handled[name], since) for name in handled if len(members[name]) == 1
+            group: _longest(times, since) for group in alone for times in alone[group].values()
         },
     )
 
 
 def _resumed(
-    key: GroupQueue,
-    mine: _Numbered,
-    progress: Progress,
-    stored: Mapping[int, IntervalSet] | None,
-    acks: Mapping[GroupQueue, _Acks],
+    key: GroupQueue, mine: _Numbered, progress: Progress, stream: _Stream | None
 ) -> Iterator[Resumed]:
-    """The assignments of a queue that had something before them; ``stored`` is of Redis alone."""
+    """The assignments of a queue that had something before them."""
     consumed = [_processed(progress, key, None, each.t) for _, each in mine]
     owed = [max(0, done - each.start_off) for done, (_, each) in zip(consumed, mine, strict=True)]
     for place, (number, each) in enumerate(mine):
@@ -104,13 +100,11 @@ def _resumed(
         done = consumed[place]
         if not done:
             continue
-        if stored is not None:
-            lost = _span(each.start_off, done) - stored.get(key.qid, IntervalSet())
-            expected = owed[place] - len(lost)
+        if stream is not None:
+            expected = owed[place] - len(_span(each.start_off, done) - stream.stored)
             if following is None or following.src_bid == each.src_bid:  # the same node looks on
                 until = following.t if following else _EVER
-                failed = acks[key].failed if key in acks else ()
-                expected += sum(change for t, change in failed if each.t <= t < until)
+                expected += sum(change for t, change in stream.failed if each.t <= t < until)
                 expected -= owed[place + 1] if following else 0
         else:
             reached = _processed(progress, key, each.t, following.t if following else None)
@@ -126,14 +120,6 @@ def _processed(progress: Progress, key: GroupQueue, after: int | None, until: in
     return max(found, default=0)
 
 
-def _stored(depths: Mapping[str, pa.Table]) -> dict[int, IntervalSet]:
-    """By queue what was found after the run; a queue's one lane counts its offsets."""
-    found: dict[int, IntervalSet] = defaultdict(IntervalSet)
-    for row in families.STORED.of(depths).to_pylist():
-        found[row["lane"] & ((1 << LANE_QUEUE_BITS) - 1)] |= _span(row["lo"], row["hi"])
-    return found
-
-
 def _span(lo: int, hi: int) -> IntervalSet:
     return IntervalSet.of(np.array([lo], np.int64), np.array([max(lo, hi)], np.int64))
 
@@ -143,7 +129,7 @@ def _proved(
     mine: _Numbered,
     resumed: Iterable[Resumed],
     progress: Progress,
-    acks: _Acks | None,
+    stream: _Stream | None,
 ) -> list[Row]:
     """Rows of ``attribution.PROVED``: first that nothing is known, then what each one proves."""
     rows: list[Row] = []
@@ -160,8 +146,8 @@ def _proved(
         place = places[each.number]
         now, before = mine[place][1], mine[place - 1][1]
         times = (now.t, mine[place + 1][1].t if place + 1 < len(mine) else _EVER)
-        if acks is not None:
-            taken = [entry for entry, (_, is_taken) in sorted(acks.first.items()) if is_taken]
+        if stream is not None:
+            taken = [entry for entry, (_, is_taken) in sorted(stream.first.items()) if is_taken]
             entries = np.array(taken, np.int64)
             add(*times, 0, each.consumed, "ACK_NOT_TAKEN")
             for lo, hi in IntervalSet.of(entries, entries + 1):
@@ -174,11 +160,17 @@ def _proved(
     return rows
 
 
-def _acks(history: History, lake: Lake) -> dict[GroupQueue, _Acks]:
-    """Of Redis, by queue. A later attempt for one entry has kind ``TIMER``."""
-    found: dict[GroupQueue, _Acks] = defaultdict(lambda: _Acks({}, []))
+def _streams(
+    history: History, depths: Mapping[str, pa.Table], lake: Lake
+) -> dict[GroupQueue, _Stream]:
+    """Of Redis. A queue's one lane counts its offsets; a later acknowledgement is a ``TIMER``."""
+    stored: dict[int, IntervalSet] = defaultdict(IntervalSet)
+    for row in families.STORED.of(depths).to_pylist():
+        stored[row["lane"] & ((1 << LANE_QUEUE_BITS) - 1)] |= _span(row["lo"], row["hi"])
+    found: dict[GroupQueue, _Stream] = {}
     for row in _rows(lake, "commit", "grp", *_QUEUE, "off", "t", "kind", "result"):
-        mine = found[GroupQueue(*(row[name] for name in ("grp", *_QUEUE)))]
+        key = GroupQueue(*(row[name] for name in ("grp", *_QUEUE)))
+        mine = found.setdefault(key, _Stream(stored[key.qid], {}, []))
         taken, t = row["result"] in _TAKEN, row["t"] - history.folder.zero_mono_ns
         if row["kind"] != "TIMER":
             entry, seen = row["off"] - 1, (t, row["result"] == "OK")

@@ -16,7 +16,12 @@ def main(path: str) -> int:
     """Run the client that a plan describes until SIGTERM."""
     plan = Plan(**json.loads(Path(path).read_bytes()))
     stop = Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+
+    def end(*_: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one would find the event locked
+        stop.set()
+
+    signal.signal(signal.SIGTERM, end)
     rows = Rows(plan)
     try:
         member = import_module(f"failback.chaos.compare.{plan.engine}_member")

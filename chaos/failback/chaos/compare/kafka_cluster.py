@@ -49,11 +49,7 @@ leadership returns to the preferred broker within 10 s instead of 300, so that a
 
 
 def find() -> tuple[str, Path]:
-    """Return a Java and the folder of Kafka's jars.
-
-    Raises:
-        ConfigError: Says the one thing to type.
-    """
+    """Return a Java and the folder of Kafka's jars, or raise ``ConfigError``: what to type."""
     java = java_here.find_java()
     if java is None or (java_here.version_of(java) or ("", 0))[1] < 17:
         needed = "Kafka needs Java 17 or newer"

@@ -51,11 +51,7 @@ REFUSED: Final = (RedisError, OSError)
 
 
 def find() -> str:
-    """Return Redis' server: the one on PATH, else the one that was fetched.
-
-    Raises:
-        ConfigError: There is none: says the one thing to type.
-    """
+    """Return the redis-server on PATH, or the fetched one, or raise ``ConfigError``."""
     fetched = cache_folder() / "redis" / "redis-server"
     found = shutil.which("redis-server") or (str(fetched) if fetched.is_file() else None)
     if found is None:

@@ -40,7 +40,7 @@ class Plan:
     servers: str
     """Addresses as the engine's client takes them, separated by commas."""
     queues: Sequence[str] = ()
-    """What the engine calls each queue, in the order of their numbers."""
+    """What the engine calls each queue."""
     group: str = ""
     client: Mapping[str, str] = field(default_factory=dict)
     handler_ms: float = 0.0

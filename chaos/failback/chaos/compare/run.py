@@ -43,12 +43,7 @@ Tell = Callable[[str], None]
 
 
 def check(engine: str) -> None:
-    """Look for what a run of an engine needs.
-
-    Raises:
-        ConfigError: A program is missing: says what to type.
-        ModuleNotFoundError: The engine's client is not installed.
-    """
+    """Look for what a run needs. Raises ``ConfigError``, of a client ``ModuleNotFoundError``."""
     _module(engine).find()
 
 

@@ -13,7 +13,6 @@ KAFKA: Final = "kafka"
 REDIS: Final = "redis"
 KAFKA_VERSION: Final = "4.1.0"
 FETCH: Final = "python tools/setup_compare.py, in the checkout"
-"""What fetches the servers."""
 TOPIC: Final = "compared"
 QUEUES: Final = 4
 STAY: Final = "stay"
