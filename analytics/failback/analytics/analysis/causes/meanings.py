@@ -174,7 +174,7 @@ MEANINGS: Final[dict[str, Meaning]] = {
     ),
     "COMMIT_STALLED": Meaning(
         "Kafka. No commit is answered until a dead replica is fenced. The group's partitions were"
-        " given out anew before that.",
+        " assigned to a member before that.",
         "Start and stop no members for 10 s after a broker died.",
     ),
     "MEMBERSHIP_LOST": Meaning(
