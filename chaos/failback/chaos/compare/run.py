@@ -52,7 +52,7 @@ def _module(engine: str) -> Any:
 
 
 def run_setting(setting: settings.Setting, path: Path, tell: Tell) -> None:
-    """Run one setting and close its run folder, whatever became of it but Ctrl-C and SIGTERM.
+    """Run one setting and close its run folder, unless Ctrl-C or SIGTERM ends it.
 
     Raises as :func:`check`, and ``RunFolderError`` where the folder cannot be made.
     """
