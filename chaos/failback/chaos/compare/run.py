@@ -190,6 +190,7 @@ class Run:
         self._phases["first_fault_ns"] = self._after_zero(sent.issued.mono_ns)
         if death.doubt:
             record.add_unproved_reason(death.doubt)
+        record.observed["gone_ns"] = death.seen
         record.settle()
         detail = {"proof": dict(record.proof), "why": record.why}
         for kind in ("KILL", "GONE"):
