@@ -51,7 +51,7 @@ def test_operator_and_harness_read_the_same_experiment(file: Path) -> None:
     assert isinstance(ours, ChaosExperiment)
     assert [arm.name for arm in ours.spec.arms] == [arm.name for arm in theirs.arms]
     mine = ours.spec.workload.model_dump(mode="json", by_alias=True)
-    assert validate_fields(HarnessWorkload, mine, "", file) == theirs.spec.workload
+    assert validate_fields(HarnessWorkload, mine, "") == theirs.spec.workload
     assert float(ours.spec.time_scale) == theirs.spec.time_scale
 
 
@@ -68,7 +68,7 @@ def test_the_experiment_has_the_harness_s_fields_and_defaults() -> None:
     )
     mine = ours.model_dump(mode="json", by_alias=True, exclude={"job", "time_scale"})
     wanted = theirs.model_dump(mode="json", exclude={"job", "time_scale"})
-    read = validate_fields(HarnessSpec, mine, "", None)
+    read = validate_fields(HarnessSpec, mine, "")
     assert read.model_dump(mode="json", exclude={"job", "time_scale"}) == wanted
 
 

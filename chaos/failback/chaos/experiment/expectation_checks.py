@@ -7,7 +7,6 @@ metric is a figure of a report is known to the analysis, which is asked where it
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Protocol
 
 from failback.chaos.experiment.model import Expectation, Spec
@@ -31,7 +30,6 @@ def check_expectations(
     spec: Spec,
     groups_of: Mapping[str, Sequence[str]],
     metric_problem: MetricProblem,
-    file: Path | None,
 ) -> None:
     """Check all expectations.
 
@@ -42,7 +40,7 @@ def check_expectations(
         ConfigError: All that is wrong, each with its path.
     """
     found = [
-        ConfigError(f"{path}.{name}", problem, file=file)
+        ConfigError(f"{path}.{name}", problem)
         for path, wish, own_arm in _with_arms(spec)
         for name, problem in (
             ("metric", metric_problem(wish.metric, of_group=wish.group is not None)),

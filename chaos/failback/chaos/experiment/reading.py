@@ -21,19 +21,19 @@ _M = TypeVar("_M", bound=Model)
 UNITS: Final = ("Seconds", "Ms", "Bytes", "Messages", "PerSecond", "Ratio")
 
 
-def load_yaml(text: str, file: Path | None) -> dict[str, Any]:
+def load_yaml(text: str, file: Path | None = None) -> dict[str, Any]:
     """Return the one ChaosExperiment among the documents of a text. Raises ``ConfigError``."""
     try:
         documents = [each for each in load_all(text) if each]
     except YAMLError as error:
-        raise _no_yaml(error, file) from error
+        raise _no_yaml(error) from error
     except ValueError as error:
         raise ConfigError(str(file or "experiment"), str(error)) from error
     chosen = [each for each in documents if isinstance(each, dict) and each.get("kind") == KIND]
     if len(chosen) != 1:
         found = [each.get("kind") for each in documents if isinstance(each, dict)]
         raise ConfigError(
-            "kind", f"need exactly one {KIND} ({API_VERSION}), found {found or 'none'}", file=file
+            "kind", f"need exactly one {KIND} ({API_VERSION}), found {found or 'none'}"
         )
     document: dict[str, Any] = chosen[0]
     return document
@@ -44,16 +44,21 @@ def _explained(path: Sequence[int | str], others: Iterable[Sequence[int | str]])
     return any(len(o) > len(path) and tuple(o[: len(path)]) == tuple(path) for o in others)
 
 
-def _no_yaml(error: YAMLError, file: Path | None) -> ConfigError:
+def _no_yaml(error: YAMLError) -> ConfigError:
     mark = getattr(error, "problem_mark", None)
-    found = ConfigError("YAML", str(getattr(error, "problem", "") or why(error)), file=file)
+    found = ConfigError("YAML", str(getattr(error, "problem", "") or why(error)))
     if mark is not None:
         found.line, found.column = mark.line + 1, mark.column + 1
     return found
 
 
-def put_places(error: ConfigError, text: str) -> None:
-    """Give the errors of an experiment's file the line and column of their fields."""
+def put_places(error: ConfigError, text: str, file: Path) -> None:
+    """Give the errors of an experiment's file its name, and line and column of their fields."""
+    for each in (error, *getattr(error, "errors", ())):
+        if each.field != str(file):  # what cannot be read at all is called by its name already
+            each.file = file
+    if error.line is not None:
+        return
     places: dict[str, tuple[int, int]] = {}
     try:
         nodes = compose(text)
@@ -87,7 +92,7 @@ def _note_places(node: Any, path: str, places: dict[str, tuple[int, int]]) -> No
             _note_places(value, below, places)
 
 
-def validate_fields(model: type[_M], data: Any, prefix: str, file: Path | None) -> _M:
+def validate_fields(model: type[_M], data: Any, prefix: str) -> _M:
     """Make a model of plain data; ``prefix`` is the path of the data. Raises ``ConfigError``."""
     try:
         return model.model_validate(_tuples(data))
@@ -96,7 +101,7 @@ def validate_fields(model: type[_M], data: Any, prefix: str, file: Path | None) 
         deeper = [tuple(each["loc"]) for each in told]
         # What is wrong inside a list also makes the list wrong: that is not told.
         found = [_describe(model, e, prefix) for e in told if not _explained(e["loc"], deeper)]
-        raise_all([ConfigError(field, problem, file=file) for field, problem in found])
+        raise_all([ConfigError(field, problem) for field, problem in found])
         raise
 
 

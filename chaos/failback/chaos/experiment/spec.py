@@ -86,9 +86,9 @@ class ChaosExperiment:
 
     def with_time_scale(self, time_scale: float) -> ChaosExperiment:
         """Return the same experiment at another time scale, checked like the file's own."""
-        written = load_yaml(self.source, None)["spec"]
+        written = load_yaml(self.source)["spec"]
         data = {**written, "timeScale": time_scale, "seed": self.seed}
-        spec = validate_fields(Spec, data, "spec", None)
+        spec = validate_fields(Spec, data, "spec")
         return replace(self, spec=spec)
 
 
@@ -108,28 +108,27 @@ def parse_experiment(
         ConfigError: All that is wrong, each with its place in the file and the field's path.
     """
     try:
-        return _parsed(text, kinds, metric_problem, file)
+        return _parsed(load_yaml(text, file), text, kinds, metric_problem)
     except ConfigError as error:
-        if file is not None and error.line is None:
-            put_places(error, text)
+        if file is not None:
+            put_places(error, text, file)
         raise
 
 
 def _parsed(
-    text: str, kinds: FaultKinds, metric_problem: MetricProblem, file: Path | None
+    data: dict[str, Any], text: str, kinds: FaultKinds, metric_problem: MetricProblem
 ) -> ChaosExperiment:
-    data = load_yaml(text, file)
     try:
-        resource, arms = _read(data, file)
+        resource, arms = _read(data)
     except ConfigError as error:
-        raise_all([error, *raw_problems(data, kinds, metric_problem, file)])
+        raise_all([error, *raw_problems(data, kinds, metric_problem)])
         raise
     spec = resource.spec
     seed = spec.seed if spec.seed is not None else secrets.randbits(64)
     groups_of = {arm.name: [group.name for group in arm.workload.groups] for arm in arms}
     check_all(
-        partial(_check_arms, arms, len(spec.faults), kinds, file),
-        partial(check_expectations, spec, groups_of, metric_problem, file),
+        partial(_check_arms, arms, len(spec.faults), kinds),
+        partial(check_expectations, spec, groups_of, metric_problem),
     )
     arms = tuple(replace(arm, faults=_apart(arm, kinds)) for arm in arms)
     return ChaosExperiment(
@@ -144,19 +143,17 @@ def _parsed(
     )
 
 
-def _read(
-    data: dict[str, Any], file: Path | None
-) -> tuple[ChaosExperimentResource, tuple[ResolvedArm, ...]]:
+def _read(data: dict[str, Any]) -> tuple[ChaosExperimentResource, tuple[ResolvedArm, ...]]:
     """Check every field and every arm's workload; the faults are still as they are written."""
-    resource = validate_fields(ChaosExperimentResource, data, "", file)
+    resource = validate_fields(ChaosExperimentResource, data, "")
     spec, arms = resource.spec, []
 
     def resolve(arm: Arm, index: int) -> None:
-        arms.append(_resolve_arm(arm, index, spec, data["spec"]["workload"], file))
+        arms.append(_resolve_arm(arm, index, spec, data["spec"]["workload"]))
 
     check_all(
         *(partial(resolve, arm, index) for index, arm in enumerate(spec.arms)),
-        partial(_unique, (arm.name for arm in spec.arms), "spec.arms", "name", file),
+        partial(_unique, (arm.name for arm in spec.arms), "spec.arms", "name"),
     )
     return resource, tuple(arms)
 
@@ -199,15 +196,13 @@ def check_target(experiment: ChaosExperiment, arm: ResolvedArm, target: str) -> 
 # --- arms ----------------------------------------------------------------------------------------
 
 
-def _resolve_arm(
-    arm: Arm, index: int, spec: Spec, raw_workload: Any, file: Path | None
-) -> ResolvedArm:
+def _resolve_arm(arm: Arm, index: int, spec: Spec, raw_workload: Any) -> ResolvedArm:
     merged = _merge(raw_workload, arm.workload)
     switches = {**merged.get("switches", {}), **arm.client_switches}
     if switches:
         merged = {**merged, "switches": switches}
-    workload = validate_fields(Workload, merged, f"spec.arms[{index}].workload", file)
-    _check_workload(workload, "spec.workload", file)
+    workload = validate_fields(Workload, merged, f"spec.arms[{index}].workload")
+    _check_workload(workload, "spec.workload")
     return ResolvedArm(
         name=arm.name,
         engine=arm.engine,
@@ -222,28 +217,26 @@ def _apart(arm: ResolvedArm, kinds: FaultKinds) -> tuple[Fault, ...]:
     return tuple(part for fault in arm.written for part in kinds[fault.fault].taken_apart(fault))
 
 
-def _check_arms(
-    arms: Sequence[ResolvedArm], common: int, kinds: FaultKinds, file: Path | None
-) -> None:
+def _check_arms(arms: Sequence[ResolvedArm], common: int, kinds: FaultKinds) -> None:
     check_all(
         *(
-            partial(_check_arm, arm, _fault_paths(arm, common, index), kinds, file)
+            partial(_check_arm, arm, _fault_paths(arm, common, index), kinds)
             for index, arm in enumerate(arms)
         )
     )
 
 
-def _check_arm(arm: ResolvedArm, paths: list[str], kinds: FaultKinds, file: Path | None) -> None:
+def _check_arm(arm: ResolvedArm, paths: list[str], kinds: FaultKinds) -> None:
     """A part of a fault that is made of others answers for the fault that was written."""
     groups = [group.name for group in arm.workload.groups]
-    check_written(arm.written, paths, groups, kinds, file)
-    _check_failing(arm, paths, file)
+    check_written(arm.written, paths, groups, kinds)
+    _check_failing(arm, paths)
     parts = [
         (part, path)
         for fault, path in zip(arm.written, paths, strict=True)
         for part in kinds[fault.fault].taken_apart(fault)
     ]
-    check_together([part for part, _ in parts], [path for _, path in parts], kinds, file)
+    check_together([part for part, _ in parts], [path for _, path in parts], kinds)
 
 
 def _merge(base: Any, changes: Any) -> Any:
@@ -269,7 +262,7 @@ def _named(value: Any) -> bool:
     )
 
 
-def _check_workload(workload: Workload, where: str, file: Path | None) -> None:
+def _check_workload(workload: Workload, where: str) -> None:
     topics = [topic.name for topic in workload.topics]
     found = []
     for index, load in enumerate(workload.topics):
@@ -286,15 +279,15 @@ def _check_workload(workload: Workload, where: str, file: Path | None) -> None:
                 "the drain would not end"
             )
             found.append((f"groups[{index}].maxReconsumeTimes", problem))
-    errors = [ConfigError(f"{where}.{name}", problem, file=file) for name, problem in found]
-    check_all(partial(_unique, topics, f"{where}.topics", "name", file), partial(raise_all, errors))
+    errors = [ConfigError(f"{where}.{name}", problem) for name, problem in found]
+    check_all(partial(_unique, topics, f"{where}.topics", "name"), partial(raise_all, errors))
 
 
 def _retries_end(group: Group) -> bool:
     return 0 <= group.max_reconsume_times <= 3
 
 
-def _check_failing(arm: ResolvedArm, paths: list[str], file: Path | None) -> None:
+def _check_failing(arm: ResolvedArm, paths: list[str]) -> None:
     """A fault that has handlers fail needs a group whose retries come to an end."""
     groups = {group.name: group for group in arm.workload.groups}
     for fault, path in zip(arm.written, paths, strict=True):
@@ -304,7 +297,6 @@ def _check_failing(arm: ResolvedArm, paths: list[str], file: Path | None) -> Non
                 f"{path}.with.{ratios[0]}",
                 f"maxReconsumeTimes of {fault.target.group} must be 0 to 3: 16 retries wait for "
                 "hours and the drain would not end",
-                file=file,
             )
 
 
@@ -318,16 +310,16 @@ def _fault_paths(arm: ResolvedArm, common: int, arm_index: int) -> list[str]:
     ]
 
 
-def _unique(names: Iterable[str], where: str, field: str, file: Path | None) -> None:
+def _unique(names: Iterable[str], where: str, field: str) -> None:
     seen: set[str] = set()
     for index, name in enumerate(names):
         if name in seen:
-            raise ConfigError(f"{where}[{index}].{field}", f'"{name}" is used twice', file=file)
+            raise ConfigError(f"{where}[{index}].{field}", f'"{name}" is used twice')
         seen.add(name)
 
 
 def raw_problems(
-    data: Mapping[str, Any], kinds: FaultKinds, metric_problem: MetricProblem, file: Path | None
+    data: Mapping[str, Any], kinds: FaultKinds, metric_problem: MetricProblem
 ) -> list[ConfigError]:
     """Return what is wrong with the names of faults, parameters and metrics."""
     found = []
@@ -335,12 +327,12 @@ def raw_problems(
         name, parameters = fault.get("fault"), fault.get("with")
         if isinstance(name, str) and name:
             with_ = as_called(parameters) if isinstance(parameters, dict) else {}
-            found += fault_problems(name, with_, path, kinds, file)
+            found += fault_problems(name, with_, path, kinds)
     for path, wish in _entries(data, "expect"):
         metric = wish.get("metric")
         if isinstance(metric, str) and metric:
             problem = metric_problem(metric, of_group=wish.get("group") is not None)
-            found += [ConfigError(f"{path}.metric", problem, file=file)] if problem else []
+            found += [ConfigError(f"{path}.metric", problem)] if problem else []
     return found
 
 
