@@ -149,7 +149,7 @@ def test_a_cut_ends_by_itself_when_nobody_renews_it(
     monkeypatch.setattr(local_network, "LIMIT_SECONDS", 2)
     target = isolated.target()
     address = target.view().members[0].address
-    target.cut(address, Cut("clients"))
+    target.network.cut(address, Cut("clients"))
     assert silent(address)
     wait_until(lambda: not silent(address), "the end of the cut")
     assert network_rules(isolated) != ""  # the rules are there, and match nothing
@@ -187,7 +187,7 @@ def test_a_delay_ends_with_its_harness(isolated: LocalCluster) -> None:
         process.stdin.close()
         process.wait()
     wait_until(lambda: late_ms(delay, view, member, (member.address,)) < 600, "its end")
-    target.join(member.address, "clients")
+    target.network.join(member.address, "clients")
     assert network_rules(isolated) == ""
     target.close()
 

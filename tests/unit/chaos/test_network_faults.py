@@ -27,6 +27,7 @@ class Cutter(FakeTarget):
 
     def __init__(self) -> None:
         super().__init__()
+        self.network = self
         self.links: set[tuple[str, str]] = set()
         self.broken = ""
         self.count = 0

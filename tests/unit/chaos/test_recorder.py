@@ -12,6 +12,7 @@ import pytest
 
 from failback.chaos.cluster.clock import now
 from failback.chaos.cluster.view import DeathRecord, ProcessIdentity, Stamp
+from failback.chaos.experiment.model import SteadyState
 from failback.chaos.recorder.fault_record import SLAVE_SYNCED, FaultRecord
 from failback.chaos.recorder.witness import (
     AnswerEvent,
@@ -236,7 +237,9 @@ def test_a_death_that_nobody_asked_for_is_another_incident(
 
 
 def test_what_was_not_sampled_is_said_so_and_is_not_steady(session: Session) -> None:
-    assert unsteady(session, None, 10, None) == ["billing: nothing was sampled yet"]
+    assert unsteady(session, SteadyState.model_validate({"maxLagMessages": 10})) == [
+        "billing: nothing was sampled yet"
+    ]
 
 
 class Stuck(Watcher):

@@ -110,7 +110,7 @@ class Target(Protocol):
 
 @runtime_checkable
 class LinkCutter(Protocol):
-    """A target that can also hit packets of a broker or name server, named by its address."""
+    """A target's ``network``: hits packets of a broker or name server, named by its address."""
 
     def cut(self, address: str, cut: Cut) -> None:
         """Put the rules of a cut in force; they end by themselves when this process is gone.

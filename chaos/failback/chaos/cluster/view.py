@@ -6,7 +6,7 @@ Every time in this package is a pair ``(wall_ns, mono_ns)`` of the harness host:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final, Literal, NamedTuple
 
@@ -52,13 +52,7 @@ class ProcessIdentity:
 
     def same(self, other: ProcessIdentity) -> bool:
         """Whether both name one process. What it answered about itself does not count."""
-        return (self.pod, self.pid, self.ticks, self.container, self.uid) == (
-            other.pod,
-            other.pid,
-            other.ticks,
-            other.container,
-            other.uid,
-        )
+        return replace(self, boot_ms=None) == replace(other, boot_ms=None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,9 +27,7 @@ def any_metric(metric: str, *, of_group: bool = False) -> str:
 
 
 def check_expectations(
-    spec: Spec,
-    groups_of: Mapping[str, Sequence[str]],
-    metric_problem: MetricProblem,
+    spec: Spec, groups_of: Mapping[str, Sequence[str]], metric_problem: MetricProblem
 ) -> None:
     """Check all expectations.
 

@@ -132,11 +132,7 @@ def _check_target(fault: Fault, kind: FaultKind, path: str, groups: Sequence[str
 
 
 def _check_waits(
-    fault: Fault,
-    path: str,
-    faults: Sequence[Fault],
-    ids: Mapping[str, int],
-    kinds: FaultKinds,
+    fault: Fault, path: str, faults: Sequence[Fault], ids: Mapping[str, int], kinds: FaultKinds
 ) -> None:
     for name in ("after", "restartAfter"):
         text = fault.with_.get(name)

@@ -157,10 +157,11 @@ def _cut(
 
 
 def cutter_of(target: Target) -> LinkCutter:
-    """The target as one that cuts links. Raises ``TargetError`` when it cannot."""
-    if not isinstance(target, LinkCutter):
+    """What cuts links of a target. Raises ``TargetError`` when nothing does."""
+    found = getattr(target, "network", None)
+    if not isinstance(found, LinkCutter):
         raise TargetError("cut a link", f"a {target.kind} target has no rules for packets")
-    return target
+    return found
 
 
 def _begin(

@@ -39,7 +39,7 @@ class FaultLog:
         kind: str,
         *,
         observed: Stamp | None,
-        observer: str,
+        observer: str = "witness",
         member: Member | None = None,
         boot_ms: int | None = None,
         proc_ref: str | None = None,
@@ -109,9 +109,7 @@ class FaultLog:
             record.observed["healed_ns"] = stamp
         if record.issued and record.down_seconds is None and record.is_broker_fault:
             record.down_seconds = round((stamp.mono_ns - record.issued[0].mono_ns) / 1e9, 3)
-        self.fault_row(
-            record, "HEALED", observed=stamp, observer="witness", detail={"proof": record.proof}
-        )
+        self.fault_row(record, "HEALED", observed=stamp, detail={"proof": record.proof})
         self.evidence(record, "heal")
         self.milestones.post(record.fid, HEALED, stamp)
         self.on_window(self.window_open())

@@ -87,13 +87,8 @@ class ProofMatcher:
                 record.observed["peer"] = event.kind
                 record.observed["peer_ns"] = event.stamp
                 record.proof["K5"] = event.kind
-            self._faults.fault_row(
-                record,
-                "PEER",
-                observed=event.stamp,
-                observer="witness",
-                detail={"peer": event.kind},
-            )
+            peer = {"peer": event.kind}
+            self._faults.fault_row(record, "PEER", observed=event.stamp, detail=peer)
 
     def _on_answer(self, event: AnswerEvent) -> None:
         for record in self._faults.in_effect_at(event.address):
@@ -118,9 +113,7 @@ class ProofMatcher:
             record.down_seconds = round((event.stamp.mono_ns - record.issued[0].mono_ns) / 1e9, 3)
         table = self._snapshot_table(record, event)
         kind = "RESUMED" if record.keeps_process else "ACCEPT"
-        self._faults.fault_row(
-            record, kind, observed=event.stamp, observer="witness", boot_ms=event.boot_ms
-        )
+        self._faults.fault_row(record, kind, observed=event.stamp, boot_ms=event.boot_ms)
         self._faults.milestones.post(record.fid, "accept", event.stamp)
         if table is not None:
             self._carried(record, event.stamp, table)
@@ -216,7 +209,7 @@ class ProofMatcher:
                 if record.registered_at < everybody:
                     continue
                 record.observed["registered_ns"] = event.stamp
-            self._faults.fault_row(record, "REGISTERED", observed=event.stamp, observer="witness")
+            self._faults.fault_row(record, "REGISTERED", observed=event.stamp)
             self._faults.milestones.post(record.fid, "registered", event.stamp)
 
     def _on_offsets(self, event: OffsetEvent) -> None:
@@ -239,12 +232,7 @@ class ProofMatcher:
             self._count_served(record, before, event)
             self._slave_synced(record, event)
 
-    def _count_served(
-        self,
-        record: FaultRecord,
-        before: Offsets,
-        event: OffsetEvent,
-    ) -> None:
+    def _count_served(self, record: FaultRecord, before: Offsets, event: OffsetEvent) -> None:
         """Progress in the slave's table after the master was gone, from its first change on."""
         if "gone_ns" not in record.observed or "accept_ns" in record.observed:
             return
@@ -261,13 +249,9 @@ class ProofMatcher:
         if most >= max(1, round(MIN_SERVED * self._time_scale)) and self._faults.milestones.post(
             record.fid, "slave-serving", event.stamp
         ):
+            slave, count = self._latest_samples.member_at(event.address), {"served": served}
             self._faults.fault_row(
-                record,
-                "SLAVE_SERVING",
-                observed=event.stamp,
-                observer="witness",
-                member=self._latest_samples.member_at(event.address),
-                detail={"served": served},
+                record, "SLAVE_SERVING", observed=event.stamp, member=slave, detail=count
             )
 
     def _slave_synced(self, record: FaultRecord, event: OffsetEvent) -> None:
@@ -280,13 +264,8 @@ class ProofMatcher:
             return
         with self._faults.lock:
             record.observed["slave_sync_ns"] = event.stamp
-        self._faults.fault_row(
-            record,
-            "SLAVE_SYNC",
-            observed=event.stamp,
-            observer="witness",
-            member=self._latest_samples.member_at(event.address),
-        )
+        slave = self._latest_samples.member_at(event.address)
+        self._faults.fault_row(record, "SLAVE_SYNC", observed=event.stamp, member=slave)
         if "healed_ns" in record.observed:  # the evidence of the heal went out without this step
             self._faults.evidence(record, "heal")
 
@@ -303,7 +282,7 @@ class ProofMatcher:
             if stamp is None:
                 return
             record.observed["pull_ok_ns"] = stamp
-            self._faults.fault_row(record, "PULL_OK", observed=stamp, observer="witness")
+            self._faults.fault_row(record, "PULL_OK", observed=stamp)
         if "send_ok_ns" not in record.observed and member.role == "master":
             sent_ns = self.send_ok_after(accepted.mono_ns)
             if sent_ns is None:

@@ -6,6 +6,7 @@ toolkit/actions.py.
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 
 from failback.chaos.cluster.lease import Lease
@@ -15,7 +16,7 @@ from failback.chaos.run.closing import lake_rows, seal
 from failback.chaos.run_folder import own_notes
 from failback.chaos.run_folder.run_folder import CLOSED_SCHEMA, FolderState, RunFolder
 from failback.chaos.run_folder.undo_ledger import UndoEntry, UndoLedger
-from failback.chaos.session import Progress
+from failback.chaos.session import Phases, Progress
 from failback.chaos.targets.local import ControlSocket, LocalTarget
 from failback.chaos.targets.location import Location
 from failback.common.files import digest_of, read_file
@@ -191,11 +192,8 @@ def _close_aborted(folder: RunFolder, left: list[str]) -> None:
             "recorder_gaps": ["the harness ended before the run did"],
             "clock": {"steps": 0, "hosts": []},
             "phases": {
+                **dict.fromkeys(f"{each.name}_ns" for each in fields(Phases)),
                 "warmup_end_ns": run.get("warmup_end_ns"),
-                "first_fault_ns": None,
-                "last_heal_ns": None,
-                "drain_end_ns": None,
-                "end_ns": None,
             },
             "aborted": "ABORTED: healed after the harness had ended",
             "not_healed": left,

@@ -10,7 +10,7 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -152,7 +152,7 @@ def _expected_last_seq(session: Session) -> dict[int, int]:
 
 def closed_document(session: Session, sealed: Sealed, left: list[str]) -> dict[str, Any]:
     """The contents of closed.json, schema failback.closed/1. Times are ns after run zero."""
-    recorder, phases, results = session.recorder, session.phases, session.results
+    recorder, results = session.recorder, session.results
     processes = session.supervisor.processes if session.supervisor else []
     return {
         "schema": CLOSED_SCHEMA,
@@ -166,19 +166,11 @@ def closed_document(session: Session, sealed: Sealed, left: list[str]) -> dict[s
         "clock": {
             "steps": recorder.clock_steps if recorder else 0,
             "hosts": [
-                {
-                    "host": recorder.log.host if recorder else "",
-                    "offset_ns": 0,
-                    "error_ns": 0,
-                }
+                {"host": recorder.log.host if recorder else "", "offset_ns": 0, "error_ns": 0}
             ],
         },
         "phases": {
-            "warmup_end_ns": session.after_zero(phases.warmup_end),
-            "first_fault_ns": session.after_zero(phases.first_fault),
-            "last_heal_ns": session.after_zero(phases.last_heal),
-            "drain_end_ns": session.after_zero(phases.drain_end),
-            "end_ns": session.after_zero(phases.end),
+            f"{name}_ns": session.after_zero(at) for name, at in asdict(session.phases).items()
         },
         "steady": results.steady,
         "steady_why": results.steady_why,

@@ -16,7 +16,7 @@ import failback.chaos as package
 from failback.chaos.cluster.view import ClusterView
 from failback.chaos.cluster.wire import WireConnection
 from failback.chaos.errors import TargetError
-from failback.chaos.experiment.model import Group
+from failback.chaos.experiment.model import Group, Model
 from failback.chaos.run_folder.run_folder import RUN_SCHEMA
 from failback.chaos.session import RECORDER_PROC_NO, Session
 from failback.chaos.workload.plan import ProcessPlan
@@ -81,6 +81,12 @@ def run_document(session: Session) -> dict[str, Any]:
     """The contents of run.json, schema failback.run/1."""
     experiment, arm, view = session.experiment, session.arm, session.view
     zero = session.zero
+    (own,) = (each for each in experiment.spec.arms if each.name == arm.name)
+    of_all = [each for each in experiment.spec.expect if each.arm in (None, arm.name)]
+
+    def written(model: Model) -> dict[str, Any]:
+        return model.model_dump(mode="json", by_alias=True)
+
     version = next(iter(session.versions.values()), "unknown")
     settings = client_settings(session)
     return {
@@ -97,10 +103,9 @@ def run_document(session: Session) -> dict[str, Any]:
         "engine": view.engine if view else None,
         "time_scale": session.time_scale,
         "warmup_seconds": experiment.spec.warmup_seconds,
-        "steady_state": {
-            "hold_seconds": experiment.spec.steady_state.hold_seconds,
-            "timeout_seconds": experiment.spec.steady_state.timeout_seconds,
-        },
+        "steady_state": experiment.spec.steady_state.model_dump(
+            include={"hold_seconds", "timeout_seconds"}
+        ),
         "log_mode": arm.workload.log.mode,
         "zero": {"wall_ns": zero.wall_ns, "mono_ns": zero.mono_ns},
         "warmup_end_ns": session.after_zero(session.phases.warmup_end),
@@ -115,20 +120,10 @@ def run_document(session: Session) -> dict[str, Any]:
         ],
         "groups": [_group(each) for each in arm.workload.groups],
         "procs": _procs(session),
-        "workload": arm.workload.model_dump(mode="json", by_alias=True),
-        "faults": [each.model_dump(mode="json", by_alias=True) for each in arm.faults],
-        "expect": [
-            each.model_dump(mode="json", by_alias=True)
-            for each in experiment.spec.expect
-            if each.arm in (None, arm.name)
-        ]
-        + [
-            each.model_dump(mode="json", by_alias=True)
-            for source in experiment.spec.arms
-            if source.name == arm.name
-            for each in source.expect
-        ],
-        "thresholds": experiment.spec.thresholds.model_dump(mode="json", by_alias=True),
+        "workload": written(arm.workload),
+        "faults": [written(each) for each in arm.faults],
+        "expect": [written(each) for each in (*of_all, *own.expect)],
+        "thresholds": written(experiment.spec.thresholds),
         "target": {
             "kind": session.target.kind,
             "cluster": experiment.cluster,
@@ -169,12 +164,7 @@ def _pairs(view: ClusterView | None) -> list[dict[str, Any]]:
             "name": pair.name,
             "broker": pair.broker_name,
             "members": [
-                {
-                    "broker_id": member.broker_id,
-                    "address": member.address,
-                    "pod": member.pod,
-                    "role": member.role,
-                }
+                {name: getattr(member, name) for name in ("broker_id", "address", "pod", "role")}
                 for member in pair.members
             ],
         }
@@ -184,28 +174,15 @@ def _pairs(view: ClusterView | None) -> list[dict[str, Any]]:
 
 def _procs(session: Session) -> list[dict[str, Any]]:
     host = session.recorder.log.host if session.recorder else ""
-    procs = [
-        {
-            "proc_no": RECORDER_PROC_NO,
-            "proc": session.recorder_proc.hex(),
-            "role": "recorder",
-            "host": host,
-            "group": None,
-            "client_id": None,
-        }
+    rows: list[tuple[Any, ...]] = [
+        (RECORDER_PROC_NO, session.recorder_proc.hex(), "recorder", host, None, None)
     ]
-    procs.extend(
-        {
-            "proc_no": process.proc_no,
-            "proc": process.proc.hex(),
-            "role": process.role,
-            "host": host,
-            "group": process.group or None,
-            "client_id": process.stats.get("client_id"),
-        }
-        for process in (session.supervisor.processes if session.supervisor else ())
-    )
-    return procs
+    for each in session.supervisor.processes if session.supervisor else ():
+        client_id = each.stats.get("client_id")
+        group = each.group or None
+        rows.append((each.proc_no, each.proc.hex(), each.role, host, group, client_id))
+    names = ("proc_no", "proc", "role", "host", "group", "client_id")
+    return [dict(zip(names, row, strict=True)) for row in rows]
 
 
 def _json(value: Any) -> bytes:

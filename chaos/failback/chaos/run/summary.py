@@ -54,18 +54,8 @@ def summarize(
 
 def refused(exit_code: int, line: str) -> dict[str, Any]:
     """The object of a run that did not begin."""
-    return {
-        "exit": exit_code,
-        "verdict": "Inconclusive",
-        "reasons": [line[:MAX_REASON]],
-        "recovered": True,
-        "targets": [],
-        "faults": [],
-        "run": "",
-        "runSha256": "",
-        "reportUri": "",
-        "truncated": False,
-    }
+    found = summarize({}, (), exit_code=exit_code, verdict="Inconclusive", reasons=[line])
+    return {**found, "recovered": True}
 
 
 def reasons_of(outcome: Mapping[str, Any]) -> list[str]:

@@ -14,6 +14,7 @@ import signal
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -21,7 +22,7 @@ from failback.chaos.cluster import processes
 from failback.chaos.cluster.broker_facts import ask_broker, ask_nameservers, boot_ms_of, conflicts
 from failback.chaos.cluster.clock import now
 from failback.chaos.cluster.lease import Renewal
-from failback.chaos.cluster.link import LINKS, Cut
+from failback.chaos.cluster.link import LINKS
 from failback.chaos.cluster.target import Deadline, FileStat, Injection
 from failback.chaos.cluster.unix_socket import exchange
 from failback.chaos.cluster.view import (
@@ -97,7 +98,7 @@ class LocalTarget:
         self._control = control
         self._cluster = cluster
         self._renewal = Renewal(self._limit)
-        self._network = LocalNetwork(lambda: self._control.call("view"))
+        self.network = LocalNetwork(lambda: self._control.call("view"))
 
     @property
     def control_path(self) -> Path:
@@ -106,7 +107,7 @@ class LocalTarget:
     def close(self) -> None:
         """Every call has its own connection; only what is held is no longer renewed."""
         self._renewal.close()
-        self._network.close()
+        self.network.close()
 
     # --- looking ---------------------------------------------------------------------------------
 
@@ -194,7 +195,7 @@ class LocalTarget:
     def refuse_unsafe(self, injection: Injection) -> None:
         """A cluster of ``failback up`` is made for experiments, but its network may be shared."""
         if injection.fault in LINKS:
-            self._network.require()
+            self.network.require()
 
     # --- acting ----------------------------------------------------------------------------------
 
@@ -227,16 +228,7 @@ class LocalTarget:
         while True:
             for _, pod, record in self.deaths(0):
                 if (pod, record.pid, record.ticks) == (victim.pod, victim.pid, victim.ticks):
-                    return DeathRecord(
-                        record.pid,
-                        record.ticks,
-                        record.signal,
-                        record.code,
-                        Stamp(
-                            min(seen.wall_ns, record.seen.wall_ns),
-                            min(seen.mono_ns, record.seen.mono_ns),
-                        ),
-                    )
+                    return replace(record, seen=Stamp(*map(min, seen, record.seen)))
             if deadline.over():
                 raise TargetError(
                     f"death of {victim.pod}", f"the runtime has no wait status of pid {victim.pid}"
@@ -254,15 +246,6 @@ class LocalTarget:
 
     def start(self, member: Member) -> None:
         self._control.call("start", pod=member.pod)
-
-    def cut(self, address: str, cut: Cut) -> None:
-        self._network.cut(address, cut)
-
-    def join(self, address: str, link: str) -> None:
-        self._network.join(address, link)
-
-    def resent(self, address: str) -> int:
-        return self._network.resent(address)
 
     def possible_faults(self, member: Member) -> frozenset[str]:
         return frozenset(self._pod(member.pod).get("faults", ()))

@@ -72,15 +72,11 @@ def recover(
         results.recovered_why = "; ".join(_not_healed(session))
         results.steady_now = {"steady": False, "why": [results.recovered_why]}
         raise TargetError(f"not recovered in {timeout_seconds:g} s", results.recovered_why)
-    steady = session.experiment.spec.steady_state
-    kept = probes.hold_steady(
-        session,
-        steady.min_produce_per_second,
-        None,  # a backlog after an outage is what is measured, not a fault that is left
-        None,
-        hold_seconds,
-        timeout_seconds,
-    )
+    # A backlog after an outage is what is measured, not a fault that is left.
+    unlimited = {"max_lag_messages": None, "max_sync_age_seconds": None}
+    given = {"hold_seconds": hold_seconds, "timeout_seconds": timeout_seconds}
+    steady = session.experiment.spec.steady_state.model_copy(update={**unlimited, **given})
+    kept = probes.hold_steady(session, steady)
     results.recovered = bool(kept["steady"])
     results.recovered_why = "; ".join(kept["why"])
     results.steady_now = kept

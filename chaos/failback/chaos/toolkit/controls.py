@@ -13,7 +13,7 @@ import logging
 from typing import Any
 
 from chaoslib.exceptions import InterruptExecution
-from chaoslib.types import Activity, Configuration, Experiment, Journal, Run, Secrets
+from chaoslib.types import Activity, Configuration, Experiment, Journal, Run
 
 from failback.chaos import session as sessions
 from failback.chaos.errors import Aborted, GuardRefused
@@ -34,10 +34,7 @@ __all__ = [
 
 
 def before_experiment_control(
-    context: Experiment,
-    configuration: Configuration = None,
-    secrets: Secrets = None,
-    **kwargs: Any,
+    context: Experiment, configuration: Configuration = None, **kwargs: Any
 ) -> None:
     """Open the run folder, start recorder and workload, wait for the warm-up.
 
@@ -75,11 +72,7 @@ def before_rollback_control(
 
 
 def after_activity_control(
-    context: Activity,
-    state: Run = None,
-    configuration: Configuration = None,
-    secrets: Secrets = None,
-    **kwargs: Any,
+    context: Activity, state: Run = None, configuration: Configuration = None, **kwargs: Any
 ) -> None:
     """Interrupt when an action failed or the recorder has a gap; never during rollbacks."""
     session = sessions.find(configuration)
@@ -96,11 +89,7 @@ def after_activity_control(
 
 
 def after_experiment_control(
-    context: Experiment,
-    state: Journal = None,
-    configuration: Configuration = None,
-    secrets: Secrets = None,
-    **kwargs: Any,
+    context: Experiment, state: Journal = None, configuration: Configuration = None, **kwargs: Any
 ) -> None:
     """Close the run: stop, seal, count, write closed.json, tell the journal."""
     session = sessions.find(configuration)

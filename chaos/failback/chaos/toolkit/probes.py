@@ -15,6 +15,7 @@ from failback.chaos.cluster.broker_facts import ask_nameservers
 from failback.chaos.cluster.target import Target
 from failback.chaos.cluster.view import Member, Role
 from failback.chaos.cluster.wire import WireConnection
+from failback.chaos.experiment.model import SteadyState
 from failback.chaos.session import Session
 from failback.chaos.targets.local import ControlSocket, LocalTarget
 from failback.chaos.toolkit.action_context import NO_RUN, activity, session_of
@@ -76,29 +77,25 @@ def cluster_is_steady(
     kept = session.results.steady_now
     if kept:
         return dict(kept)
-    steady = session.experiment.spec.steady_state
-    limits = (min_produce_per_second, max_lag_messages, max_sync_age_seconds)
-    result = hold_steady(session, *limits, steady.hold_seconds, steady.timeout_seconds)
+    limits = {
+        "min_produce_per_second": min_produce_per_second,
+        "max_lag_messages": max_lag_messages,
+        "max_sync_age_seconds": max_sync_age_seconds,
+    }
+    result = hold_steady(session, session.experiment.spec.steady_state.model_copy(update=limits))
     session.results.steady = bool(result["steady"])
     session.results.steady_why = "; ".join(result["why"])
     return result
 
 
-def hold_steady(
-    session: Session,
-    min_produce_per_second: float | None,
-    max_lag_messages: int | None,
-    max_sync_age_seconds: float | None,
-    hold_seconds: float,
-    timeout_seconds: float,
-) -> dict[str, Any]:
+def hold_steady(session: Session, limits: SteadyState) -> dict[str, Any]:
     """Measure until the limits held ``hold_seconds`` (of the file) in a row or time is over."""
-    hold = session.scaled(hold_seconds)
-    deadline = time.monotonic() + timeout_seconds
+    hold = session.scaled(limits.hold_seconds)
+    deadline = time.monotonic() + limits.timeout_seconds
     held_since: float | None = None
     while True:
         session.check()
-        why = unsteady(session, min_produce_per_second, max_lag_messages, max_sync_age_seconds)
+        why = unsteady(session, limits)
         if why:
             held_since = None
         elif held_since is None:
@@ -110,27 +107,22 @@ def hold_steady(
         time.sleep(0.1)
 
 
-def unsteady(
-    session: Session,
-    min_produce_per_second: float | None,
-    max_lag_messages: int | None,
-    max_sync_age_seconds: float | None,
-) -> list[str]:
+def unsteady(session: Session, limits: SteadyState) -> list[str]:
     """What does not hold now, in words with numbers; empty when all does."""
     why: list[str] = []
-    if min_produce_per_second is not None:
+    if (least := limits.min_produce_per_second) is not None:
         rate = session.load.produced_per_second()
-        if rate < min_produce_per_second:
-            why.append(f"produced {rate:.0f} of {min_produce_per_second:g} messages per second")
-    if max_lag_messages is not None:
+        if rate < least:
+            why.append(f"produced {rate:.0f} of {least:g} messages per second")
+    if limits.max_lag_messages is not None:
         for group in session.group_topics():
             lag = session.rec.latest_samples.group_lag(group)
             if lag is None:
                 why.append(f"{group}: nothing was sampled yet")
-            elif lag > max_lag_messages:
-                why.append(f"{group} lags {lag} messages, {max_lag_messages} allowed")
-    if max_sync_age_seconds is not None and session.view is not None:
-        limit = session.scaled(max_sync_age_seconds)
+            elif lag > limits.max_lag_messages:
+                why.append(f"{group} lags {lag} messages, {limits.max_lag_messages} allowed")
+    if limits.max_sync_age_seconds is not None and session.view is not None:
+        limit = session.scaled(limits.max_sync_age_seconds)
         for pair in session.view.pairs:
             if len(pair.members) < 2:
                 continue

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from failback.chaos.errors import ExitCode
-from failback.chaos.workload.life import set_up_logging, shipping
+from failback.chaos.workload.life import shipping
 from failback.chaos.workload.plan import (
     ConsumerPlan,
     HandlerPlan,
@@ -31,7 +31,7 @@ from failback.chaos.workload.plan import (
 )
 from failback.client.consumelog.hot_format import ConsumeLogError
 from failback.client.consumelog.upload.collector_client import CollectorClient
-from failback.client.program import CommandParser, positive
+from failback.client.program import CommandParser, begin_logging, positive
 from failback.client.remoting.guarded.cluster import (
     Cluster,
     Given,
@@ -64,11 +64,15 @@ def main(
     1 for any other failure.
     """
     options = parser().parse_args(argv)
-    set_up_logging(options.verbose)
+    begin_logging(logging.DEBUG if options.verbose else logging.INFO)
     try:
         plan = _plan(options, find)
         with shipping(plan.process):
-            reached = _work(plan, told=options.command != "run")
+            process = _process(plan)
+            _run(process.run())
+            if options.command == "run":  # a harness asks, and reads the log
+                return ExitCode.PASS
+            print(process.summary(), file=sys.stderr)
     except ConfigError as error:
         print(f"error: {error}", file=sys.stderr)
         return ExitCode.BAD_INPUT
@@ -78,24 +82,7 @@ def main(
     except FailbackError as error:
         logger.error("%s", error)
         return ExitCode.FAIL
-    return ExitCode.PASS if reached else ExitCode.FAIL
-
-
-def _work(plan: ProducerPlan | ConsumerPlan, *, told: bool) -> bool:
-    """Run the process to its end.
-
-    Args:
-        told: Say to a person what became of it; a harness asks, and reads the log.
-
-    Returns:
-        False for a process that was stopped early or reached no broker.
-    """
-    process = _process(plan)
-    _run(process.run())
-    if not told:
-        return True
-    print(process.summary(), file=sys.stderr)
-    return not process.reached_nobody
+    return ExitCode.FAIL if process.reached_nobody else ExitCode.PASS
 
 
 def _process(plan: ProducerPlan | ConsumerPlan) -> ProducerProcess | ConsumerProcess:

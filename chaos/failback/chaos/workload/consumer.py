@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from failback.chaos.workload.handler import WorkloadHandler, order_key_of
-from failback.chaos.workload.life import last_words, living, open_log
+from failback.chaos.workload.life import hot_log, living
 from failback.chaos.workload.plan import ConsumerPlan
 from failback.client.consumelog.hook import LogHook
 from failback.client.consumer.consumer import PushConsumer
@@ -50,8 +50,6 @@ class ConsumerProcess:
     async def run(self) -> None:
         """Consume until asked to stop. Raises ``ConsumeLogError`` when rows cannot be stored."""
         plan, process = self._plan, self._plan.process
-        log = open_log(process, "consumer")
-        self._log = log
         settings = process.settings(
             start_phase_ms=plan.start_phase_ms,
             max_reconsume_times=plan.max_reconsume_times,
@@ -59,15 +57,6 @@ class ConsumerProcess:
             pull_threshold_for_queue=plan.pull_threshold_for_queue,
             **self._own_offsets(),
         )
-        consumer = PushConsumer(
-            plan.group,
-            settings,
-            self._handler,
-            hook=LogHook(log, order_key_of),
-            message_model=MessageModel(plan.message_model),
-            consume_from=_CONSUME_FROM[plan.consume_from],
-        )
-        consumer.subscribe(plan.topic)
         operations = {
             "stats": self._stats,
             "set-handler": self._set_handler,
@@ -75,12 +64,18 @@ class ConsumerProcess:
             "subscribe": self._subscribe,
             "stop": self._end,
         }
-        try:
-            async with living(process, log, operations, self._stop):
+        with hot_log(process, "consumer") as self._log:
+            consumer = PushConsumer(
+                plan.group,
+                settings,
+                self._handler,
+                hook=LogHook(self._log, order_key_of),
+                message_model=MessageModel(plan.message_model),
+                consume_from=_CONSUME_FROM[plan.consume_from],
+            )
+            consumer.subscribe(plan.topic)
+            async with living(process, self._log, operations, self._stop):
                 await self._consume(consumer)
-        finally:
-            log.close()
-            last_words(log)
 
     def _own_offsets(self) -> dict[str, Any]:
         """Where offsets are a file of the member: one per member, in the run, kept by its name."""

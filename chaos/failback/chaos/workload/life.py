@@ -16,17 +16,21 @@ from failback.chaos.workload.plan import ProcessPlan
 from failback.client.consumelog.hot_format import ConsumeLogError
 from failback.client.consumelog.upload.beside import ShipperBeside
 from failback.client.consumelog.writer import ConsumeLog
-from failback.client.program import begin_logging
 
 logger = logging.getLogger(__name__)
 
 BEAT_SECONDS = 1.0
 
 
-def open_log(plan: ProcessPlan, role: str) -> ConsumeLog:
-    """Open the hot log of this process. Raises ``ConsumeLogError``."""
+@contextmanager
+def hot_log(plan: ProcessPlan, role: str) -> Iterator[ConsumeLog]:
+    """The hot log of this process, which says as the last line how far it got.
+
+    Raises:
+        ConsumeLogError: It could not be opened.
+    """
     try:
-        return ConsumeLog(
+        log = ConsumeLog(
             plan.hot,
             run=plan.run,
             proc=bytes.fromhex(plan.proc) if plan.proc is not None else None,
@@ -37,6 +41,11 @@ def open_log(plan: ProcessPlan, role: str) -> ConsumeLog:
         )
     except OSError as error:
         raise ConsumeLogError(str(error), plan.hot) from error
+    try:
+        yield log
+    finally:
+        log.close()
+        print(json.dumps({"last_seq": log.last_seq}), flush=True)
 
 
 class NotAllShipped(ChaosError):
@@ -113,15 +122,6 @@ async def _beat(log: ConsumeLog, stop: asyncio.Event) -> None:
     except ConsumeLogError:
         stop.set()
         raise
-
-
-def last_words(log: ConsumeLog) -> None:
-    """The last line of an orderly end: how far the log got."""
-    print(json.dumps({"last_seq": log.last_seq}), flush=True)
-
-
-def set_up_logging(verbose: bool = False) -> None:
-    begin_logging(logging.DEBUG if verbose else logging.INFO)
 
 
 Operation = Callable[[Mapping[str, Any]], dict[str, Any]]

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 import msgspec
 
-from failback.chaos.experiment.model import Group, TopicLoad, Workload
+from failback.chaos.experiment.model import Group, Model, TopicLoad, Workload
 from failback.chaos.experiment.reading import unknown_name
 from failback.client.consumelog.hot_format import SEGMENT_BYTES, SEGMENT_SECONDS
 from failback.client.consumelog.lab_id import LAB_ID_CHARS, format_lab_id, lane_of
@@ -290,37 +290,28 @@ def consumer_plan(
     process: ProcessPlan, group: Group, member: int, delay_seconds: float
 ) -> ConsumerPlan:
     """Return the plan of one member of a group; it starts after ``delay_seconds``."""
-    handler = group.handler
-    return ConsumerPlan(
-        process,
-        group.name,
-        group.topic,
-        member,
-        message_model=group.message_model,
-        consume_from=group.consume_from,
-        threads=group.threads,
-        pull_threshold_for_queue=group.pull_threshold_for_queue,
-        max_reconsume_times=group.max_reconsume_times,
-        handler=HandlerPlan(handler.mean_ms, handler.jitter_ms, handler.fail_ratio),
-        start_phase_ms=delay_seconds * 1000,
+    plan = ConsumerPlan(
+        process=process, group=group.name, member=member, **_same(ConsumerPlan, group)
     )
+    handler = HandlerPlan(**_same(HandlerPlan, group.handler))
+    return replace(plan, handler=handler, start_phase_ms=delay_seconds * 1000)
+
+
+def _same(plan: type[TopicPlan | HandlerPlan | ConsumerPlan], model: Model) -> dict[str, Any]:
+    """The fields of a model that a plan has, too."""
+    known = type(model).model_fields
+    return {name: getattr(model, name) for name in plan.__dataclass_fields__ if name in known}
 
 
 def _share(topic: TopicLoad, producers: int, index: int, time_scale: float) -> TopicPlan:
     """One producer's part of a topic's load; the first ones take what does not divide."""
     # A backlog lasts for an outage; a shorter outage needs less of it.
     preload, rest = divmod(round(topic.preload_messages * time_scale), producers)
-    return TopicPlan(
-        name=topic.name,
-        queues=topic.queues,
+    return replace(
+        TopicPlan(**_same(TopicPlan, topic)),
         rate_per_second=topic.rate_per_second / producers,
-        body_bytes=topic.body_bytes,
-        keys=topic.keys,
-        ordered=topic.ordered,
         preload_messages=preload + (1 if index < rest else 0),
         delay_levels={int(level): share for level, share in topic.delay_levels.items()},
-        resend_ratio=topic.resend_ratio,
-        resend_failed=topic.resend_failed,
         burst_every_seconds=topic.burst.every_seconds if topic.burst else None,
         burst_factor=topic.burst.factor if topic.burst else None,
     )

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from failback.chaos.workload.life import last_words, living, open_log
+from failback.chaos.workload.life import hot_log, living
 from failback.chaos.workload.plan import Draft, MessageMaker, ProducerPlan, TopicPlan, due_times
 from failback.client.consumelog.hook import LogHook
 from failback.client.consumelog.hot_format import ConsumeLogError
@@ -76,8 +76,6 @@ class ProducerProcess:
     async def run(self) -> None:
         """Send until asked to stop. Raises ``ConsumeLogError`` when the log takes no more rows."""
         process = self._plan.process
-        log = open_log(process, "producer")
-        hook = LogHook(log)
         settings = process.settings(
             send_timeout_ms=self._plan.send_timeout_ms,
             retry_times_when_send_failed=self._plan.retries,
@@ -88,16 +86,13 @@ class ProducerProcess:
             "stop-sending": self._stop_sending,
             "stop": self._stop_all,
         }
-        self._log = log
-        producer = Producer(f"{GROUP}-{self._plan.index}", settings, hook=hook)
-        try:
-            async with living(process, log, operations, self._stop), producer:
+        with hot_log(process, "producer") as self._log:
+            hook = LogHook(self._log)
+            producer = Producer(f"{GROUP}-{self._plan.index}", settings, hook=hook)
+            async with living(process, self._log, operations, self._stop), producer:
                 await self._send_all(producer)
             if self._log_error is not None:
                 raise self._log_error
-        finally:
-            log.close()
-            last_words(log)
 
     @property
     def reached_nobody(self) -> bool:

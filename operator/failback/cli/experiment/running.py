@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from enum import StrEnum
+from json import loads
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -136,10 +138,7 @@ def heal(path: Path, location: Location | None, *, if_there: bool, insists: bool
             codes.append(
                 abort_and_heal.heal(each, location=location, insists=insists, progress=say)
             )
-        except (
-            FailbackError,
-            OSError,
-        ) as error:  # of one folder, and the others are healed all the same
+        except (FailbackError, OSError) as error:  # of one: the others are healed too
             line, code = explain(error)
             fail(line if len(found) == 1 else f"{each}: {line}")
             codes.append(code)
@@ -216,6 +215,8 @@ def _run_all(
     from failback.chaos.run.progress import DEFAULT_PORT
     from failback.chaos.run.run import run_arm
 
+    # A pod's own address where there is one: pods of one machine may share all others.
+    own = os.environ.get("POD_IP", "0.0.0.0")
     outcomes = []
     for name, number in wanted:
         started = time.monotonic()
@@ -230,7 +231,7 @@ def _run_all(
             number,
             location=location,
             runs=runs,
-            progress_address=f"{_own_address()}:{DEFAULT_PORT}" if location.is_kubernetes else "",
+            progress_address=f"{own}:{DEFAULT_PORT}" if location.is_kubernetes else "",
             progress=progress,
         )
         outcomes.append(outcome)
@@ -263,7 +264,7 @@ def _conclude(outcomes: Sequence[RunOutcome], report_engine: str | None, json: b
     if len(outcomes) == 1:
         _leave_summary(outcomes[0], rows, worst(codes))
     if json:
-        print_json(rows or [_plain(outcome) for outcome in outcomes])
+        print_json(rows or [asdict(outcome) for outcome in outcomes])
     elif rows:
         print_verdicts(rows)
         for row in rows:
@@ -275,11 +276,6 @@ def _conclude(outcomes: Sequence[RunOutcome], report_engine: str | None, json: b
     raise typer.Exit(worst(codes))
 
 
-def _own_address() -> str:
-    """A pod's own address where there is one: pods of one machine may share all others."""
-    return os.environ.get("POD_IP", "0.0.0.0")
-
-
 def _leave_summary(
     outcome: RunOutcome, rows: Sequence[dict[str, Any]], code: int, *, no_report: str = ""
 ) -> None:
@@ -289,11 +285,9 @@ def _leave_summary(
         rows: The report on the run; empty where none was wanted.
         no_report: Why a wanted report could not be made.
     """
-    from json import loads
-
     from failback.chaos.run.summary import TRIMMABLE, reasons_of, summarize
 
-    plain = _plain(outcome)
+    plain = asdict(outcome)
     verdict, reasons, uri = outcome.verdict, reasons_of(plain), ""
     if rows:
         verdict, uri = rows[0]["verdict"], Path(rows[0]["html"]).absolute().parent.as_uri()
@@ -312,9 +306,3 @@ def _leave_summary(
         report_uri=uri,
     )
     write_termination(fit(document, TRIMMABLE))
-
-
-def _plain(outcome: RunOutcome) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    return asdict(outcome)

@@ -30,7 +30,7 @@ from failback.analytics.lake.compact import MIB, compact_run
 from failback.analytics.lake.fsck import check_run
 from failback.analytics.lake.layout import check_lake, partitions, runs
 from failback.analytics.lake.store import LakeStore, open_store
-from failback.analytics.run.lake_sql import Answer, LakeTables, asked, lake_tables
+from failback.analytics.run.lake_sql import Answer, asked, lake_tables
 from failback.analytics.run.query_paths import lake_paths, query_paths
 from failback.client.program import CommandParser
 from failback.common import numbers
@@ -110,9 +110,7 @@ def _paths(options: argparse.Namespace) -> int:
         raise ReportInputError("is no run folder; of a lake name the run: --run ID", options.source)
     found = lake_paths(options.source, options.run) if options.run else query_paths(options.source)
     tables = found.tables
-    for file in found.unreadable:
-        print(f"left out, it cannot be read: {file}", file=sys.stderr)
-    code = 1 if found.unreadable else 0
+    code = _said_left_out(found.unreadable)
     if options.table:
         if options.table not in tables:
             known = ", ".join(sorted(tables))
@@ -241,27 +239,23 @@ def _add_query(lake: CommandParser) -> None:
 
 def _query(options: argparse.Namespace) -> int:
     tables = lake_tables(options.lake, options.run)
-    _warn_of_unseen(tables)
+    if tables.unseen:
+        unseen = numbers.counted(len(tables.unseen), "run")
+        print(f"{unseen} not seen, not open: name one by --run ID", file=sys.stderr)
     with asked(tables, options.sql) as answer:
         first = list(islice(answer.rows, 1))
         _print(replace(answer, rows=chain(first, answer.rows)), options.format)
     if not first and tables.is_observed:
         where = "its report has them, in observation.returns of report/report.json"
         print(f"no row: an observation counts by return; {where}", file=sys.stderr)
-    return _said_left_out(tables)
+    return _said_left_out(sorted(set(tables.left_out)))
 
 
-def _said_left_out(tables: LakeTables) -> int:
+def _said_left_out(files: Collection[object]) -> int:
     """Name the files that an answer lacks; return the exit code."""
-    for file in sorted(set(tables.left_out)):
+    for file in files:
         print(f"left out, it cannot be read: {file}", file=sys.stderr)
-    return 1 if tables.left_out else 0
-
-
-def _warn_of_unseen(tables: LakeTables) -> None:
-    if tables.unseen:
-        unseen = numbers.counted(len(tables.unseen), "run")
-        print(f"{unseen} not seen, not open: name one by --run ID", file=sys.stderr)
+    return 1 if files else 0
 
 
 def _print(answer: Answer, form: str) -> None:

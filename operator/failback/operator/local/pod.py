@@ -19,7 +19,7 @@ import logging
 import shutil
 import signal
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -187,10 +187,6 @@ class Pod:
                 logger.warning("pod %s: %s", self.spec.name, error)
                 await asyncio.sleep(_REPAIR_POLL_SECONDS)
         self.release()
-
-    def set_fault(self, fault: str, value: Mapping[str, Any]) -> None:
-        """Change what is around the process, see :meth:`PodFaults.set`."""
-        self.faults.set(fault, value)
 
     async def end_faults(self) -> None:
         """Take back what was set. A disk that failed costs the process its life.

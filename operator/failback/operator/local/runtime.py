@@ -12,7 +12,7 @@ import asyncio
 import datetime
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
@@ -31,7 +31,7 @@ from failback.operator.local.addresses import (
     local_context,
 )
 from failback.operator.local.apache_release import Apache, find_apache
-from failback.operator.local.control import CommandError, ControlServer, end_leftovers
+from failback.operator.local.control import Command, CommandError, ControlServer, end_leftovers
 from failback.operator.local.disks import unmount_all
 from failback.operator.local.faults import prepare_faults
 from failback.operator.local.masters import Masters, mark, masters_of, with_masters
@@ -318,15 +318,19 @@ class LocalRuntime:
 
     # --- control socket --------------------------------------------------------------------------
 
-    def _control_commands(self) -> dict[str, Callable[[Mapping[str, Any]], Any]]:
+    def _control_commands(self) -> dict[str, Command]:
         return {
             "view": self._on_view,
             "status": self._on_status,
-            "hold": self._on_hold,
-            "release": self._on_release,
-            "limit": self._on_limit,
-            "fault": self._on_fault,
-            "end-faults": self._on_end_faults,
+            "hold": self._of_pod(lambda pod, asked: pod.hold(str(asked.get("undo", "")))),
+            "release": self._of_pod(lambda pod, _: pod.release()),
+            "limit": self._of_pod(lambda pod, asked: pod.limit(float(asked.get("seconds", 0)))),
+            "fault": self._of_pod(
+                lambda pod, asked: pod.faults.set(
+                    str(asked["fault"]), dict(asked.get("value") or {})
+                )
+            ),
+            "end-faults": self._of_pod(lambda pod, _: pod.end_faults()),
             "stop": self._on_stop,
             "start": self._on_start,
             "version": self._on_version,
@@ -349,25 +353,16 @@ class LocalRuntime:
             },
         }
 
-    async def _on_hold(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        self._pod(request).hold(str(request.get("undo", "")))
-        return {}
+    def _of_pod(self, order: Callable[[Pod, Mapping[str, Any]], Awaitable[None] | None]) -> Command:
+        """Return a command that gives the pod of the request an order, and has no answer."""
 
-    async def _on_release(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        self._pod(request).release()
-        return {}
+        async def command(request: Mapping[str, Any]) -> dict[str, Any]:
+            under_way = order(self._pod(request), request)
+            if under_way is not None:
+                await under_way
+            return {}
 
-    async def _on_limit(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        self._pod(request).limit(float(request.get("seconds", 0)))
-        return {}
-
-    async def _on_fault(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        self._pod(request).set_fault(str(request["fault"]), dict(request.get("value") or {}))
-        return {}
-
-    async def _on_end_faults(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        await self._pod(request).end_faults()
-        return {}
+        return command
 
     async def _on_stop(self, request: Mapping[str, Any]) -> dict[str, Any]:
         pod = self._pod(request)

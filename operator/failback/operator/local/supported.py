@@ -6,7 +6,7 @@ would not act on. A restriction that is silently ignored would make an experimen
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from failback.operator.local.root import Root
@@ -101,22 +101,22 @@ def _unsupported(manifest: Object, root: Root) -> Iterator[str]:
         yield "this kind of object"
         return
     spec = manifest["spec"]
-    yield from (f"spec.{field}" for field in spec if field not in _SET)
+    yield from _others("spec", spec, _SET)
     yield from _pod(spec["template"]["spec"], spec.get("replicas", 1), root)
 
 
 def _pod(pod: Object, replicas: int, root: Root) -> Iterator[str]:
     path = "spec.template.spec"
-    yield from (f"{path}.{field}" for field in pod if field not in _POD)
+    yield from _others(path, pod, _POD)
     if pod.get("restartPolicy", "Always") != "Always":
         yield f"{path}.restartPolicy"
-    yield from _affinity(pod.get("affinity", {}), f"{path}.affinity")
+    affinity, where = pod.get("affinity", {}), f"{path}.affinity"
+    yield from _others(where, affinity, ("podAntiAffinity",))
+    preferred = ("preferredDuringSchedulingIgnoredDuringExecution",)
+    yield from _others(f"{where}.podAntiAffinity", affinity.get("podAntiAffinity", {}), preferred)
     for index, volume in enumerate(pod.get("volumes", ())):
-        yield from (
-            f"{path}.volumes[{index}].{field}"
-            for field in volume
-            if field not in ("name", "configMap", "emptyDir", "projected")
-        )
+        known = ("name", "configMap", "emptyDir", "projected")
+        yield from _others(f"{path}.volumes[{index}]", volume, known)
         if volume["name"] == "logback":  # a ConfigMap of somebody else
             yield f"{path}.volumes[{index}].configMap"
     if len(pod["containers"]) != 1:
@@ -129,38 +129,24 @@ def _pod(pod: Object, replicas: int, root: Root) -> Iterator[str]:
         yield "spec.replicas above 1 with engine apache"
 
 
-def _affinity(affinity: Object, path: str) -> Iterator[str]:
-    yield from (f"{path}.{field}" for field in affinity if field != "podAntiAffinity")
-    preferred = "preferredDuringSchedulingIgnoredDuringExecution"
-    yield from (
-        f"{path}.podAntiAffinity.{field}"
-        for field in affinity.get("podAntiAffinity", {})
-        if field != preferred
-    )
+def _others(path: str, given: Object, known: Container[str]) -> Iterator[str]:
+    """Yield the paths of fields that are not among the known ones."""
+    return (f"{path}.{field}" for field in given if field not in known)
 
 
 def _container(container: Object, path: str, root: Root) -> Iterator[str]:
     known = _CONTAINER | ({"restartPolicy"} if container["name"] == "carry" else set())
-    yield from (f"{path}.{field}" for field in container if field not in known)
+    yield from _others(path, container, known)
     for index, variable in enumerate(container.get("env", ())):
         yield from _environment(variable, f"{path}.env[{index}]")
     for index, mount in enumerate(container.get("volumeMounts", ())):
-        yield from (
-            f"{path}.volumeMounts[{index}].{field}"
-            for field in mount
-            if field not in ("name", "mountPath", "readOnly", "subPath")
-        )
+        fields = ("name", "mountPath", "readOnly", "subPath")
+        yield from _others(f"{path}.volumeMounts[{index}]", mount, fields)
         if not mount["mountPath"].startswith(f"{root.path / 'pods'}/"):
             yield f"{path}.volumeMounts[{index}].mountPath {mount['mountPath']}"
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
-        yield from (
-            f"{path}.{probe}.{field}" for field in container.get(probe, {}) if field not in _PROBE
-        )
-    yield from (
-        f"{path}.lifecycle.{field}"
-        for field in container.get("lifecycle", {})
-        if field != "preStop"
-    )
+        yield from _others(f"{path}.{probe}", container.get(probe, {}), _PROBE)
+    yield from _others(f"{path}.lifecycle", container.get("lifecycle", {}), ("preStop",))
 
 
 def _environment(variable: Object, path: str) -> Iterator[str]:

@@ -21,7 +21,7 @@ from typing import Any, Final, Literal
 from failback.chaos.cluster.broker_facts import ask_broker, ask_nameservers, boot_ms_of, conflicts
 from failback.chaos.cluster.clock import now
 from failback.chaos.cluster.lease import Renewal
-from failback.chaos.cluster.link import LINKS, Cut
+from failback.chaos.cluster.link import LINKS
 from failback.chaos.cluster.target import Deadline, FileStat, Injection
 from failback.chaos.cluster.view import (
     ClusterView,
@@ -86,7 +86,7 @@ class KubernetesTarget:
         self._access = {name: path for name, path in given.items() if os.path.exists(path)}
         use_access(self._access)
         self._containers = Containers(api)
-        self._network = MeshNetwork(api)
+        self.network = MeshNetwork(api)
         self._processes: dict[str, tuple[int, int]] = {}
         """Container → pid and ticks of the broker that was seen in it last."""
         # Kept, because every thread that opens a stream needs a client of its own.
@@ -206,7 +206,7 @@ class KubernetesTarget:
             guards.require_survivable_pause(self.api.pods(self._selector), injection)
         guards.require_consent(injection)
         if injection.fault in LINKS:
-            self._network.require()
+            self.network.require()
 
     # --- acting ----------------------------------------------------------------------------------
 
@@ -277,15 +277,6 @@ class KubernetesTarget:
         found = self.api.pod(pod)
         if found is not None and is_running(found):
             self._containers.renew(found)
-
-    def cut(self, address: str, cut: Cut) -> None:
-        self._network.cut(address, cut)
-
-    def join(self, address: str, link: str) -> None:
-        self._network.join(address, link)
-
-    def resent(self, address: str) -> int:
-        return self._network.resent(address)
 
     def switch_roles(self, name: str, member: Member, offset_policy: str) -> None:
         spec = {
