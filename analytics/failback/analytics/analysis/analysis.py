@@ -109,7 +109,11 @@ def analyse(
     stage_timings.end_of("stage_b")
     forbidden = [forbidden_of(counts.values, *each) for each in enumerate(outages)]
     resumed = engine.resumed(context, forbidden).to_pylist() if forbidden else []
-    wanted = phases_found(counts.values)
+    wanted = [
+        Phase(row["outage"], name, row["value"])
+        for name, way in PHASES.items()
+        for row in way.family.rows(counts.values)
+    ]
     phase_rows = engine.phase_rows(context, wanted).to_pylist() if wanted else []
     analysis = Analysis(
         folder=folder,
@@ -171,15 +175,6 @@ class _StageTimings:
         now = time.monotonic()
         self.seconds[name] = round(now - self._last, 3)
         self._last = now
-
-
-def phases_found(values: Mapping[str, pa.Table]) -> list[Phase]:
-    """The instants of phases that counting found."""
-    return [
-        Phase(row["outage"], name, row["value"])
-        for name, way in PHASES.items()
-        for row in way.family.rows(values)
-    ]
 
 
 def _row_names(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[int, str], str]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import isfinite
@@ -23,7 +24,6 @@ class Key:
     """One setting. ``low`` and ``high`` are included; ``meaning`` is for people."""
 
     name: str
-    field: str
     kind: Kind
     side: Side
     low: float
@@ -31,184 +31,139 @@ class Key:
     meaning: str
     scales: bool = False
     optional: bool = False
+    given_field: str = ""
+    """Its field of the settings, where the name does not give it."""
+
+    @property
+    def field(self) -> str:
+        """The field of the settings: ``guard_offset_file`` of ``failbackGuardOffsetFile``."""
+        words = re.sub("[A-Z]", r"_\g<0>", self.name.removeprefix("failback")).lower()
+        return self.given_field or words.lstrip("_")
 
 
-def _timer(name: str, field: str, side: Side, meaning: str, low: float = 1) -> Key:
-    return Key(name, field, "ms", side, low, 86_400_000, meaning, scales=True)
+def _timer(name: str, side: Side, meaning: str, low: float = 1, given_field: str = "") -> Key:
+    return Key(name, "ms", side, low, 86_400_000, meaning, scales=True, given_field=given_field)
 
 
-def _count(name: str, field: str, side: Side, low: float, high: float, meaning: str) -> Key:
-    return Key(name, field, "count", side, low, high, meaning)
+def _guard(name: str, meaning: str) -> Key:
+    return Key(name, "flag", "broker", 0, 1, meaning)
 
 
-def _guard(name: str, field: str, meaning: str) -> Key:
-    return Key(name, field, "flag", "broker", 0, 1, meaning)
+def _count(name: str, high: float, meaning: str, given_field: str = "") -> Key:
+    return Key(name, "count", "client", 1, high, meaning, given_field=given_field)
+
+
+def _load(name: str, kind: Kind, high: float, meaning: str, *, optional: bool = False) -> Key:
+    return Key(name, kind, "load", 0, high, meaning, optional=optional)
 
 
 _ROWS: Final = (
     _timer(
         "flushConsumerOffsetInterval",
-        "flush_consumer_offset_interval",
         "broker",
         "I_b: between two persists of consumerOffset.json, the first 10 s after the start",
     ),
-    _timer(
-        "flushDelayOffsetInterval",
-        "flush_delay_offset_interval",
-        "broker",
-        "I_d: between two persists of delayOffset.json",
-    ),
+    _timer("flushDelayOffsetInterval", "broker", "I_d: between two persists of delayOffset.json"),
     _timer(
         "slaveSyncInterval",
-        "slave_sync_interval",
         "broker",
         "I_s: between two copies of the master's offsets by the slave; fixed in 4.9 (10 s), no key",
     ),
     _guard(
         "failbackGuardReturnedOffsets",
-        "guard_returned_offsets",
         "a returned master takes the larger offsets of its slave before it serves",
     ),
     _guard(
         "failbackGuardSlaveOffsets",
-        "guard_slave_offsets",
         "a slave keeps the larger offset when it copies those of its master",
     ),
     _guard(
         "failbackGuardConsumerList",
-        "guard_consumer_list",
         "no member list for a heartbeat period after a start, so nobody claims all queues",
     ),
-    _guard(
-        "failbackGuardOffsetFile",
-        "guard_offset_file",
-        "consumerOffset.json is replaced in one step",
-    ),
+    _guard("failbackGuardOffsetFile", "consumerOffset.json is replaced in one step"),
     _timer(
         "persistConsumerOffsetInterval",
-        "persist_consumer_offset_interval",
         "client",
         "I_c: between two commits of a client, the first 10 s after its start",
     ),
-    _timer(
-        "pollNameServerInterval",
-        "poll_name_server_interval",
-        "client",
-        "I_rt: between two checks of the route",
-    ),
+    _timer("pollNameServerInterval", "client", "I_rt: between two checks of the route"),
     _timer(
         "heartbeatBrokerInterval",
-        "heartbeat_broker_interval",
         "client",
         "I_hb: between two heartbeats, the first 1 s after the start",
     ),
     _timer(
         "rocketmq.client.rebalance.waitInterval",
-        "rebalance_interval",
         "client",
         "I_rb: between two rebalances",
+        given_field="rebalance_interval",
     ),
     _timer(
         "pullTimeDelayMillsWhenException",
-        "pull_error_delay",
         "client",
         "wait after a failed pull",
         low=0,
+        given_field="pull_error_delay",
     ),
-    _count("pullBatchSize", "pull_batch_size", "client", 1, 1024, "messages per pull"),
+    _count("pullBatchSize", 1024, "messages per pull"),
     _count(
-        "pullThresholdForQueue",
-        "pull_threshold_for_queue",
-        "client",
-        1,
-        65_535,
-        "cached messages of a queue above which it is not pulled",
+        "pullThresholdForQueue", 65_535, "cached messages of a queue above which it is not pulled"
     ),
-    _count(
-        "consumeConcurrentlyMaxSpan",
-        "consume_concurrently_max_span",
-        "client",
-        1,
-        65_535,
-        "widest span of unfinished offsets in a queue",
-    ),
-    _count("consumeThreadMax", "consume_threads", "client", 1, 1000, "handler threads of a member"),
+    _count("consumeConcurrentlyMaxSpan", 65_535, "widest span of unfinished offsets in a queue"),
+    _count("consumeThreadMax", 1000, "handler threads of a member", given_field="consume_threads"),
     _timer(
         "awaitTerminationMillisWhenShutdown",
-        "await_termination",
         "client",
         "how long a clean stop waits for handlers",
         low=0,
+        given_field="await_termination",
     ),
-    Key("rate", "rate", "rate", "load", 0, 1e7, "messages/s that the group consumes on the pair"),
-    Key(
-        "capacity",
+    _load("rate", "rate", 1e7, "messages/s that the group consumes on the pair"),
+    _load(
         "capacity",
         "rate",
-        "load",
-        0,
         1e7,
         "messages/s that the group could consume; else from handler and threads, else the rate",
         optional=True,
     ),
-    Key(
+    _load(
         "peakRate",
-        "peak_rate",
         "rate",
-        "load",
-        0,
         1e7,
         "R of the worst case: the highest consume rate ever; else from the handler's shortest time",
         optional=True,
     ),
-    _count("queues", "queues", "load", 1, 65_536, "Q: queues of the topic on the pair"),
-    _count("members", "members", "load", 1, 1024, "consumers of the group"),
-    _count("slavesPerPair", "slaves", "broker", 0, 3, "slaves of the master"),
-    _count("pairs", "pairs", "broker", 1, 64, "pairs that carry the topic"),
-    Key(
-        "backlog",
+    Key("queues", "count", "load", 1, 65_536, "Q: queues of the topic on the pair"),
+    Key("members", "count", "load", 1, 1024, "consumers of the group"),
+    Key("slavesPerPair", "count", "broker", 0, 3, "slaves of the master", given_field="slaves"),
+    Key("pairs", "count", "broker", 1, 64, "pairs that carry the topic"),
+    _load(
         "backlog",
         "count",
-        "load",
-        0,
         1e12,
         "messages that wait on the pair at the kill; not given: enough for the whole outage",
         optional=True,
     ),
-    Key(
+    _load(
         "backlogMost",
-        "backlog_most",
         "count",
-        "load",
-        0,
         1e12,
         "the same for the worst case; not given: as backlog",
         optional=True,
     ),
-    Key("handlerMs", "handler_ms", "factor", "load", 0, 86_400_000, "mean time of a handler, ms"),
-    Key(
-        "handlerJitterMs",
-        "handler_jitter_ms",
-        "factor",
-        "load",
-        0,
-        86_400_000,
-        "most that a handler differs from it, ms",
-    ),
-    Key(
+    _load("handlerMs", "factor", 86_400_000, "mean time of a handler, ms"),
+    _load("handlerJitterMs", "factor", 86_400_000, "most that a handler differs from it, ms"),
+    _load(
         "handlerSlack",
-        "handler_slack",
         "factor",
-        "load",
-        0,
         0.9,
         "share of the rate that handlers may lose to machine and client; 0 to this is drawn",
     ),
-    Key("delayedRate", "delayed_rate", "rate", "load", 0, 1e7, "delayed messages delivered per s"),
-    Key("retryRate", "retry_rate", "rate", "load", 0, 1e7, "retries delivered per s"),
+    _load("delayedRate", "rate", 1e7, "delayed messages delivered per s"),
+    _load("retryRate", "rate", 1e7, "retries delivered per s"),
     Key(
         "brokerStartSeconds",
-        "broker_start_seconds",
         "seconds",
         "broker",
         0,
@@ -217,7 +172,6 @@ _ROWS: Final = (
     ),
     Key(
         "brokerUptimeSeconds",
-        "broker_uptime_seconds",
         "seconds",
         "broker",
         0,
@@ -228,7 +182,6 @@ _ROWS: Final = (
     ),
     Key(
         "clientUptimeSeconds",
-        "client_uptime_seconds",
         "seconds",
         "client",
         0,
@@ -237,7 +190,7 @@ _ROWS: Final = (
         scales=True,
         optional=True,
     ),
-    Key("failbackTimeScale", "time_scale", "factor", "broker", 0.05, 1, "multiplies all timers"),
+    Key("failbackTimeScale", "factor", "broker", 0.05, 1, "multiplies all timers"),
 )
 
 KEYS: Final[Mapping[str, Key]] = MappingProxyType({row.name: row for row in _ROWS})

@@ -30,18 +30,14 @@ def is_held(folder: Path) -> bool:
         holder = Identity(int(note["pid"]), int(note["ticks"]))
         here = process_space()
         if note.get("space", here) != here:
-            return time.time() - _last_change(folder) < QUIET_SECONDS
+            return time.time() - max(_changes(folder), default=0.0) < QUIET_SECONDS
         return state_of(holder) not in (None, *DEAD_STATES)
     except (OSError, ValueError, KeyError, TypeError, OverflowError):
         return False
 
 
-def _last_change(folder: Path) -> float:
-    """Unix time; 0 where there is nothing."""
-    return max(_changes(folder), default=0.0)
-
-
 def _changes(folder: Path) -> Iterator[float]:
+    """Unix times."""
     for name in _WRITTEN:
         try:
             with os.scandir(folder / name) as entries:

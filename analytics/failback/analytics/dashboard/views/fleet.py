@@ -253,11 +253,7 @@ def exposure_document(
         "topic": ", ".join(topics),
         "topics": list(topics),
         "rate": None if rate is None else round(rate, 2),
-        "after_return": None,
-        "on_slave": None,
-        "most": None,
-        "measured": None,
-        "bound": None,
+        **dict.fromkeys(("after_return", "on_slave", "most", "measured", "bound")),
     }
     if found is None:
         return document

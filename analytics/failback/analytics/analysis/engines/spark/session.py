@@ -196,7 +196,7 @@ def _engine_settings(scratch: Path, stores: Sequence[LakeStore]) -> dict[str, st
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.parquet.filterPushdown": "true",
         "spark.log.level": "ERROR",
-        **settings_here(stores),
+        **settings_for(stores, os.environ),
     }
 
 
@@ -289,8 +289,3 @@ def settings_for(stores: Sequence[LakeStore], environment: Mapping[str, str]) ->
     if not jars:
         raise EngineUnavailable(f"{JARS}={given} has no jars")
     return found | {"spark.jars": ",".join(jars)}
-
-
-def settings_here(stores: Sequence[LakeStore]) -> dict[str, str]:
-    """The same with the environment of this process."""
-    return settings_for(stores, os.environ)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import plotly.graph_objects as go
 
@@ -36,6 +36,10 @@ _ORDERS: Final = (
 """Field, name and opacity of the three orders of a repeat and the first success."""
 
 
+def _behind_bar(text: str) -> dict[str, Any]:
+    return {"text": [text], "textposition": "outside", "cliponaxis": False}
+
+
 def dup_by_cause(rows: Sequence[Row], theme: Theme = LIGHT) -> go.Figure:
     """Duplicates by cause; hatched by report group, paler where the work was needed.
 
@@ -55,9 +59,7 @@ def dup_by_cause(rows: Sequence[Row], theme: Theme = LIGHT) -> go.Figure:
                 name=f"{group.replace('_', ' ')}: {label}",
                 orientation="h",
                 marker=group_marker(group, opacity),
-                text=[str(number)],
-                textposition="outside",
-                cliponaxis=False,
+                **_behind_bar(str(number)),
                 legendgroup=f"{group}: {label}",
                 showlegend=(group, label) not in named,
             )
@@ -134,9 +136,7 @@ def bound_vs_observed(rows: Sequence[Row], theme: Theme = LIGHT) -> go.Figure:
             width=0.5,
             name="observed",
             showlegend=False,
-            text=[f"{observed:,.0f}"],
-            textposition="outside",
-            cliponaxis=False,
+            **_behind_bar(f"{observed:,.0f}"),
             marker={
                 "color": theme.of(BAD if row["exceeded"] else SLATE),
                 "pattern": {"shape": "x" if row["exceeded"] else ""},
@@ -249,9 +249,7 @@ def rto_waterfall(title: str, phases: Mapping[str, int | None], theme: Theme = L
             y=[phase.replace("_", " ")],
             orientation="h",
             showlegend=False,
-            text=[f"{at_ns / NS:.1f} s"],
-            textposition="outside",
-            cliponaxis=False,
+            **_behind_bar(f"{at_ns / NS:.1f} s"),
             marker={"color": theme.of(SLATE)},
         )
         previous = at_ns
@@ -261,9 +259,7 @@ def rto_waterfall(title: str, phases: Mapping[str, int | None], theme: Theme = L
             y=[phase.replace("_", " ")],
             orientation="h",
             showlegend=False,
-            text=["not seen"],
-            textposition="outside",
-            cliponaxis=False,
+            **_behind_bar("not seen"),
             marker={"color": theme.of(PALE), "pattern": {"shape": "/"}},
         )
         row = len(seen) + number
