@@ -192,11 +192,9 @@ class Run:
             record.add_unproved_reason(death.doubt)
         record.observed["gone_ns"] = death.seen
         record.settle()
-        detail = {"proof": dict(record.proof), "why": record.why}
+        why = {"proof": dict(record.proof), "why": record.why}
         for kind in ("KILL", "GONE"):
-            self._faults.fault_row(
-                record, kind, observed=death.seen, observer="parent", detail=detail
-            )
+            self._faults.fault_row(record, kind, observed=death.seen, observer="parent", detail=why)
         return sent.issued.mono_ns
 
     def _hold(self, killed: int) -> None:
