@@ -175,7 +175,7 @@ def test_a_delay_ends_with_its_harness(isolated: LocalCluster) -> None:
         "from failback.chaos.cluster.link import Cut;"
         "from failback.chaos.targets.local import ControlSocket, LocalTarget;"
         "target = LocalTarget(ControlSocket.of_root(Path(sys.argv[1])), 'demo');"
-        "target.cut(sys.argv[2], Cut('clients', delay_ms=600)); sys.stdin.read(1);"
+        "target.network.cut(sys.argv[2], Cut('clients', delay_ms=600)); sys.stdin.read(1);"
         "os.kill(os.getpid(), 9)"
     )
     words = [sys.executable, "-c", harness, str(isolated.root), member.address]

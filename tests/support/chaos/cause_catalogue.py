@@ -348,7 +348,12 @@ RUNS: Final = (
     ),
 )
 
+FOREIGN: Final = (
+    *("COMMIT_STALLED", "MEMBERSHIP_LOST", "COMMIT_NEVER_TAKEN", "OFFSETS_GONE"),
+    *("ACK_NOT_TAKEN", "GROUP_WENT_BACK"),
+)
 NOT_PROVOKED: Final = {
+    **dict.fromkeys(FOREIGN, "of Kafka or Redis (`tests/integration/chaos/test_compare.py`)"),
     "ROLLBACK_UNTOLD": "only an observed run names it: a run's own consumers are no Go clients",
     "CLIENT_BUG": "must never occur; none did in any run",
     "TAIL_RESET": "cannot come about: a client that ends by a reset hands nothing out any more, so"

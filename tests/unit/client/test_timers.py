@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -60,6 +61,26 @@ async def test_heartbeats_go_to_every_address_every_30_s() -> None:
             beats = [round(r.time) for r in broker.of(RequestCode.HEART_BEAT)]
             assert [t for t in beats if t > 2] == [31, 61, 91]
             assert beats[0] == 0
+
+
+@virtual_time
+async def test_what_changes_while_a_heartbeat_is_under_way_is_in_one_that_follows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with Lab() as lab:
+        (master,) = lab.pair()
+        member = await lab.start()
+        await asyncio.sleep(5)
+        instance = member.consumer.instance
+        send, sent = instance.api.heartbeat, len(master.of(RequestCode.HEART_BEAT))
+
+        async def slow(addr: str, data: Any) -> None:
+            await asyncio.sleep(1)
+            await send(addr, data)
+
+        monkeypatch.setattr(instance.api, "heartbeat", slow)
+        await asyncio.gather(*(instance.heartbeat_all() for _ in range(3)))
+        assert len(master.of(RequestCode.HEART_BEAT)) == sent + 2
 
 
 @virtual_time

@@ -154,6 +154,7 @@ class MQClientInstance:
         """Topic and whether the default topic's route is meant, to the number of the last question
         that was answered."""
         self._heartbeat_lock = asyncio.Lock()
+        self._heartbeat_is_due = False
         self._wake = asyncio.Event()
         self._trigger = "tick"
         self._tasks: set[asyncio.Task[None]] = set()
@@ -389,15 +390,21 @@ class MQClientInstance:
         await self.heartbeat_all()
 
     async def heartbeat_all(self) -> None:
-        """Send a heartbeat to every broker; skipped while another one is under way."""
+        """Send a heartbeat to every broker, or have the one under way followed by another.
+
+        A subscription may have changed since that one began. The reference leaves this to the next
+        tick: brokers answer pulls with 25 for up to 30 s then.
+        """
+        self._heartbeat_is_due = True
         if self._heartbeat_lock.locked():
-            logger.info("heartbeat of %s skipped: one is under way", self.client_id)
             return
         async with self._heartbeat_lock:
-            data = self._heartbeat_data()
-            for _, broker_id, addr in self.brokers:
-                if self.consumers or broker_id == 0:
-                    await self._heartbeat(addr, data)
+            while self._heartbeat_is_due:
+                self._heartbeat_is_due = False
+                data = self._heartbeat_data()
+                for _, broker_id, addr in self.brokers:
+                    if self.consumers or broker_id == 0:
+                        await self._heartbeat(addr, data)
 
     def _on_connect(self, addr: str) -> None:
         """Counter-measure ``heartbeat_on_connect``: the heartbeat is the first request of a
