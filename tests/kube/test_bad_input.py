@@ -313,10 +313,16 @@ def is_claim(volume: Object) -> bool:
     return "persistentVolumeClaim" in volume
 
 
+def is_owned(found: Object) -> bool:
+    return bool(found["metadata"].get("ownerReferences"))
+
+
 def test_claims_go_with_their_cluster_where_that_is_asked_for(quiet: Namespace) -> None:
     for name, goes in (("kept", False), ("wiped", True)):
         cluster(quiet, name, storage={"deleteClaim": goes})
         quiet.api.wait("Pod", f"{name}-0-0-0", is_true("Ready"))
+        # The controller of StatefulSets makes itself the owner of such a claim at a later look.
+        quiet.api.wait("PersistentVolumeClaim", f"data-{name}-0-0-0", is_owned if goes else bool)
         quiet.api.delete("BrokerCluster", name)
         quiet.api.wait_gone("StatefulSet", f"{name}-0-0")
         quiet.api.wait_gone("Pod", f"{name}-0-0-0")
