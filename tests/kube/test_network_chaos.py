@@ -113,33 +113,42 @@ def run_cut(
     return done.returncode, fault, done.stdout + done.stderr
 
 
-@pytest.mark.alone  # a witness that is late beside other tests makes the run Inconclusive
-def test_a_cut_is_proved_by_the_slave_and_one_that_is_only_reported_is_not(
-    namespace: Namespace, node: NodeProcess, control_plane: ControlPlane, tmp_path: Path
-) -> None:
+@pytest.fixture
+def kubeconfig(namespace: Namespace, node: NodeProcess) -> Path:
+    """Of an account that may make objects of Chaos Mesh, beside a pair."""
     set_up_cluster(namespace)
     allow(namespace)
+    rules = chart_rules(namespace, "chaos.chaosMesh.enabled=true", account=CHAOS_ACCOUNT)
+    return namespace.identity("mesh", rules).kubeconfig
+
+
+@pytest.mark.alone  # a witness that is late beside other tests makes the run Inconclusive
+def test_a_cut_is_proved_by_the_slave(
+    namespace: Namespace, kubeconfig: Path, control_plane: ControlPlane, tmp_path: Path
+) -> None:
     target = target_of(namespace)
     with pytest.raises(GuardRefused, match="Chaos Mesh drops packets here: install it"):
         target.refuse_unsafe(Injection("cut-replication"))
     target.close()
-    rules = chart_rules(namespace, "chaos.chaosMesh.enabled=true", account=CHAOS_ACCOUNT)
-    kubeconfig = namespace.identity("mesh", rules).kubeconfig
-    with optional_kinds(control_plane):
-        with Mesh(namespace) as mesh:
-            code, fault, said = run_cut(namespace, kubeconfig, tmp_path)
-            assert code == 0, said
-            assert "its slaves' stood still" in str(fault["proof"])
-            (made,) = mesh.seen
-            assert made["spec"]["action"] == "partition"
-            assert made["spec"]["target"]["selector"]["pods"] == {namespace.name: ["demo-0-1-0"]}
-            assert namespace.api.list(KIND) == []
-        with Mesh(namespace, idle=True):
-            (tmp_path / "idle").mkdir()
-            code, fault, said = run_cut(namespace, kubeconfig, tmp_path / "idle")
-            assert (code, fault["proved"]) == (3, False), said
-            assert "the cut of demo-0-0-0 was not seen" in str(fault["why"])
-            assert namespace.api.list(KIND) == []
+    with optional_kinds(control_plane), Mesh(namespace) as mesh:
+        code, fault, said = run_cut(namespace, kubeconfig, tmp_path)
+        assert code == 0, said
+        assert "its slaves' stood still" in str(fault["proof"])
+        (made,) = mesh.seen
+        assert made["spec"]["action"] == "partition"
+        assert made["spec"]["target"]["selector"]["pods"] == {namespace.name: ["demo-0-1-0"]}
+        assert namespace.api.list(KIND) == []
+
+
+@pytest.mark.soak
+def test_a_cut_that_is_only_reported_is_none(
+    namespace: Namespace, kubeconfig: Path, control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    with optional_kinds(control_plane), Mesh(namespace, idle=True):
+        code, fault, said = run_cut(namespace, kubeconfig, tmp_path)
+        assert (code, fault["proved"]) == (3, False), said
+        assert "the cut of demo-0-0-0 was not seen" in str(fault["why"])
+        assert namespace.api.list(KIND) == []
 
 
 def test_every_kind_of_cut_is_an_object_of_chaos_mesh() -> None:

@@ -42,6 +42,7 @@ def test_kafka_with_defaults_repeats_nothing_in_stay_and_handover(tmp_path: Path
     assert len(document["foreign"]["resumed"]) >= 4
 
 
+@pytest.mark.soak
 def test_a_redis_replica_that_was_cut_off_gives_entries_again(tmp_path: Path) -> None:
     ensure_redis()
     (setting,) = settings_of(REDIS, "lagging-replica")

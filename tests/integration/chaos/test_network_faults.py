@@ -115,6 +115,7 @@ def test_packets_are_lost_throttled_and_held_back(isolated: LocalCluster, tmp_pa
     assert network_rules(isolated) == ""
 
 
+@pytest.mark.soak
 def test_an_nft_that_lies_is_found_out(
     isolated: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
