@@ -185,7 +185,7 @@ def test_heal_after_kills_at_seeded_instants(
         topic = f"{fault['fault']}-{number}"
         if fault is CONSUMER:
             fault["target"] = {"group": f"group-{topic}"}
-        instant = rng.uniform(2.0, 8.0)
+        instant = rng.uniform(1.5, 5.0)
         run_dir = tmp_path / f"{number}-after-{instant:.3f}-s"
         harness = subprocess.Popen(
             run_arm_command(cluster, experiment([fault], topic=topic), run_dir),
