@@ -10,9 +10,9 @@ from typing import Any, Final, TypeGuard
 from failback.kube.errors import ApiError
 from failback.operator.planning.observed.observed import Key, Object
 from failback.operator.planning.plan.encoding import (
-    condition,
+    Verdict,
     find_condition,
-    merge_conditions,
+    judged,
     operation_on,
     operations_from_status,
     operations_to_status,
@@ -82,43 +82,31 @@ def with_outcome(
     Args:
         blind: Why its peers could not be looked at.
     """
-    now = time.time()
     wanted = _with_failure(resource, plan, outcome)
-    wanted = _with_failed_look(resource, wanted, blind, now=now)
+    wanted = _with_failed_look(resource, wanted, blind)
     return with_stalled(
         resource.get("status", {}),
         wanted,
-        now=now,
+        now=time.time(),
         generation=resource["metadata"].get("generation", 1),
     )
 
 
-def _with_failed_look(
-    resource: Object, wanted: Mapping[str, Any], text: str, *, now: float
-) -> dict[str, Any]:
+def _with_failed_look(resource: Object, wanted: Mapping[str, Any], text: str) -> dict[str, Any]:
     """Return the wanted status with the warning ``LookFailed`` behind the warnings that it has.
 
     Args:
         text: Why the look at the peers failed; empty: it did not, and the warning goes.
     """
-    found = dict(wanted)
-    said = find_condition(found, "Warning")
+    said = find_condition(wanted, "Warning")
     parts = said["message"].split("; ") if said and said["status"] == "True" else []
     kept = [part for part in parts if not part.startswith(_LOOK_FAILED)]
     if not text and kept == parts:
-        return found
+        return dict(wanted)
     warnings = [*kept, f"{_LOOK_FAILED}{text}"] if text else kept
-    made = condition(
-        resource.get("status") or {},
-        "Warning",
-        bool(warnings),
-        warnings[0].partition(":")[0] if warnings else "",
-        "; ".join(warnings),
-        now=now,
-        generation=resource["metadata"].get("generation", 1),
-    )
-    found["conditions"] = merge_conditions(found, [made])
-    return found
+    reason = warnings[0].partition(":")[0] if warnings else ""
+    verdict = Verdict("Warning", bool(warnings), reason, "; ".join(warnings))
+    return _with_verdict(resource, wanted, verdict)
 
 
 def after_exception(resource: Object, failure: str, *, poison: bool = False) -> dict[str, Any]:
@@ -148,8 +136,8 @@ def _with_failure(resource: Object, plan: Plan, outcome: Outcome) -> dict[str, A
     if is_refusal(error):
         return ready_false(resource, "ApplyFailed", _apply_failed(outcome, error), wanted)
     if isinstance(outcome.failed, SetConfig) and isinstance(error, NotReadBack):
-        entry = _condition(resource, wanted, "ConfigApplied", "RejectedKey", str(error))
-        wanted["conditions"] = merge_conditions(wanted, [entry])
+        verdict = Verdict("ConfigApplied", False, "RejectedKey", str(error))
+        return _with_verdict(resource, wanted, verdict)
     return wanted
 
 
@@ -180,28 +168,18 @@ def _refused(action: Action | None, error: ApiError) -> str:
     return f"{error.verb} {error.resource}{name}: {words}"
 
 
-def _condition(
-    resource: Object, status: Mapping[str, Any], kind: str, reason: str, message: str
-) -> dict[str, Any]:
-    return condition(
-        resource.get("status", {}),
-        kind,
-        False,
-        reason,
-        message,
-        now=time.time(),
-        generation=resource["metadata"].get("generation", 1),
-    )
+def _with_verdict(resource: Object, status: Mapping[str, Any], verdict: Verdict) -> dict[str, Any]:
+    before, generation = resource.get("status") or {}, resource["metadata"].get("generation", 1)
+    found = judged(before, [verdict], now=time.time(), generation=generation, among=status)
+    return {**status, "conditions": found}
 
 
 def ready_false(
     resource: Object, reason: str, message: str, status: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Return a status, the resource's own or another, with ``Ready`` false."""
-    found = dict(resource.get("status", {}) if status is None else status)
-    entry = _condition(resource, found, "Ready", reason, message)
-    found["conditions"] = merge_conditions(found, [entry])
-    return found
+    found = resource.get("status", {}) if status is None else status
+    return _with_verdict(resource, found, Verdict("Ready", False, reason, message))
 
 
 def failure_events(have: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[Event, ...]:

@@ -98,9 +98,7 @@ def cluster_status(
         if pods[member["pod"]].carried is not None
     }
     if carried:
-        found = offsets_carried(carried)
-        words = found.type, found.value, found.reason, found.message
-        conditions.append(condition(previous, *words, now))
+        conditions.append(condition(previous, *offsets_carried(carried), now))
     return {
         "observedGeneration": cluster.metadata.generation,
         "replicas": len(pairs),

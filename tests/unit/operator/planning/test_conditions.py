@@ -11,10 +11,10 @@ import pytest
 from failback.operator.kinds.permits import Permits
 from failback.operator.planning.cluster import conditions, warnings
 from failback.operator.planning.cluster.cluster import shape_of
-from failback.operator.planning.cluster.conditions import Verdict
 from failback.operator.planning.cluster.view import ClusterView
 from failback.operator.planning.observed import facts
 from failback.operator.planning.observed.observed import Broker, ObservedCluster, Route
+from failback.operator.planning.plan.encoding import Verdict
 from failback.operator.planning.plan.types import Operation
 from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.render.objects import render_cluster

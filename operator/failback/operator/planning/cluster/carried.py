@@ -9,11 +9,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
-from failback.operator.planning.cluster.conditions import Verdict
 from failback.operator.planning.cluster.view import ClusterView
 from failback.operator.planning.observed import facts
 from failback.operator.planning.observed.observed import Carried, MemberView
-from failback.operator.planning.plan.encoding import names
+from failback.operator.planning.plan.encoding import Verdict, names
 from failback.operator.planning.plan.types import Event
 
 KIND: Final = "OffsetsCarried"

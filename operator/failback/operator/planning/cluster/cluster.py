@@ -16,7 +16,6 @@ from failback.operator.planning import operations
 from failback.operator.planning.cluster import conditions, drain, guarded, last_valid, warnings
 from failback.operator.planning.cluster import status as cluster_status
 from failback.operator.planning.cluster.carried import carried_events, carried_verdicts
-from failback.operator.planning.cluster.conditions import Verdict
 from failback.operator.planning.cluster.external_access import (
     external_access,
     with_addresses,
@@ -32,10 +31,10 @@ from failback.operator.planning.operations.turns import Turn, lane_of, operate
 from failback.operator.planning.plan.children import by_key, key_of, plan_children
 from failback.operator.planning.plan.encoding import (
     OPERATION_FIELDS,
-    condition,
+    Verdict,
     find_condition,
     from_time,
-    merge_conditions,
+    judged,
     names,
     operations_to_status,
 )
@@ -445,19 +444,7 @@ def _paused(value: bool) -> Verdict:
 
 def _conditions(state: ClusterState, verdicts: list[Verdict]) -> list[dict[str, Any]]:
     generation = state.cluster.metadata.generation
-    found = [
-        condition(
-            state.status,
-            item.type,
-            item.value,
-            item.reason,
-            item.message,
-            now=state.now,
-            generation=generation,
-        )
-        for item in verdicts
-    ]
-    return merge_conditions(state.status, found)
+    return judged(state.status, verdicts, now=state.now, generation=generation)
 
 
 def _only_status(state: ClusterState, context: Context, refusal: _Refusal) -> Plan:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from failback.operator.engines.catalogue import ACCEPT_UNKNOWN_KEY, config_keys, same_value
@@ -16,7 +15,7 @@ from failback.operator.planning.observed import facts
 from failback.operator.planning.observed.observed import MemberView
 from failback.operator.planning.operations import scale_down
 from failback.operator.planning.operations.turns import titled, waits_for
-from failback.operator.planning.plan.encoding import find_condition, names, with_reasons
+from failback.operator.planning.plan.encoding import Verdict, find_condition, names, with_reasons
 from failback.operator.planning.plan.types import Event, Operation
 from failback.operator.planning.state import live_keys
 from failback.operator.planning.state.cluster_state import ClusterState
@@ -34,16 +33,6 @@ _BEFORE_READY: Final = frozenset(
     | {"ReadingLogs"}
 )
 _AFTER_READY: Final = frozenset({"AllReady", "MasterDown", "SlaveDown", "PodNotReady"})
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What one condition says; ``value`` ``None`` is ``Unknown``."""
-
-    type: str
-    value: bool | None
-    reason: str
-    message: str = ""
 
 
 def never_ready(previous: Mapping[str, Any]) -> bool:

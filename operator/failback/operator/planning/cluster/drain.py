@@ -13,7 +13,6 @@ import hashlib
 from dataclasses import dataclass
 from typing import Final
 
-from failback.operator.planning.cluster.conditions import Verdict
 from failback.operator.planning.observed.observed import MemberView, Object
 from failback.operator.planning.operations.switching.pair import end_of
 from failback.operator.planning.operations.switching.preflight import preflight
@@ -25,7 +24,7 @@ from failback.operator.planning.operations.switching.request import (
     requests,
 )
 from failback.operator.planning.operations.turns import waits_for
-from failback.operator.planning.plan.encoding import find_condition, names
+from failback.operator.planning.plan.encoding import Verdict, find_condition, names
 from failback.operator.planning.plan.types import Action, Apply, Event, Operation
 from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.render import common

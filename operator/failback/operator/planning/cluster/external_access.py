@@ -12,11 +12,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from failback.operator.kinds.broker_cluster import BrokerCluster
-from failback.operator.planning.cluster.conditions import Verdict
 from failback.operator.planning.cluster.view import ClusterView
 from failback.operator.planning.observed import facts
 from failback.operator.planning.observed.observed import Object, ObservedCluster
-from failback.operator.planning.plan.encoding import find_condition, names
+from failback.operator.planning.plan.encoding import Verdict, find_condition, names
 from failback.operator.planning.plan.memory import Desired
 from failback.operator.planning.state.decode import member_of
 from failback.operator.render.context import Context

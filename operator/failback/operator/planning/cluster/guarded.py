@@ -6,10 +6,9 @@ import datetime
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from failback.operator.planning.cluster.conditions import Verdict
 from failback.operator.planning.cluster.view import ClusterView
 from failback.operator.planning.observed.observed import MemberView
-from failback.operator.planning.plan.encoding import find_condition, names
+from failback.operator.planning.plan.encoding import Verdict, find_condition, names
 from failback.operator.planning.plan.types import Event
 from failback.operator.planning.state import restarts
 from failback.operator.planning.state.guard_stages import is_done

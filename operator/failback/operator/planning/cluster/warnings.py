@@ -13,12 +13,16 @@ from failback.operator.engines.catalogue import normalise, quirk, unknown_key_hi
 from failback.operator.engines.quirks import EngineVersion, store_compatible, unreleased
 from failback.operator.kinds.base import Engine, Resources, parse_quantity
 from failback.operator.kinds.permits import Permits
-from failback.operator.planning.cluster.conditions import Verdict
 from failback.operator.planning.cluster.view import ClusterView
 from failback.operator.planning.observed import facts
 from failback.operator.planning.observed.observed import MemberView
 from failback.operator.planning.operations import resize, resync
-from failback.operator.planning.plan.encoding import find_condition, names, stored_operations
+from failback.operator.planning.plan.encoding import (
+    Verdict,
+    find_condition,
+    names,
+    stored_operations,
+)
 from failback.operator.planning.state.running_engine import (
     ACCEPT,
     STORE_UPGRADE,

@@ -27,10 +27,10 @@ from failback.operator.planning.jobs.runs import (
 from failback.operator.planning.observed.observed import ObservedExperiment
 from failback.operator.planning.plan.children import drift, finished
 from failback.operator.planning.plan.encoding import (
-    condition,
+    Verdict,
     find_condition,
     from_time,
-    merge_conditions,
+    judged,
     to_time,
 )
 from failback.operator.planning.plan.types import Action, Apply, Delete, Event, Plan
@@ -72,19 +72,11 @@ class _Draft:
     status: dict[str, Any]
     actions: list[Action] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
-    conditions: list[dict[str, Any]] = field(default_factory=list)
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    """By type of the condition."""
 
     def condition(self, kind: str, value: bool | None, reason: str, message: str = "") -> None:
-        made = condition(
-            self.before,
-            kind,
-            value,
-            reason,
-            message,
-            now=self.now,
-            generation=self.experiment.metadata.generation,
-        )
-        self.conditions = [each for each in self.conditions if each["type"] != kind] + [made]
+        self.verdicts[kind] = Verdict(kind, value, reason, message)
 
     def event(self, reason: str, message: str, *, warning: bool = False) -> None:
         self.events.append(Event(reason, message, warning))
@@ -107,8 +99,11 @@ class _Draft:
         return began and (self.status.get("phase") not in OVER or _is_unhealed(self.status))
 
     def plan(self, wake_after: float | None, *, gone: bool = False) -> Plan:
-        self.status["conditions"] = merge_conditions(self.before, self.conditions)
-        self.status["observedGeneration"] = self.experiment.metadata.generation
+        generation = self.experiment.metadata.generation
+        self.status["conditions"] = judged(
+            self.before, self.verdicts.values(), now=self.now, generation=generation
+        )
+        self.status["observedGeneration"] = generation
         return Plan(
             actions=tuple(self.actions),
             status=self.status,

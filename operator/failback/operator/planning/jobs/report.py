@@ -12,7 +12,7 @@ from failback.operator.planning.jobs import results
 from failback.operator.planning.jobs.experiment import OVER
 from failback.operator.planning.jobs.runs import MAX_REASONS
 from failback.operator.planning.observed.observed import Object, ObservedReport
-from failback.operator.planning.plan.encoding import condition, from_time, merge_conditions, to_time
+from failback.operator.planning.plan.encoding import Verdict, from_time, judged, to_time
 from failback.operator.planning.plan.types import Action, Apply, Event, Plan
 from failback.operator.render.jobs import RUNS, JobContext, run_folder
 from failback.operator.render.report_jobs import report_job, spark_application
@@ -68,7 +68,7 @@ def plan_report(
     actions: list[Action] = [Apply(make(report, found.runs, found.claim, context))]
     draft = {**status, "phase": "Running", "startedAt": to_time(now)}
     draft.pop("blockedBy", None)
-    verdicts = [_Verdict("Complete", False, "Waiting", "the Job has not ended")]
+    verdicts = [Verdict("Complete", False, "Waiting", "the Job has not ended")]
     runs = f"{len(found.runs)} run{'s' if len(found.runs) > 1 else ''}"
     started = Event("ReportStarted", f"{runs}, engine {report.spec.engine}")
     return _plan(report, status, draft, verdicts, context, now, actions, [started], _POLL)
@@ -168,7 +168,7 @@ def _wait(
         events.append(Event("ReportFailed", found.message, warning=True))
     else:
         draft["blockedBy"] = [found.reason]
-    verdicts = [_Verdict("Complete", False, found.reason, found.message)]
+    verdicts = [Verdict("Complete", False, found.reason, found.message)]
     wake = None if give_up else _WAIT
     return _plan(report, status, draft, verdicts, context, now, [], events, wake)
 
@@ -188,7 +188,7 @@ def _follow(
     problem = results.pull_problem(observed.pod)
     if end is None and (problem or observed.refused_pod):
         reason = "ImagePullError" if problem else "PodRefused"
-        verdicts = [_Verdict("Complete", False, reason, problem or observed.refused_pod)]
+        verdicts = [Verdict("Complete", False, reason, problem or observed.refused_pod)]
         return _plan(report, status, {**status}, verdicts, context, now, [], [], _WAIT)
     try:
         # A report of a failed run ends with its exit code, so a Job may fail and be complete.
@@ -219,7 +219,7 @@ def _follow_application(
             reason = "SummaryInvalid" if state == "COMPLETED" else "JobFailed"
             message = f"{state}: {application.get('errorMessage') or error}"
             return _fail(report, status, reason, message, context, now)
-        verdicts = [_Verdict("Complete", False, "Waiting", state)]
+        verdicts = [Verdict("Complete", False, "Waiting", state)]
         return _plan(report, status, {**status}, verdicts, context, now, [], [], _WAIT)
     return _done(report, status, summary, observed, context, now)
 
@@ -239,8 +239,8 @@ def _done(
     draft["reasons"] = [*(summary.get("reasons") or ()), *absent][:MAX_REASONS]
     draft.pop("blockedBy", None)
     verdicts = [
-        _Verdict("Complete", True, "Counted", _where_the_pages_are(report, summary, observed)),
-        _Verdict("WithinThresholds", verdict == "Pass", reason, message),
+        Verdict("Complete", True, "Counted", _where_the_pages_are(report, summary, observed)),
+        Verdict("WithinThresholds", verdict == "Pass", reason, message),
     ]
     text = f"{verdict}: {summary['duplicates']} duplicates of {summary.get('distinct')} messages"
     event = Event("ReportFinished", text, warning=verdict == "Fail")
@@ -270,7 +270,7 @@ def _fail(
 ) -> Plan:
     draft = {**status, "phase": "Failed", "finishedAt": to_time(now)}
     draft.pop("blockedBy", None)
-    verdicts = [_Verdict("Complete", False, reason, message)]
+    verdicts = [Verdict("Complete", False, reason, message)]
     event = Event("ReportFailed", message, warning=True)
     return _plan(report, status, draft, verdicts, context, now, [], [event], None)
 
@@ -303,18 +303,11 @@ def judge(summary: Mapping[str, Any], absent: Sequence[str] = ()) -> tuple[str, 
 # --- the status -----------------------------------------------------------------------------------
 
 
-class _Verdict(NamedTuple):
-    type: str
-    value: bool | None
-    reason: str
-    message: str = ""
-
-
 def _plan(
     report: ReconsumptionReport,
     before: Mapping[str, Any],
     draft: dict[str, Any],
-    verdicts: Sequence[_Verdict],
+    verdicts: Sequence[Verdict],
     context: JobContext,
     now: float,
     actions: Sequence[Action],
@@ -322,8 +315,7 @@ def _plan(
     wake_after: float | None,
 ) -> Plan:
     generation = report.metadata.generation
-    made = [condition(before, *each, now=now, generation=generation) for each in verdicts]
-    draft["conditions"] = merge_conditions(before, made)
+    draft["conditions"] = judged(before, verdicts, now=now, generation=generation)
     draft["observedGeneration"] = generation
     draft["operatorVersion"] = context.version
     return Plan(tuple(actions), draft, events=tuple(events), wake_after=wake_after)

@@ -13,15 +13,14 @@ from typing import Any, Final, Literal
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.kinds.subscription_group import SubscriptionGroup
 from failback.operator.kinds.topic import Topic
-from failback.operator.planning.cluster.conditions import Verdict
 from failback.operator.planning.cluster.warnings import joined, unknown_annotations
 from failback.operator.planning.observed import facts
 from failback.operator.planning.observed.observed import Broker, MemberView, Object, ObservedCluster
 from failback.operator.planning.plan.encoding import (
-    condition,
+    Verdict,
     find_condition,
     from_time,
-    merge_conditions,
+    judged,
     names,
     with_reasons,
 )
@@ -313,25 +312,11 @@ def settle(
         new["pairs"] = [dict(row) for row in rows]
     whole = all(by_type[kind].value for kind in ("Ready", "Synced") if kind in by_type)
     settled = whole and "Synced" in by_type and not work.actions
-    if settled:
-        new["observedGeneration"] = item.resource.metadata.generation
-    verdicts = [*verdicts, Verdict("Paused", item.is_paused, _paused(item))]
     generation = item.resource.metadata.generation
-    new["conditions"] = merge_conditions(
-        status,
-        [
-            condition(
-                status,
-                verdict.type,
-                verdict.value,
-                verdict.reason,
-                verdict.message,
-                now=now,
-                generation=generation,
-            )
-            for verdict in verdicts
-        ],
-    )
+    if settled:
+        new["observedGeneration"] = generation
+    verdicts = [*verdicts, Verdict("Paused", item.is_paused, _paused(item))]
+    new["conditions"] = judged(status, verdicts, now=now, generation=generation)
     wake = None if settled else WAITING_SECONDS
     farewell = () if finalizer else (_event(item, "Retained"),)
     return Plan(

@@ -11,13 +11,12 @@ from typing import Any, Final
 
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.kinds.topic import Topic
-from failback.operator.planning.cluster.conditions import Verdict
 from failback.operator.planning.metadata import items
 from failback.operator.planning.metadata.items import Item, OnPair, Work
 from failback.operator.planning.metadata.on_masters import Ways, plan_item, to_write
 from failback.operator.planning.observed.observed import Object, ObservedCluster
 from failback.operator.planning.operations.step_context import ROUTE_SECONDS
-from failback.operator.planning.plan.encoding import find_condition, from_time, names
+from failback.operator.planning.plan.encoding import Verdict, find_condition, from_time, names
 from failback.operator.planning.plan.types import Action, DeleteTopic, Event, Plan, PutKv, PutTopic
 
 ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"

@@ -16,7 +16,6 @@ from failback.operator.kinds.guarding import Tls
 from failback.operator.kinds.name_server import NameServer, NameServerSpec
 from failback.operator.planning.cluster import guarded, last_valid
 from failback.operator.planning.cluster.conditions import (
-    Verdict,
     birth_events,
     never_ready,
     recovery_events,
@@ -32,10 +31,10 @@ from failback.operator.planning.observed import facts
 from failback.operator.planning.observed.observed import ObservedNameServer, Pod
 from failback.operator.planning.plan.children import by_key, plan_children
 from failback.operator.planning.plan.encoding import (
-    condition,
+    Verdict,
     find_condition,
     from_time,
-    merge_conditions,
+    judged,
     names,
     with_reasons,
 )
@@ -311,14 +310,7 @@ def _listed(drift: Mapping[tuple[str, str], str]) -> str:
 def _conditions(
     name_server: NameServer, status: Mapping[str, Any], verdicts: list[Verdict], now: float
 ) -> list[dict[str, Any]]:
-    generation = name_server.metadata.generation
-    found = [
-        condition(
-            status, item.type, item.value, item.reason, item.message, now=now, generation=generation
-        )
-        for item in verdicts
-    ]
-    return merge_conditions(status, found)
+    return judged(status, verdicts, now=now, generation=name_server.metadata.generation)
 
 
 def _refused(

@@ -19,9 +19,9 @@ from failback.operator.kinds.offset_snapshot import LATEST, OffsetRestore, Offse
 from failback.operator.planning.observed.observed import Object
 from failback.operator.planning.offsets import kept_table
 from failback.operator.planning.plan.encoding import (
-    condition,
+    Verdict,
     from_time,
-    merge_conditions,
+    judged,
     names,
     to_time,
 )
@@ -50,17 +50,10 @@ class ObservedSnapshot:
     """Id of the restore that this operator has written and read back."""
 
 
-class _Verdict(NamedTuple):
-    type: str
-    value: bool | None
-    reason: str
-    message: str = ""
-
-
 class _Part(NamedTuple):
     """What one half of the plan found to do."""
 
-    verdict: _Verdict | None
+    verdict: Verdict | None
     actions: tuple[Action, ...] = ()
     events: tuple[Event, ...] = ()
     wake_after: float | None = None
@@ -72,14 +65,14 @@ def plan_offset_snapshot(
     """Return what keeps snapshots as due and brings a restore on, and the status to write."""
     new: dict[str, Any] = dict(status)
     if snapshot.metadata.is_paused:
-        paused = _Verdict("Paused", True, "Requested")
+        paused = Verdict("Paused", True, "Requested")
         return _plan(snapshot, status, new, [paused], now)
     taking = _take(snapshot, new, observed, now)
     giving = _restore(snapshot, new, observed, now)
     if giving.verdict is None:
         new.pop("restore", None)
     verdicts = [part.verdict for part in (taking, giving) if part.verdict is not None]
-    verdicts.append(_Verdict("Paused", False, ""))
+    verdicts.append(Verdict("Paused", False, ""))
     wakes = [part.wake_after for part in (taking, giving) if part.wake_after is not None]
     return _plan(
         snapshot,
@@ -117,11 +110,11 @@ def _take(
     due = due_at(snapshot, new)
     if due is None or due > now:
         wake = None if due is None else due - now
-        verdict = _Verdict("Ready", True, "Taken")
+        verdict = Verdict("Ready", True, "Taken")
         return _Part(verdict, _expired(snapshot, new, observed), wake_after=wake)
     if observed.masters is None:
         missing = f"there is no BrokerCluster {snapshot.spec.cluster_ref.name}"
-        return _Part(_Verdict("Ready", False, "ClusterMissing", missing), wake_after=_WAIT_SECONDS)
+        return _Part(Verdict("Ready", False, "ClusterMissing", missing), wake_after=_WAIT_SECONDS)
     tables = {
         pair: master.offsets
         for pair, master in observed.masters.items()
@@ -131,7 +124,7 @@ def _take(
     if silent or not tables:
         text = f"no master of {names(silent) or 'any pair'} has answered since the snapshot is due"
         reason = "Waiting" if now - due < _PATIENT_SECONDS else "MasterDown"
-        return _Part(_Verdict("Ready", False, reason, text), wake_after=_WAIT_SECONDS)
+        return _Part(Verdict("Ready", False, reason, text), wake_after=_WAIT_SECONDS)
     return _taken(snapshot, new, chosen(tables, snapshot.spec.groups), max(due, 0.0), now)
 
 
@@ -140,7 +133,7 @@ def _taken(
 ) -> _Part:
     content = kept_table.packed(pairs)
     if content is None:
-        verdict = _Verdict("Ready", False, "SnapshotTooLarge", kept_table.TOO_LARGE)
+        verdict = Verdict("Ready", False, "SnapshotTooLarge", kept_table.TOO_LARGE)
         return _Part(verdict, wake_after=60.0)
     name = name_at(due)
     config_map = object_name("fbo", snapshot.name, name.lower(), most=MOST_NAME)
@@ -160,7 +153,7 @@ def _taken(
     new.pop("nextSnapshot", None)
     if following is not None:
         new["nextSnapshot"] = to_time(following)
-    verdict = _Verdict("Ready", True, "Taken")
+    verdict = Verdict("Ready", True, "Taken")
     text = f"{name}: {count} offsets of {groups} groups"
     make = Apply(kept_table.manifest(snapshot, config_map, content))
     return _Part(verdict, (make,), (Event("OffsetsKept", text),), _WAIT_SECONDS)
@@ -219,7 +212,7 @@ def _restore(
     if asked is None:
         return _Part(None)
     if _is_over(asked, new):
-        return _Part(_Verdict("Restored", True, "Restored"))
+        return _Part(Verdict("Restored", True, "Restored"))
     running = new.get("restore") or {}
     if running.get("phase") == "Writing" and observed.written == running["id"]:
         return _complete(new, now)
@@ -227,30 +220,30 @@ def _restore(
     if entry is None or observed.kept is None:
         kept = [str(each["name"]) for each in new.get("snapshots") or ()]
         text = f"there is no snapshot {asked.snapshot}{did_you_mean(asked.snapshot, kept)}"
-        verdict = _Verdict("Restored", False, "SnapshotMissing", text)
+        verdict = Verdict("Restored", False, "SnapshotMissing", text)
         return _Part(verdict, wake_after=_PREVIEW_SECONDS)
     if observed.masters is None:
         missing = f"there is no BrokerCluster {snapshot.spec.cluster_ref.name}"
-        verdict = _Verdict("Restored", False, "ClusterMissing", missing)
+        verdict = Verdict("Restored", False, "ClusterMissing", missing)
         return _Part(verdict, wake_after=_PREVIEW_SECONDS)
     unknown = _unknown_groups(asked.groups, observed.kept)
     if unknown:
         text = f"snapshot {entry['name']} has no offsets of {unknown}"
-        verdict = _Verdict("Restored", False, "GroupMissing", text)
+        verdict = Verdict("Restored", False, "GroupMissing", text)
         return _Part(verdict, wake_after=_PREVIEW_SECONDS)
     about = chosen(observed.kept, asked.groups)
     found = restoring.restore_of(about, observed.masters)
     if found is None:
         silent = names(restoring.silent_of(about, observed.masters))
         text = f"what the master of {silent} holds now is not known"
-        verdict = _Verdict("Restored", None, "UnableToRetrieve", text)
+        verdict = Verdict("Restored", None, "UnableToRetrieve", text)
         return _Part(verdict, wake_after=_WAIT_SECONDS)
     made = restoring.preview(found, str(entry["name"]))
     online = sorted(found.online & {row.group for row in found.rows})
     if online and not asked.online:
         new["restore"] = _kept_or_new(running, made)
         text = f"members of {names(online)} run: stop them, or set spec.restore.online"
-        verdict = _Verdict("Restored", False, "GroupOnline", text)
+        verdict = Verdict("Restored", False, "GroupOnline", text)
         return _Part(verdict, wake_after=_PREVIEW_SECONDS)
     if running.get("phase") == "Writing" or asked.confirm == made["id"]:
         return _write(new, made, found, observed.masters, now)
@@ -259,7 +252,7 @@ def _restore(
     text = f"{_sums(shown)}; confirm {shown['id']}{_left_alone(found)}"
     if asked.confirm:
         text = f"{asked.confirm} is no longer what would come: {text}"
-    return _Part(_Verdict("Restored", False, "PreviewReady", text), wake_after=_PREVIEW_SECONDS)
+    return _Part(Verdict("Restored", False, "PreviewReady", text), wake_after=_PREVIEW_SECONDS)
 
 
 def _unknown_groups(groups: Sequence[str], kept: Pairs) -> str:
@@ -298,7 +291,7 @@ def _write(
     )
     if not actions:  # nothing differs (any more)
         return _complete(new, now)
-    verdict = _Verdict("Restored", False, "Restoring", _sums(new["restore"]))
+    verdict = Verdict("Restored", False, "Restoring", _sums(new["restore"]))
     return _Part(verdict, actions, begun, wake_after=_AFTER_WRITE_SECONDS)
 
 
@@ -318,7 +311,7 @@ def _sums(made: Mapping[str, Any]) -> str:
 def _complete(new: dict[str, Any], now: float) -> _Part:
     new["restore"] = {**new["restore"], "phase": "Complete", "finishedAt": to_time(now)}
     event = Event("OffsetsRestored", _sums(new["restore"]))
-    return _Part(_Verdict("Restored", True, "Restored"), events=(event,))
+    return _Part(Verdict("Restored", True, "Restored"), events=(event,))
 
 
 # --- the status -----------------------------------------------------------------------------------
@@ -328,7 +321,7 @@ def _plan(
     snapshot: OffsetSnapshot,
     status: Mapping[str, Any],
     new: dict[str, Any],
-    verdicts: list[_Verdict],
+    verdicts: list[Verdict],
     now: float,
     *,
     actions: tuple[Action, ...] = (),
@@ -336,8 +329,7 @@ def _plan(
     wake_after: float | None = None,
 ) -> Plan:
     generation = snapshot.metadata.generation
-    made = [condition(status, *each, now=now, generation=generation) for each in verdicts]
-    conditions = merge_conditions(status, made)
+    conditions = judged(status, verdicts, now=now, generation=generation)
     if snapshot.spec.restore is None:
         conditions = [each for each in conditions if each["type"] != "Restored"]
     new["conditions"] = conditions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from failback.operator.planning.plan.types import Operation
 
@@ -114,6 +114,15 @@ _AT_REST: Final[Mapping[str, tuple[str, str]]] = {
 """Type → reason and message of a condition that has nothing to tell."""
 
 
+class Verdict(NamedTuple):
+    """What one condition says; ``value`` ``None`` is ``Unknown``."""
+
+    type: str
+    value: bool | None
+    reason: str
+    message: str = ""
+
+
 def condition(
     previous: Mapping[str, Any],
     kind: str,
@@ -154,6 +163,23 @@ def merge_conditions(
     found = {item["type"]: dict(item) for item in previous.get("conditions") or ()}
     found.update({item["type"]: dict(item) for item in new})
     return [found[kind] for kind in sorted(found)]
+
+
+def judged(
+    previous: Mapping[str, Any],
+    verdicts: Iterable[Verdict],
+    *,
+    now: float,
+    generation: int,
+    among: Mapping[str, Any] | None = None,
+) -> list[dict[str, Any]]:
+    """Return the conditions of a status with what the verdicts say.
+
+    Args:
+        among: The status whose other conditions are kept; ``None``: the one before.
+    """
+    made = [condition(previous, *each, now=now, generation=generation) for each in verdicts]
+    return merge_conditions(previous if among is None else among, made)
 
 
 def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from failback.operator.planning.plan.encoding import condition, find_condition, merge_conditions
+from failback.operator.planning.plan.encoding import Verdict, find_condition, judged
 
 KIND: Final = "Stalled"
 _FOR_GOOD: Final = frozenset(
@@ -42,20 +42,16 @@ def with_stalled(
     if not reason and find_condition(before, KIND) is None:
         return found
     stalled = bool(reason)
-    news: dict[str, tuple[bool | None, str, str]] = {KIND: (stalled, reason, message)}
+    news = [Verdict(KIND, stalled, reason, message)]
     if stalled:
         if "observedGeneration" in found:
             found["observedGeneration"] = generation
         if find_condition(found, "Reconciling") is not None:
-            news["Reconciling"] = (False, reason, "")
+            news.append(Verdict("Reconciling", False, reason))
     if failure and find_condition(found, "Ready") is not None:
-        ended = "the last pass ended before it could tell"
-        news["Ready"] = (False, reason, failure) if poison else (None, reason, ended)
-    made = [
-        condition(before, kind, *verdict, now=now, generation=generation)
-        for kind, verdict in news.items()
-    ]
-    found["conditions"] = merge_conditions(found, made)
+        ended = failure if poison else "the last pass ended before it could tell"
+        news.append(Verdict("Ready", False if poison else None, reason, ended))
+    found["conditions"] = judged(before, news, now=now, generation=generation, among=found)
     return found
 
 

@@ -26,9 +26,9 @@ from failback.operator.planning.operations.switching.request import (
 )
 from failback.operator.planning.operations.turns import waits_for
 from failback.operator.planning.plan.encoding import (
-    condition,
+    Verdict,
     from_time,
-    merge_conditions,
+    judged,
     names,
     operations_from_status,
     to_time,
@@ -251,21 +251,17 @@ def _status(
 ) -> dict[str, Any]:
     generation = switch.metadata.generation
     complete, failed = phase == "Complete", phase == "Failed"
-
-    def judged(kind: str, value: bool | None, why: str, text: str = "") -> dict[str, Any]:
-        return condition(previous, kind, value, why, text, now=now, generation=generation)
-
     safe: bool | None = False if unsafe else True if complete else None
     doubts = "; ".join(_UNSAFE_WORDS[item] for item in unsafe)
     found = [
-        judged("Complete", complete, phase if not failed else reason, message if failed else ""),
-        judged("Failed", failed, reason if failed else "", message if failed else ""),
-        judged("Safe", safe, unsafe[-1] if unsafe else "Safe" if complete else "Unknown", doubts),
+        Verdict("Complete", complete, phase if not failed else reason, message if failed else ""),
+        Verdict("Failed", failed, reason if failed else "", message if failed else ""),
+        Verdict("Safe", safe, unsafe[-1] if unsafe else "Safe" if complete else "Unknown", doubts),
     ]
     kept = {key: value for key, value in previous.items() if key != "blockedBy"}
     return {
         **kept,
         "observedGeneration": generation,
         "phase": phase,
-        "conditions": merge_conditions(previous, found),
+        "conditions": judged(previous, found, now=now, generation=generation),
     }
