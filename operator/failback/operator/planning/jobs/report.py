@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from failback.common.text import typed
@@ -45,6 +46,56 @@ class _Input(NamedTuple):
     """Nothing will change by waiting."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    """One pass over a report: what it starts from, and the plan that it ends with."""
+
+    report: ReconsumptionReport
+    status: Mapping[str, Any]
+    observed: ObservedReport
+    context: JobContext
+    now: float
+
+    def turned(self, phase: str, since: str, **figures: Any) -> dict[str, Any]:
+        """Return the status of a report whose phase is another from now on.
+
+        Args:
+            since: The field that says when.
+        """
+        draft = {**self.status, **figures, "phase": phase, since: to_time(self.now)}
+        draft.pop("blockedBy", None)
+        return draft
+
+    def plan(
+        self,
+        draft: Mapping[str, Any],
+        verdicts: Iterable[Verdict],
+        *,
+        actions: tuple[Action, ...] = (),
+        events: tuple[Event, ...] = (),
+        wake_after: float | None = None,
+    ) -> Plan:
+        generation = self.report.metadata.generation
+        conditions = judged(self.status, verdicts, now=self.now, generation=generation)
+        status = {
+            **draft,
+            "conditions": conditions,
+            "observedGeneration": generation,
+            "operatorVersion": self.context.version,
+        }
+        return Plan(actions, status, events=events, wake_after=wake_after)
+
+    def wait(self, reason: str, message: str) -> Plan:
+        """Return the plan of a report that is as far as it was, and why."""
+        verdicts = [Verdict("Complete", False, reason, message)]
+        return self.plan(self.status, verdicts, wake_after=_WAIT)
+
+    def fail(self, reason: str, message: str) -> Plan:
+        verdicts = [Verdict("Complete", False, reason, message)]
+        event = Event("ReportFailed", message, warning=True)
+        return self.plan(self.turned("Failed", "finishedAt"), verdicts, events=(event,))
+
+
 def plan_report(
     report: ReconsumptionReport,
     status: Mapping[str, Any],
@@ -55,23 +106,32 @@ def plan_report(
     """Return what brings a report on, and the status to write."""
     if status.get("phase") in FINISHED:
         return Plan(status=status)
+    this = _Pass(report, status, observed, context, now)
     if observed.job is not None:
-        return _follow(report, status, observed, context, now)
+        return _follow(this, observed.job)
     if observed.application is not None:
-        return _follow_application(report, status, observed, context, now)
+        return _follow_application(this, observed.application)
     found = _input(report, observed, context)
     if found.reason:
         created = from_time(report.metadata.creation_timestamp)
         waited = created is not None and now - created > PATIENCE_SECONDS
-        return _wait(report, status, found, context, now, give_up=found.final or waited)
+        if found.final or waited:
+            return this.fail(found.reason, found.message)
+        draft = {**status, "phase": "Waiting", "blockedBy": [found.reason]}
+        verdicts = [Verdict("Complete", False, found.reason, found.message)]
+        return this.plan(draft, verdicts, wake_after=_WAIT)
     make = spark_application if _needs_spark_operator(report) else report_job
-    actions: list[Action] = [Apply(make(report, found.runs, found.claim, context))]
-    draft = {**status, "phase": "Running", "startedAt": to_time(now)}
-    draft.pop("blockedBy", None)
+    action = Apply(make(report, found.runs, found.claim, context))
     verdicts = [Verdict("Complete", False, "Waiting", "the Job has not ended")]
     runs = f"{len(found.runs)} run{'s' if len(found.runs) > 1 else ''}"
     started = Event("ReportStarted", f"{runs}, engine {report.spec.engine}")
-    return _plan(report, status, draft, verdicts, context, now, actions, [started], _POLL)
+    return this.plan(
+        this.turned("Running", "startedAt"),
+        verdicts,
+        actions=(action,),
+        events=(started,),
+        wake_after=_POLL,
+    )
 
 
 # --- input ----------------------------------------------------------------------------------------
@@ -151,100 +211,54 @@ def _given(report: ReconsumptionReport) -> _Input:
     return _Input(runs, inputs.claim_name or "")
 
 
-def _wait(
-    report: ReconsumptionReport,
-    status: Mapping[str, Any],
-    found: _Input,
-    context: JobContext,
-    now: float,
-    *,
-    give_up: bool,
-) -> Plan:
-    draft = {**status, "phase": "Failed" if give_up else "Waiting"}
-    events = []
-    if give_up:
-        draft |= {"finishedAt": to_time(now)}
-        draft.pop("blockedBy", None)
-        events.append(Event("ReportFailed", found.message, warning=True))
-    else:
-        draft["blockedBy"] = [found.reason]
-    verdicts = [Verdict("Complete", False, found.reason, found.message)]
-    wake = None if give_up else _WAIT
-    return _plan(report, status, draft, verdicts, context, now, [], events, wake)
-
-
 # --- the Job --------------------------------------------------------------------------------------
 
 
-def _follow(
-    report: ReconsumptionReport,
-    status: Mapping[str, Any],
-    observed: ObservedReport,
-    context: JobContext,
-    now: float,
-) -> Plan:
-    assert observed.job is not None
-    end = results.end_of(observed.job)
+def _follow(this: _Pass, job: Object) -> Plan:
+    observed, end = this.observed, results.end_of(job)
     problem = results.pull_problem(observed.pod)
     if end is None and (problem or observed.refused_pod):
         reason = "ImagePullError" if problem else "PodRefused"
-        verdicts = [Verdict("Complete", False, reason, problem or observed.refused_pod)]
-        return _plan(report, status, {**status}, verdicts, context, now, [], [], _WAIT)
+        return this.wait(reason, problem or observed.refused_pod)
     try:
         # A report of a failed run ends with its exit code, so a Job may fail and be complete.
         summary = results.report_summary(observed.pod)
     except results.SummaryInvalid as error:
         if end is None:
-            return _plan(report, status, {**status}, [], context, now, [], [], _POLL)
-        reason = "SummaryInvalid" if end.succeeded else "JobFailed"
-        message = str(error) if end.succeeded else f"{end.why}; {error}"
-        return _fail(report, status, reason, message, context, now)
-    return _done(report, status, summary, observed, context, now)
+            return this.plan(this.status, (), wake_after=_POLL)
+        if end.succeeded:
+            return this.fail("SummaryInvalid", str(error))
+        return this.fail("JobFailed", f"{end.why}; {error}")
+    return _done(this, summary)
 
 
-def _follow_application(
-    report: ReconsumptionReport,
-    status: Mapping[str, Any],
-    observed: ObservedReport,
-    context: JobContext,
-    now: float,
-) -> Plan:
-    assert observed.application is not None
-    application = (observed.application.get("status") or {}).get("applicationState") or {}
+def _follow_application(this: _Pass, application: Object) -> Plan:
+    seen = (application.get("status") or {}).get("applicationState") or {}
     try:
-        summary = results.report_summary(observed.pod)
+        summary = results.report_summary(this.observed.pod)
     except results.SummaryInvalid as error:
-        state = str(application.get("state") or "")
+        state = str(seen.get("state") or "")
         if state in _FAILED_STATES or state == "COMPLETED":
             reason = "SummaryInvalid" if state == "COMPLETED" else "JobFailed"
-            message = f"{state}: {application.get('errorMessage') or error}"
-            return _fail(report, status, reason, message, context, now)
-        verdicts = [Verdict("Complete", False, "Waiting", state)]
-        return _plan(report, status, {**status}, verdicts, context, now, [], [], _WAIT)
-    return _done(report, status, summary, observed, context, now)
+            return this.fail(reason, f"{state}: {seen.get('errorMessage') or error}")
+        return this.wait("Waiting", state)
+    return _done(this, summary)
 
 
-def _done(
-    report: ReconsumptionReport,
-    status: Mapping[str, Any],
-    summary: Mapping[str, Any],
-    observed: ObservedReport,
-    context: JobContext,
-    now: float,
-) -> Plan:
+def _done(this: _Pass, summary: Mapping[str, Any]) -> Plan:
     figures = {name: summary[name] for name in FIGURES if summary.get(name) is not None}
-    absent = _absent(report, observed)
+    absent = _absent(this.report, this.observed)
     verdict, reason, message = judge(summary, absent)
-    draft = {**status, **figures, "phase": "Done", "finishedAt": to_time(now), "verdict": verdict}
+    draft = this.turned("Done", "finishedAt", **figures, verdict=verdict)
     draft["reasons"] = [*(summary.get("reasons") or ()), *absent][:MAX_REASONS]
-    draft.pop("blockedBy", None)
+    pages = _where_the_pages_are(this.report, summary, this.observed)
     verdicts = [
-        Verdict("Complete", True, "Counted", _where_the_pages_are(report, summary, observed)),
+        Verdict("Complete", True, "Counted", pages),
         Verdict("WithinThresholds", verdict == "Pass", reason, message),
     ]
     text = f"{verdict}: {summary['duplicates']} duplicates of {summary.get('distinct')} messages"
     event = Event("ReportFinished", text, warning=verdict == "Fail")
-    return _plan(report, status, draft, verdicts, context, now, [], [event], None)
+    return this.plan(draft, verdicts, events=(event,))
 
 
 def _where_the_pages_are(
@@ -258,21 +272,6 @@ def _where_the_pages_are(
     text = f"the figures are in the status, report.html is in {place} of the claim {claim}"
     command = typed("kubectl", "failback", "report", report.name)
     return f"{text}: {command}, or kubectl cp from a pod that mounts it"
-
-
-def _fail(
-    report: ReconsumptionReport,
-    status: Mapping[str, Any],
-    reason: str,
-    message: str,
-    context: JobContext,
-    now: float,
-) -> Plan:
-    draft = {**status, "phase": "Failed", "finishedAt": to_time(now)}
-    draft.pop("blockedBy", None)
-    verdicts = [Verdict("Complete", False, reason, message)]
-    event = Event("ReportFailed", message, warning=True)
-    return _plan(report, status, draft, verdicts, context, now, [], [event], None)
 
 
 # --- judging --------------------------------------------------------------------------------------
@@ -298,24 +297,3 @@ def judge(summary: Mapping[str, Any], absent: Sequence[str] = ()) -> tuple[str, 
     if missed is not None:
         return verdict, _OF_FIGURE[missed["figure"]], str(said[0])
     return verdict, "Lost" if summary.get("lost") else "Duplicates", str(said[0])
-
-
-# --- the status -----------------------------------------------------------------------------------
-
-
-def _plan(
-    report: ReconsumptionReport,
-    before: Mapping[str, Any],
-    draft: dict[str, Any],
-    verdicts: Sequence[Verdict],
-    context: JobContext,
-    now: float,
-    actions: Sequence[Action],
-    events: Sequence[Event],
-    wake_after: float | None,
-) -> Plan:
-    generation = report.metadata.generation
-    draft["conditions"] = judged(before, verdicts, now=now, generation=generation)
-    draft["observedGeneration"] = generation
-    draft["operatorVersion"] = context.version
-    return Plan(tuple(actions), draft, events=tuple(events), wake_after=wake_after)
