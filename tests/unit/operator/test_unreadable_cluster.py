@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from failback.operator.controller.cluster_kinds import Dependencies
-from failback.operator.controller.metadata_kinds import topic_kind
+from failback.operator.controller.metadata_kinds import kinds_on_cluster
 from failback.operator.controller.observe import Observer
 from failback.operator.controller.snapshot_kind import OffsetSnapshotKind
 from failback.operator.kubernetes.store import Store
@@ -78,7 +78,7 @@ async def test_what_lives_on_it_waits_and_is_not_blamed() -> None:
     dependencies = Dependencies(NOBODY, watching, metrics, stable=lambda: float(next(seconds)))
     kept = {**TOPIC, "kind": "OffsetSnapshot", "status": {"snapshots": []}}
     for kind, item in (
-        (topic_kind(dependencies, store), TOPIC),
+        (kinds_on_cluster(dependencies, store)["Topic"], TOPIC),
         (OffsetSnapshotKind(dependencies, store, NOBODY, NOBODY), kept),
     ):
         decision = await kind.decide(item)

@@ -40,9 +40,9 @@ class Dependencies:
     shared: Shared = field(default_factory=Shared)
     """Where equal parts of all objects are kept once."""
 
-    def context(self, namespace: str, served: frozenset[str]) -> Context:
+    async def context(self, namespace: str) -> Context:
         """Return where the objects of a namespace will live; one object per answer."""
-        monitors = "PodMonitor" in served
+        monitors = "PodMonitor" in await self.observer.served_kinds()
         found = self.contexts.get((namespace, monitors))
         if found is None:
             settings = self.settings
@@ -74,20 +74,16 @@ class NameServerKind:
     def __init__(self, dependencies: Dependencies) -> None:
         self._dependencies = dependencies
 
-    async def _context(self, resource: Object) -> Context:
-        served = await self._dependencies.observer.served_kinds()
-        return self._dependencies.context(resource["metadata"]["namespace"], served)
-
     async def refresh(self, resource: Object) -> bool:
         """Ask the name servers whether they answer."""
         model = NameServer.model_validate(resource)
-        context = await self._context(resource)
+        context = await self._dependencies.context(model.namespace)
         return await self._dependencies.observer.refresh_name_server(model, context)
 
     async def decide(self, resource: Object) -> Decision:
         """Observe and plan."""
         model = NameServer.model_validate(resource)
-        context = await self._context(resource)
+        context = await self._dependencies.context(model.namespace)
         observed = await self._dependencies.observer.observe_name_server(model, context)
         status = resource.get("status", {})
         plan = plan_name_server(model, status, observed, context, self._dependencies.clock())
@@ -132,21 +128,17 @@ class BrokerClusterKind:
             self._refused[where] = refused
         return known[1]
 
-    async def _context(self, resource: Object) -> Context:
-        served = await self._dependencies.observer.served_kinds()
-        return self._dependencies.context(resource["metadata"]["namespace"], served)
-
     async def refresh(self, resource: Object) -> bool:
         """Ask name servers and brokers what is due."""
         model = self._model(resource)
-        context = await self._context(resource)
+        context = await self._dependencies.context(model.namespace)
         status = resource.get("status", {})
         return await self._dependencies.observer.refresh_cluster(model, context, status)
 
     async def decide(self, resource: Object) -> Decision:
         """Observe and plan."""
         model = self._model(resource)
-        context = await self._context(resource)
+        context = await self._dependencies.context(model.namespace)
         where, stored = (model.namespace, model.name), resource.get("status", {})
         observed = await self._dependencies.observe(model, context, stored)
         self._observed[where] = observed

@@ -12,6 +12,7 @@ from failback.operator.controller.cluster_kinds import Dependencies
 from failback.operator.controller.outcome import Outcome
 from failback.operator.controller.passes import Decision
 from failback.operator.kinds.base import Resource
+from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.kinds.role_switch import RoleSwitch
 from failback.operator.kinds.subscription_group import SubscriptionGroup
 from failback.operator.kinds.topic import Topic
@@ -32,59 +33,70 @@ Model = TypeVar("Model", bound=Resource)
 Planner = Callable[..., Plan]
 
 
-class OnCluster(Generic[Model]):
+class OfCluster:
     """A kind that is planned from the observation of the cluster it names."""
 
-    def __init__(
-        self, dependencies: Dependencies, store: Store, model: type[Model], planner: Planner
-    ) -> None:
+    def __init__(self, dependencies: Dependencies, store: Store) -> None:
         self._dependencies = dependencies
         self._store = store
-        self._model = model
-        self._planner = planner
-        self._refused: dict[tuple[str, str], tuple[int, dict[str, str]]] = {}
         self._began = dependencies.stable()
 
     async def refresh(self, resource: Object) -> bool:
         """Nothing: the loop of the cluster asks its brokers, and wakes this one."""
         return False
 
+    def _is_too_early(self, namespace: str, cluster: str) -> bool:
+        """Tell whether nothing is known yet: a broker that was not asked is not down."""
+        young = self._dependencies.stable() - self._began < _FIRST_ANSWERS_SECONDS
+        return young and not self._dependencies.observer.has_asked(namespace, cluster)
+
+    async def _look_at(self, item: Object) -> tuple[BrokerCluster, ObservedCluster]:
+        """Return a stored cluster and everything that is seen of it.
+
+        Raises:
+            ValidationError: Its spec can't be read.
+        """
+        cluster, _ = self._dependencies.observer.decoded(item)
+        context = await self._dependencies.context(cluster.namespace)
+        return cluster, await self._dependencies.observe(cluster, context, cluster.status)
+
+
+class OnCluster(OfCluster, Generic[Model]):
+    """A kind that lives on the brokers of a cluster."""
+
+    def __init__(
+        self, dependencies: Dependencies, store: Store, model: type[Model], planner: Planner
+    ) -> None:
+        super().__init__(dependencies, store)
+        self._model = model
+        self._planner = planner
+        self._refused: dict[tuple[str, str], tuple[int, dict[str, str]]] = {}
+
     async def decide(self, resource: Object) -> Decision:
         """Plan from what the cluster's brokers and name servers answered last."""
         model = self._model.model_validate(resource)
         namespace = model.namespace
         now = self._dependencies.clock()
-        observed, cluster = ObservedCluster(at=now), None
+        observed, cluster, status = ObservedCluster(at=now), None, resource.get("status", {})
         name = resource["spec"]["clusterRef"]["name"]
         item = self._store.resource("BrokerCluster", namespace, name)
         if item is not None and self._is_too_early(namespace, name):
-            status = resource.get("status", {})
             return Decision(Plan(status=status, wake_after=_UNASKED_SECONDS), {})
         if item is not None:
             try:
-                cluster, _ = self._dependencies.observer.decoded(item)
+                cluster, observed = await self._look_at(item)
             except ValidationError:  # the cluster's own status says so; nothing is known of it
-                status = resource.get("status", {})
                 return Decision(Plan(status=status, wake_after=_UNREADABLE_SECONDS), {})
-            served = await self._dependencies.observer.served_kinds()
-            context = self._dependencies.context(namespace, served)
-            status = item.get("status", {})
-            observed = await self._dependencies.observe(cluster, context, status)
         refused = self._refusals(namespace, model)
         plan = self._planner(
             model,
-            resource.get("status", {}),
+            status,
             replace(observed, refused=refused),
             cluster,
             now,
             deleting="deletionTimestamp" in resource["metadata"],
         )
         return Decision(plan, observed.objects)
-
-    def _is_too_early(self, namespace: str, cluster: str) -> bool:
-        """Tell whether nothing is known yet: a broker that was not asked is not down."""
-        young = self._dependencies.stable() - self._began < _FIRST_ANSWERS_SECONDS
-        return young and not self._dependencies.observer.has_asked(namespace, cluster)
 
     def _refusals(self, namespace: str, model: Model) -> dict[str, str]:
         """Return what brokers refused for good since the spec changed last."""
@@ -118,16 +130,10 @@ class OnCluster(Generic[Model]):
         self._refused.pop((namespace, name), None)
 
 
-def topic_kind(dependencies: Dependencies, store: Store) -> OnCluster[Topic]:
-    """Return the kind Topic."""
-    return OnCluster(dependencies, store, Topic, plan_topic)
-
-
-def group_kind(dependencies: Dependencies, store: Store) -> OnCluster[SubscriptionGroup]:
-    """Return the kind SubscriptionGroup."""
-    return OnCluster(dependencies, store, SubscriptionGroup, plan_group)
-
-
-def role_switch_kind(dependencies: Dependencies, store: Store) -> OnCluster[RoleSwitch]:
-    """Return the kind RoleSwitch."""
-    return OnCluster(dependencies, store, RoleSwitch, plan_role_switch)
+def kinds_on_cluster(dependencies: Dependencies, store: Store) -> dict[str, OnCluster[Any]]:
+    """Return the kinds that live on brokers, by their names."""
+    return {
+        "Topic": OnCluster(dependencies, store, Topic, plan_topic),
+        "SubscriptionGroup": OnCluster(dependencies, store, SubscriptionGroup, plan_group),
+        "RoleSwitch": OnCluster(dependencies, store, RoleSwitch, plan_role_switch),
+    }

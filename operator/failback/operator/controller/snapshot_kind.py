@@ -13,6 +13,7 @@ from failback.carry.restoring import Masters, OnMaster, Pairs, chosen
 from failback.kube.asynchronous import Kube
 from failback.operator.brokers.peers import Peers
 from failback.operator.controller.cluster_kinds import Dependencies
+from failback.operator.controller.metadata_kinds import OfCluster
 from failback.operator.controller.outcome import Outcome
 from failback.operator.controller.passes import Decision
 from failback.operator.kinds.broker_cluster import BrokerCluster
@@ -29,40 +30,37 @@ from failback.operator.planning.offsets.snapshot_object import (
     wanted,
 )
 from failback.operator.planning.operations.switching.request import TYPE as SWITCH
+from failback.operator.planning.plan.encoding import stored_operations
 from failback.operator.planning.plan.types import Plan, RestoreOffsets
 from failback.operator.planning.state.cluster_state import ClusterState
 from failback.protocol.errors import FailbackError
 
-_FIRST_ANSWERS_SECONDS: Final = 60.0
-"""An operator that has just started lets a resource be for so long, until brokers were asked."""
 _LATER_SECONDS: Final = 2.0
 
 
-class OffsetSnapshotKind:
+class OffsetSnapshotKind(OfCluster):
     """OffsetSnapshot."""
 
     def __init__(self, dependencies: Dependencies, store: Store, kube: Kube, peers: Peers) -> None:
-        self._dependencies = dependencies
-        self._store = store
+        super().__init__(dependencies, store)
         self._kube = kube
         self._peers = peers
-        self._began = dependencies.stable()
         self._written: dict[tuple[str, str], str] = {}
         """The restore that was written last, by resource."""
-
-    async def refresh(self, resource: Object) -> bool:
-        """Nothing: the loop of the cluster asks its brokers, and wakes this one."""
-        return False
 
     async def decide(self, resource: Object) -> Decision:
         """Observe and plan."""
         model = OffsetSnapshot.model_validate(resource)
         status: Mapping[str, Any] = resource.get("status", {})
         later = Decision(Plan(status=status, wake_after=_LATER_SECONDS), {})
-        if self._is_too_early(model):
+        name = model.spec.cluster_ref.name
+        item = self._store.resource("BrokerCluster", model.namespace, name)
+        if item is not None and self._is_too_early(model.namespace, name):
             return later
+        masters: Masters | None = None
         try:
-            masters = await self._masters(model)
+            if item is not None:
+                masters = masters_of(*await self._look_at(item))
         except ValidationError:  # the cluster's own status says so; nothing is known of it
             return later
         now, due = self._dependencies.clock(), due_at(model, status)
@@ -84,27 +82,6 @@ class OffsetSnapshotKind:
         )
         plan = plan_offset_snapshot(model, status, observed, now)
         return Decision(plan, {})
-
-    def _is_too_early(self, model: OffsetSnapshot) -> bool:
-        """Tell whether nothing is known yet: a broker that was not asked is not down."""
-        name = model.spec.cluster_ref.name
-        young = self._dependencies.stable() - self._began < _FIRST_ANSWERS_SECONDS
-        there = self._store.resource("BrokerCluster", model.namespace, name) is not None
-        asked = self._dependencies.observer.has_asked(model.namespace, name)
-        return young and there and not asked
-
-    async def _masters(self, model: OffsetSnapshot) -> Masters | None:
-        """Return what is known of the cluster's masters, by broker name."""
-        name = model.spec.cluster_ref.name
-        item = self._store.resource("BrokerCluster", model.namespace, name)
-        if item is None:
-            return None
-        cluster, _ = self._dependencies.observer.decoded(item)
-        served = await self._dependencies.observer.served_kinds()
-        context = self._dependencies.context(model.namespace, served)
-        status = item.get("status", {})
-        observed = await self._dependencies.observe(cluster, context, status)
-        return masters_of(cluster, status, observed)
 
     async def _asked(self, master: OnMaster, kept: Pairs, pair: str) -> OnMaster:
         """Ask a master for what a restore needs to know."""
@@ -140,16 +117,14 @@ class OffsetSnapshotKind:
         self._written.pop((namespace, name), None)
 
 
-def masters_of(
-    cluster: BrokerCluster, status: Mapping[str, Any], observed: ObservedCluster
-) -> dict[str, OnMaster]:
+def masters_of(cluster: BrokerCluster, observed: ObservedCluster) -> dict[str, OnMaster]:
     """Return the one process of each pair that says it is master, by broker name.
 
     A pair whose roles are being switched has none: what it holds now is about to move.
     """
-    state = ClusterState.of(cluster, status, observed, observed.at)
-    running = (status.get("currentOperation"), *(status.get("otherOperations") or ()))
-    switching = {each.get("pair") for each in running if each and each["type"] == SWITCH}
+    state = ClusterState.of(cluster, cluster.status, observed, observed.at)
+    running = stored_operations(cluster.status)
+    switching = {each.get("pair") for each in running if each["type"] == SWITCH}
     found = {}
     for index in range(cluster.spec.pairs):
         broker = state.master(index).broker

@@ -33,7 +33,7 @@ from failback.operator.controller.cluster_kinds import (
 )
 from failback.operator.controller.job_kinds import ExperimentKind, ReportKind
 from failback.operator.controller.loops import Loops
-from failback.operator.controller.metadata_kinds import group_kind, role_switch_kind, topic_kind
+from failback.operator.controller.metadata_kinds import kinds_on_cluster
 from failback.operator.controller.observe import Observer
 from failback.operator.controller.passes import Kind, Passes
 from failback.operator.controller.recheck import Recheck
@@ -126,9 +126,7 @@ async def _serve(
     kinds: dict[str, Kind] = {
         "NameServer": NameServerKind(dependencies),
         "BrokerCluster": BrokerClusterKind(dependencies),
-        "Topic": topic_kind(dependencies, store),
-        "SubscriptionGroup": group_kind(dependencies, store),
-        "RoleSwitch": role_switch_kind(dependencies, store),
+        **kinds_on_cluster(dependencies, store),
         "OffsetSnapshot": OffsetSnapshotKind(dependencies, store, kube, peers),
         "ChaosExperiment": ExperimentKind(dependencies, store, kube),
         "ReconsumptionReport": ReportKind(dependencies, store, kube),

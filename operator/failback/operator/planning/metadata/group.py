@@ -11,7 +11,7 @@ from failback.operator.planning.metadata import items
 from failback.operator.planning.metadata.items import Item, OnPair, Work
 from failback.operator.planning.metadata.on_masters import Ways, plan_item, to_write
 from failback.operator.planning.metadata.topic import why_ignored
-from failback.operator.planning.observed.observed import Object, ObservedCluster
+from failback.operator.planning.observed.observed import ObservedCluster
 from failback.operator.planning.plan.encoding import names
 from failback.operator.planning.plan.types import DeleteGroup, Plan, PutGroup
 
@@ -49,9 +49,7 @@ def plan_group(
         resource=group,
         word="Group",
         name=group.group_name,
-        table="groups",
         wanted=group_config(group),
-        names_of=_name_of,
     )
     ways = Ways(
         work=lambda pairs: _work(item, status, observed, pairs),
@@ -60,10 +58,6 @@ def plan_group(
         remove=lambda pairs: _removal(group, pairs),
     )
     return plan_item(item, ways, status, observed, cluster, now, deleting=deleting)
-
-
-def _name_of(found: Object) -> str:
-    return str(found.get("spec", {}).get("groupName") or found["metadata"]["name"])
 
 
 def _work(

@@ -71,11 +71,13 @@ class Item:
     word: Literal["Topic", "Group"]
     name: str
     """Its RocketMQ name."""
-    table: Literal["topics", "groups"]
     wanted: Config
-    names_of: Callable[[Object], str]
-    """RocketMQ name of another object of the kind."""
     pairs: Sequence[str] = ("*",)
+
+    @property
+    def name_field(self) -> str:
+        """The field of spec and status that has the RocketMQ name."""
+        return f"{self.word.lower()}Name"
 
     @property
     def is_managed(self) -> bool:
@@ -85,6 +87,10 @@ class Item:
     @property
     def is_paused(self) -> bool:
         return self.resource.metadata.is_paused
+
+    def siblings(self, observed: ObservedCluster) -> Sequence[Object]:
+        """Return all resources of the kind that name the cluster."""
+        return observed.topics if self.word == "Topic" else observed.groups
 
     def is_as_wanted(self, stored: Config | None) -> bool:
         """Tell whether a table has the item as the resource wants it."""
@@ -151,7 +157,7 @@ def _is_master(member: MemberView) -> bool:
 def _table(item: Item, broker: Broker | None) -> Mapping[str, Config] | None:
     if broker is None:
         return None
-    return broker.topics if item.table == "topics" else broker.groups
+    return broker.topics if item.word == "Topic" else broker.groups
 
 
 def older_twin(item: Item, others: Sequence[Object]) -> str | None:
@@ -168,7 +174,7 @@ def twins(item: Item, others: Sequence[Object]) -> list[tuple[str, str]]:
         for other in others
         if other["metadata"].get("uid") != item.resource.metadata.uid
         and not other["metadata"].get("deletionTimestamp")
-        and item.names_of(other) == item.name
+        and (other.get("spec", {}).get(item.name_field) or other["metadata"]["name"]) == item.name
     ]
 
 
@@ -299,7 +305,6 @@ def settle(
         rows: ``status.pairs``; ``None`` = as it was.
         finalizer: As :attr:`Plan.finalizer`.
     """
-    name_field = "topicName" if item.word == "Topic" else "groupName"
     by_type = {verdict.type: verdict for verdict in verdicts}
     events = work.events
     if by_type["Ready"].reason == "Rejected" and _turned(status, by_type["Ready"]):
@@ -307,7 +312,7 @@ def settle(
     drift = by_type.get("Synced")
     if drift and drift.reason == "Drifted" and not item.is_managed and _turned(status, drift):
         events += (Event(f"{item.word}DriftSeen", drift.message, warning=True),)
-    new: dict[str, Any] = {**status, name_field: item.name}
+    new: dict[str, Any] = {**status, item.name_field: item.name}
     if rows is not None:
         new["pairs"] = [dict(row) for row in rows]
     whole = all(by_type[kind].value for kind in ("Ready", "Synced") if kind in by_type)
@@ -352,8 +357,7 @@ def plan_deletion(
         return Plan(status=status, finalizer=False, events=(_event(item, "Retained"),))
     if cluster is None or cluster.metadata.deletion_timestamp:
         return Plan(status=status, finalizer=False)
-    siblings = observed.topics if item.table == "topics" else observed.groups
-    if twins(item, siblings) or not item.is_managed:
+    if twins(item, item.siblings(observed)) or not item.is_managed:
         return Plan(status=status, finalizer=False, events=(_event(item, "Retained"),))
     pairs = find_pairs(item, cluster, observed)
     known = all(pair.known for pair in pairs)

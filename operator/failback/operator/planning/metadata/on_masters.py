@@ -50,8 +50,7 @@ def plan_item(
     """
     if deleting:
         return items.plan_deletion(item, status, observed, cluster, now, ways.remove)
-    siblings = observed.topics if item.table == "topics" else observed.groups
-    refusal = items.early(item, cluster, siblings)
+    refusal = items.early(item, cluster, item.siblings(observed))
     if refusal is not None or cluster is None:
         found = [refusal] if refusal is not None else []
         nothing = refusal is not None and refusal.reason in _NOTHING_TO_UNDO

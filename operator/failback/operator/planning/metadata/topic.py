@@ -14,7 +14,7 @@ from failback.operator.kinds.topic import Topic
 from failback.operator.planning.metadata import items
 from failback.operator.planning.metadata.items import Item, OnPair, Work
 from failback.operator.planning.metadata.on_masters import Ways, plan_item, to_write
-from failback.operator.planning.observed.observed import Object, ObservedCluster
+from failback.operator.planning.observed.observed import ObservedCluster
 from failback.operator.planning.operations.step_context import ROUTE_SECONDS
 from failback.operator.planning.plan.encoding import Verdict, find_condition, from_time, names
 from failback.operator.planning.plan.types import Action, DeleteTopic, Event, Plan, PutKv, PutTopic
@@ -48,9 +48,7 @@ def plan_topic(
         resource=topic,
         word="Topic",
         name=topic.topic_name,
-        table="topics",
         wanted=topic_config(topic),
-        names_of=_name_of,
         pairs=tuple(topic.spec.pairs),
     )
     ways = Ways(
@@ -60,10 +58,6 @@ def plan_topic(
         remove=lambda pairs: _removal(topic, observed, cluster, pairs),
     )
     return plan_item(item, ways, status, observed, cluster, now, deleting=deleting)
-
-
-def _name_of(found: Object) -> str:
-    return str(found.get("spec", {}).get("topicName") or found["metadata"]["name"])
 
 
 # --- queues -------------------------------------------------------------------------------------
