@@ -212,6 +212,10 @@ class Session:
             time.sleep(period)
         return True
 
+    def undo_at(self, due_ns: int, undo: Callable[[], None]) -> None:
+        """Have the recorder undo a fault at a point on the monotonic clock, or as the run ends."""
+        self.rec.later(lambda: self.in_rollback or time.monotonic_ns() >= due_ns, undo)
+
     def _limit_seconds(self) -> float:
         given = self.experiment.spec.timeout_seconds
         return given if given is not None else 2 * self.schedule.longest_seconds

@@ -13,7 +13,7 @@ import contextlib
 import logging
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from failback.chaos.cluster.clock import now
@@ -23,6 +23,7 @@ from failback.chaos.errors import TargetError
 from failback.chaos.failpoints import crash_point
 from failback.chaos.faults import proof
 from failback.chaos.faults.fault import Undo
+from failback.chaos.faults.injection import enter, undone
 from failback.chaos.recorder.fault_record import HEALED, FaultRecord
 from failback.chaos.session import Session
 
@@ -35,9 +36,7 @@ EFFECT_SECONDS: Final = 15.0
 def hold(session: Session, record: FaultRecord) -> None:
     """Keep a broker from starting again, with the undo in the ledger first."""
     member, _ = victim_of(record)
-    record.undo = session.ledger.add(RELEASE, {"pod": member.pod}, record.fid)
-    crash_point("ledger-written")
-    session.rec.open_fault(record)
+    enter(session, record, RELEASE, {"pod": member.pod})
     session.target.hold(member, record.undo)
     crash_point("held")
 
@@ -70,21 +69,23 @@ def release_later(
     """Have the recorder release the hold ``seconds`` after the signal, or after ``from_ns``."""
     member, _ = victim_of(record)
     due = (from_ns or issued_ns(record)) + round(session.scaled(seconds or 0.0) * 1e9)
-    session.rec.later(
-        lambda: time.monotonic_ns() >= due or session.in_rollback,
-        lambda: release(session, record, member),
-    )
+
+    def release() -> None:
+        let_start(session, record, [member])
+        close_when_healed(session, record)
+
+    session.undo_at(due, release)
 
 
-def release(session: Session, record: FaultRecord, member: Member) -> None:
+def let_start(session: Session, record: FaultRecord, members: Sequence[Member]) -> None:
+    """Release members that are held, and start them."""
     crash_point("before-release")
-    session.target.release(member)
-    session.target.start(member)
+    for each in members:
+        session.target.release(each)
+        session.target.start(each)
     crash_point("released")
-    session.ledger.mark_undone(record.undo)
-    session.rec.fault_row(record, "RELEASE", observed=now(), observer="harness")
-    session.progress(f"{record.fid}: {member.pod} may start again")
-    close_when_healed(session, record)
+    names = ", ".join(each.pod for each in members)
+    undone(session, record, "RELEASE", f"{names} may start again")
 
 
 def close_when_healed(session: Session, record: FaultRecord) -> None:

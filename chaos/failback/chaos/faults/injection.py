@@ -5,14 +5,16 @@ The undo of each fault is in its module; ``undo.py`` replays what the ledger has
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from failback.chaos.cluster.broker_facts import silence_of
+from failback.chaos.cluster.clock import now
 from failback.chaos.cluster.view import ClusterView, Member, ProcessIdentity, Role, Stamp
 from failback.chaos.errors import ChaosError, NotProved, TargetError
 from failback.chaos.experiment.fault_kinds import FaultKind, Values, parse_milestone
+from failback.chaos.failpoints import crash_point
 from failback.chaos.faults.victims import choose
 from failback.chaos.recorder.fault_record import FaultRecord
 from failback.chaos.session import Session
@@ -172,6 +174,22 @@ def open_record(
     if identity.boot_ms is None:
         record.add_unproved_reason(f"{member.pod} did not answer code 28 before the signal")
     return record
+
+
+def enter(session: Session, record: FaultRecord, call: str, args: Mapping[str, Any]) -> None:
+    """Write the undo into the ledger, and have the recorder look for the fault from now on."""
+    record.undo = session.ledger.add(call, args, record.fid)
+    crash_point("ledger-written")
+    session.rec.open_fault(record)
+
+
+def undone(
+    session: Session, record: FaultRecord, kind: str, text: str, seen: Stamp | None = None
+) -> None:
+    """The fault was taken back: say so in the ledger and in a row. The heal is seen later."""
+    session.ledger.mark_undone(record.undo)
+    session.rec.fault_row(record, kind, observed=seen or now(), observer="harness")
+    session.progress(f"{record.fid}: {text}")
 
 
 def returned(session: Session, record: FaultRecord) -> dict[str, Any]:

@@ -8,11 +8,10 @@ from __future__ import annotations
 import random
 import signal as signals
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 from failback.chaos.cluster.clock import now
-from failback.chaos.cluster.target import Target
 from failback.chaos.errors import TargetError
 from failback.chaos.experiment.fault_kinds import (
     AFTER,
@@ -25,7 +24,7 @@ from failback.chaos.experiment.fault_kinds import (
 from failback.chaos.failpoints import crash_point
 from failback.chaos.faults import member_faults
 from failback.chaos.faults.fault import Fault, Undo
-from failback.chaos.faults.injection import Call, action_of, returned, wait_for_time
+from failback.chaos.faults.injection import Call, action_of, returned, undone, wait_for_time
 from failback.chaos.faults.victims import amount_of
 from failback.chaos.recorder.fault_record import FaultRecord
 from failback.chaos.session import Session
@@ -137,9 +136,8 @@ def end_consumers(
     last = max(
         (each.exit.stamp for each in members if each.exit), key=lambda s: s.mono_ns, default=now()
     )
-    record.observed["gone_ns"] = last
+    session.rec.gone(record, last)
     record.settle()
-    session.rec.milestones.post(record.fid, "gone", last)
     kind = "CLIENT_TERM" if signum == signals.SIGTERM else "CLIENT_KILL"
     for process in members:
         client_row(session, record, process, kind)
@@ -181,10 +179,8 @@ def start_consumers_when(
         crash_point("before-consumers-start")
         for group, member in pending:
             session.load.start_member(group, member)
-        session.ledger.mark_undone(record.undo)
-        session.rec.fault_row(record, "CLIENT_START", observed=now(), observer="harness")
         names = ", ".join(f"{group}-{member}" for group, member in pending)
-        session.progress(f"{record.fid}: {names} started again")
+        undone(session, record, "CLIENT_START", f"{names} started again")
         session.rec.later(
             lambda: _assigned(session, pending), lambda: _consumers_back(session, record)
         )
@@ -231,11 +227,4 @@ def client_row(session: Session, record: FaultRecord, process: WorkloadProcess, 
     )
 
 
-def _leave_ended(
-    _target: Target, args: Mapping[str, Any], _deadline: float
-) -> dict[str, Any] | None:
-    """A run that is being undone starts none: its consumers end with it."""
-    return {"ended_with": "the run", "members": args.get("members")}
-
-
-FAULT = Fault(KIND, action_of(KIND, restart_consumers), Undo(START_CONSUMERS, _leave_ended))
+FAULT = Fault(KIND, action_of(KIND, restart_consumers), Undo(START_CONSUMERS, member_faults.leave))

@@ -21,7 +21,7 @@ from failback.chaos.errors import GuardRefused, TargetError
 from failback.chaos.experiment.fault_kinds import AFTER, DOWN, FaultKind, Parameter, Values
 from failback.chaos.failpoints import crash_point
 from failback.chaos.faults import member_faults, proof
-from failback.chaos.faults.broker_faults import EFFECT_SECONDS
+from failback.chaos.faults.broker_faults import EFFECT_SECONDS, let_start
 from failback.chaos.faults.fault import Fault, Undo
 from failback.chaos.faults.injection import Call, action_of, describe, returned, wait_for_time
 from failback.chaos.recorder.fault_record import FaultRecord
@@ -66,10 +66,7 @@ def kill_nameservers(session: Session, call: Call, values: Values) -> dict[str, 
     record.victims = [describe(*each) for each in zip(victims, identities, strict=True)]
     _kill(session, record, victims, identities)
     due = time.monotonic_ns() + round(session.scaled(values["downSeconds"] or 0.0) * 1e9)
-    session.rec.later(
-        lambda: time.monotonic_ns() >= due or session.in_rollback,
-        lambda: _release(session, record, victims),
-    )
+    session.undo_at(due, lambda: _release(session, record, victims))
     return returned(session, record)
 
 
@@ -136,15 +133,8 @@ def _refused(session: Session, record: FaultRecord, victims: Sequence[Member]) -
 
 
 def _release(session: Session, record: FaultRecord, victims: Sequence[Member]) -> None:
-    crash_point("before-release")
     since = time.monotonic_ns()
-    for each in victims:
-        session.target.release(each)
-        session.target.start(each)
-    crash_point("released")
-    session.ledger.mark_undone(record.undo)
-    session.rec.fault_row(record, "RELEASE", observed=now(), observer="harness")
-    session.progress(f"{record.fid}: {', '.join(each.pod for each in victims)} may start again")
+    let_start(session, record, victims)
     session.rec.later(lambda: _registered(session, since), lambda: _close(session, record, victims))
 
 

@@ -6,15 +6,15 @@ its work looks like since then is the proof.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from failback.chaos.cluster.clock import now
+from failback.chaos.cluster.target import Target
 from failback.chaos.cluster.unix_socket import is_deserted
 from failback.chaos.errors import TargetError
-from failback.chaos.failpoints import crash_point
+from failback.chaos.faults.injection import enter
 from failback.chaos.recorder.fault_record import FaultRecord
 from failback.chaos.session import Session
 from failback.chaos.workload.process import ANSWER_SECONDS, CONSUMER, WorkloadProcess, ask
@@ -37,9 +37,7 @@ def sockets_of(members: list[WorkloadProcess]) -> list[str]:
 
 def begin(session: Session, record: FaultRecord, call: str, args: Mapping[str, Any]) -> None:
     """K1, with the undo in the ledger before anything is done to a member."""
-    record.undo = session.ledger.add(call, args, record.fid)
-    crash_point("ledger-written")
-    session.rec.open_fault(record)
+    enter(session, record, call, args)
     record.proof["K1"] = True
     begun = now()
     record.issued = (begun, begun)
@@ -88,7 +86,7 @@ def undo_after(
     """Have the recorder undo it ``seconds`` (unscaled) after its begin, or when the run ends."""
     assert record.issued is not None
     due = record.issued[0].mono_ns + round(session.scaled(seconds) * 1e9)
-    session.rec.later(lambda: session.in_rollback or time.monotonic_ns() >= due, undo)
+    session.undo_at(due, undo)
 
 
 def heal_seen(session: Session, record: FaultRecord, observation: Mapping[str, Any]) -> None:
@@ -99,6 +97,11 @@ def heal_seen(session: Session, record: FaultRecord, observation: Mapping[str, A
     seen_ns = stamp.mono_ns - session.zero.mono_ns
     session.ledger.mark_healed(record.undo, {**observation, "seen_ns": seen_ns})
     session.phases.fault_healed(stamp.mono_ns)
+
+
+def leave(_target: Target, args: Mapping[str, Any], _deadline: float) -> dict[str, Any] | None:
+    """A run that is being undone starts no consumers and scales none: they end with it."""
+    return {"ended_with": "the run", "members": args.get("members")}
 
 
 def ask_sockets(sockets: Sequence[str], request: Request) -> list[dict[str, Any]]:

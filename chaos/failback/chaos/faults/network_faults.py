@@ -29,7 +29,7 @@ from failback.chaos.faults.broker_faults import (
     victim_of,
 )
 from failback.chaos.faults.fault import Fault, Undo
-from failback.chaos.faults.injection import broker_action
+from failback.chaos.faults.injection import broker_action, enter, undone
 from failback.chaos.recorder.fault_record import FaultRecord
 from failback.chaos.session import Session
 from failback.protocol.errors import BrokerError, FailbackError
@@ -148,10 +148,7 @@ def _cut(
         count = _resent(cutter, places) - resent
         return f"{count} segments were sent again" if count >= RESENT else ""
 
-    session.rec.later(
-        lambda: time.monotonic_ns() >= due or session.in_rollback,
-        lambda: _join(session, record, cutter, cut, places, view),
-    )
+    session.undo_at(due, lambda: _join(session, record, cutter, cut, places, view))
     _prove(session, record, seen, due, SILENT_SECONDS if cut.total or cut.delay_ms else 0.0)
     finish_effect(session, record, "CUT", observer="witness")
 
@@ -170,10 +167,8 @@ def _begin(
     """K2: the rules are in force everywhere, or nowhere."""
     member, _ = victim_of(record)
     args = {"pod": member.pod, "link": cut.link, "at": list(places)}
-    record.undo = session.ledger.add(_joining(record.fault), args, record.fid)
-    crash_point("ledger-written")
     record.keeps_process = True
-    session.rec.open_fault(record)
+    enter(session, record, _joining(record.fault), args)
     stamp = now()
     record.issued = (stamp, stamp)
     try:
@@ -239,9 +234,7 @@ def _join(
     crash_point("before-join")
     for place in places:
         cutter.join(place, cut.link)
-    session.ledger.mark_undone(record.undo)
-    session.rec.fault_row(record, "JOIN", observed=now(), observer="harness")
-    session.progress(f"{record.fid}: link {cut.link} of {member.pod} is joined")
+    undone(session, record, "JOIN", f"link {cut.link} of {member.pod} is joined")
     resent, since = _resent(cutter, places), time.monotonic()
 
     def whole() -> bool:

@@ -28,7 +28,7 @@ from failback.chaos.faults.broker_faults import (
     victim_of,
 )
 from failback.chaos.faults.fault import Fault, Undo
-from failback.chaos.faults.injection import broker_action
+from failback.chaos.faults.injection import broker_action, enter, undone
 from failback.chaos.recorder.fault_record import FaultRecord
 from failback.chaos.session import Session
 
@@ -65,9 +65,7 @@ def freeze(session: Session, record: FaultRecord) -> None:
     """SIGSTOP a broker, with the undo in the ledger first: K1 to K4."""
     member, identity = victim_of(record)
     record.keeps_process = True
-    record.undo = session.ledger.add(CONTINUE, _named(member, identity), record.fid)
-    crash_point("ledger-written")
-    session.rec.open_fault(record)
+    enter(session, record, CONTINUE, _named(member, identity))
     signal_victim(session, record, signal.SIGSTOP)
     proof.prove_stopped(session, record, identity)
 
@@ -86,9 +84,7 @@ def resume(session: Session, record: FaultRecord) -> None:
     with contextlib.suppress(TargetError):
         session.target.signal(identity, signal.SIGCONT)
     record.resumed = now()
-    session.ledger.mark_undone(record.undo)
-    session.rec.fault_row(record, "RESUME", observed=record.resumed, observer="harness")
-    session.progress(f"{record.fid}: {member.pod} runs on")
+    undone(session, record, "RESUME", f"{member.pod} runs on", record.resumed)
     close_when_healed(session, record)
 
 

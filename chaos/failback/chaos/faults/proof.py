@@ -40,8 +40,7 @@ def prove_death(
     """K3: the parent's wait status says what the process died of."""
     death = session.target.await_gone(identity, Deadline.after(seconds))
     crash_point("dead")
-    record.observed["gone_ns"] = death.seen
-    session.rec.milestones.post(record.fid, "gone", death.seen)
+    session.rec.gone(record, death.seen)
     if death.signal is not None:
         record.proof["K3"] = signal.Signals(death.signal).name
     else:
@@ -161,9 +160,7 @@ def prove_stopped(session: Session, record: FaultRecord, identity: ProcessIdenti
     if not stopped:
         state = session.target.process_state(identity).value
         record.add_unproved_reason(f"pid {identity.pid} is {state}, not stopped")
-    stamp = now()
-    record.observed["gone_ns"] = stamp
-    session.rec.milestones.post(record.fid, "gone", stamp)
+    session.rec.gone(record, now())
 
 
 def prove_silence(record: FaultRecord, member: Member, resume_at: int) -> None:

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from failback.chaos.cluster.clock import now
-from failback.chaos.cluster.target import Target
 from failback.chaos.cluster.wire import WireConnection
 from failback.chaos.errors import TargetError
 from failback.chaos.experiment.fault_kinds import AFTER, FaultKind, Parameter, Values
@@ -79,10 +77,7 @@ def scale_consumers(session: Session, record: FaultRecord, group: str, values: V
             session.sleep_until(due)
     record.proof["K2"] = True
     member_faults.effect_seen(session, record, "SCALE", {"from": before, "to": members})
-    session.rec.later(
-        lambda: session.in_rollback or time.monotonic_ns() >= due,
-        lambda: _scale_back(session, record, group, before),
-    )
+    session.undo_at(due, lambda: _scale_back(session, record, group, before))
 
 
 def _scale_and_prove(session: Session, record: FaultRecord, group: str, wanted: int) -> None:
@@ -138,11 +133,4 @@ def _scale_back(session: Session, record: FaultRecord, group: str, before: int) 
     )
 
 
-def _leave_scaled(
-    _target: Target, args: Mapping[str, Any], _deadline: float
-) -> dict[str, Any] | None:
-    """A run that is being undone scales nothing: its consumers end with it."""
-    return {"ended_with": "the run", "members": args.get("members")}
-
-
-FAULT = Fault(KIND, group_action(KIND, scale_consumers), Undo(SCALE_BACK, _leave_scaled))
+FAULT = Fault(KIND, group_action(KIND, scale_consumers), Undo(SCALE_BACK, member_faults.leave))

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from failback.chaos.cluster.clock import now
 from failback.chaos.cluster.target import Target
 from failback.chaos.experiment.fault_kinds import AFTER, FaultKind, Parameter, Values
 from failback.chaos.failpoints import crash_point
 from failback.chaos.faults import member_faults
 from failback.chaos.faults.fault import Fault, Undo
-from failback.chaos.faults.injection import group_action
+from failback.chaos.faults.injection import group_action, undone
 from failback.chaos.recorder.fault_record import FaultRecord
 from failback.chaos.session import Session
 from failback.chaos.workload.process import CONSUMER, WorkloadProcess
@@ -88,9 +87,7 @@ def reset_handlers(session: Session, record: FaultRecord, group: str, own: Knobs
     """Turn the knobs back; healed once messages were handled with them, or nothing is left."""
     for process in session.load.of_role(CONSUMER, group=group):
         member_faults.tell(session, process, _request(own))
-    session.ledger.mark_undone(record.undo)
-    session.rec.fault_row(record, "RESET_HANDLER", observed=now(), observer="harness")
-    session.progress(f"{record.fid}: handlers of {group} are as before")
+    undone(session, record, "RESET_HANDLER", f"handlers of {group} are as before")
     session.rec.later(lambda: _is_back(session, group, own), lambda: _close(session, record, group))
 
 

@@ -16,11 +16,10 @@ from failback.chaos.cluster.target import RoleSwitcher, Target
 from failback.chaos.cluster.view import MASTER
 from failback.chaos.errors import TargetError
 from failback.chaos.experiment.fault_kinds import AFTER, MILESTONES, FaultKind, Parameter, Values
-from failback.chaos.failpoints import crash_point
 from failback.chaos.faults import member_faults
 from failback.chaos.faults.broker_faults import finish_effect, victim_of
 from failback.chaos.faults.fault import Fault, Undo
-from failback.chaos.faults.injection import broker_action
+from failback.chaos.faults.injection import broker_action, enter
 from failback.chaos.recorder.fault_record import FaultRecord
 from failback.chaos.session import Session
 
@@ -59,9 +58,7 @@ def swap(session: Session, record: FaultRecord, values: Values) -> None:
     record.heals_itself = True
     record.restarted = frozenset(each.pod for each in pair)
     name = f"{session.run}-{record.fid}"[:63]
-    record.undo = session.ledger.add(AWAIT_SWITCH, {"switch": name}, record.fid)
-    crash_point("ledger-written")
-    session.rec.open_fault(record)
+    enter(session, record, AWAIT_SWITCH, {"switch": name})
     issued = now()
     record.issued = (issued, issued)
     session.phases.fault_begun(issued.mono_ns)
@@ -77,9 +74,7 @@ def swap(session: Session, record: FaultRecord, values: Values) -> None:
 
     record.proof["ROUTES"] = session.wait_for(shown, EFFECT_SECONDS, period=0.5)
     if record.proof["ROUTES"]:
-        stamp = now()
-        record.observed["gone_ns"] = stamp
-        session.rec.milestones.post(record.fid, "gone", stamp)
+        session.rec.gone(record, now())
     else:
         record.add_unproved_reason(f"no name server shows {others[0].pod} as master")
     finish_effect(session, record, "SWAP", observer="witness")

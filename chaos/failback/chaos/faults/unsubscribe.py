@@ -19,7 +19,7 @@ from failback.chaos.experiment.fault_kinds import AFTER, FaultKind, Parameter, V
 from failback.chaos.failpoints import crash_point
 from failback.chaos.faults import member_faults
 from failback.chaos.faults.fault import Fault, Undo
-from failback.chaos.faults.injection import group_action
+from failback.chaos.faults.injection import group_action, undone
 from failback.chaos.recorder.fault_record import FaultRecord
 from failback.chaos.session import Session
 from failback.chaos.workload.process import CONSUMER, WorkloadProcess
@@ -64,9 +64,7 @@ def unsubscribe(session: Session, record: FaultRecord, group: str, values: Value
     gone = session.wait_for(lambda: _held(session, members) == frozenset(), patience)
     record.proof["GIVEN_UP"] = gone
     if gone:
-        stamp = now()
-        record.observed["gone_ns"] = stamp
-        session.rec.milestones.post(record.fid, "gone", stamp)
+        session.rec.gone(record, now())
     else:
         record.add_unproved_reason(f"members of {group} still hold queues {patience:g} s later")
     member_faults.effect_seen(session, record, "UNSUBSCRIBE", {"queues": len(before)})
@@ -80,9 +78,7 @@ def subscribe(session: Session, record: FaultRecord, group: str, before: Queues)
     """Have the members subscribe; healed once they hold the queues of before."""
     for process in session.load.of_role(CONSUMER, group=group):
         member_faults.tell(session, process, {"op": "subscribe"})
-    session.ledger.mark_undone(record.undo)
-    session.rec.fault_row(record, "SUBSCRIBE", observed=now(), observer="harness")
-    session.progress(f"{record.fid}: members of {group} subscribe again")
+    undone(session, record, "SUBSCRIBE", f"members of {group} subscribe again")
     session.rec.later(
         lambda: _is_back(session, group, before),
         lambda: member_faults.heal_seen(session, record, {"queues": len(before)}),

@@ -101,6 +101,11 @@ class FaultLog:
         record.called_off = True
         self.on_window(self.window_open())
 
+    def gone(self, record: FaultRecord, stamp: Stamp) -> None:
+        """The effect of a fault was seen."""
+        record.observed["gone_ns"] = stamp
+        self.milestones.post(record.fid, "gone", stamp)
+
     def healed(self, record: FaultRecord, stamp: Stamp) -> None:
         """Close a fault: a witness saw the system without it."""
         with self.lock:
