@@ -59,7 +59,7 @@ async def sending(producer: FakeProducer, tmp_path: Path) -> AsyncIterator[Produ
     finally:
         for event in (*producer.open.values(), producer.last):
             event.set()
-        process._stop_all({})
+        process._stop.set()
         await task
 
 

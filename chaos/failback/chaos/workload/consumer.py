@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from failback.chaos.workload.handler import WorkloadHandler, order_key_of
-from failback.chaos.workload.life import hot_log, living
+from failback.chaos.workload.life import Operation, hot_log, living
 from failback.chaos.workload.plan import ConsumerPlan
 from failback.client.consumelog.hook import LogHook
 from failback.client.consumer.consumer import PushConsumer
@@ -57,12 +57,12 @@ class ConsumerProcess:
             pull_threshold_for_queue=plan.pull_threshold_for_queue,
             **self._own_offsets(),
         )
-        operations = {
+        operations: dict[str, Operation] = {
             "stats": self._stats,
-            "set-handler": self._set_handler,
-            "unsubscribe": self._unsubscribe,
+            "set-handler": lambda request: self._handler.set_knobs(dict(request)),
+            "unsubscribe": lambda _: self._started().unsubscribe(plan.topic),
             "subscribe": self._subscribe,
-            "stop": self._end,
+            "stop": lambda _: self._stop.set(),
         }
         with hot_log(process, "consumer") as self._log:
             consumer = PushConsumer(
@@ -149,25 +149,12 @@ class ConsumerProcess:
             found.setdefault(queue.broker_name, {})[str(queue.queue_id)] = offset
         return found
 
-    def _set_handler(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        self._handler.set_knobs(dict(request))
-        return {}
-
-    def _unsubscribe(self, _: Mapping[str, Any]) -> dict[str, Any]:
-        self._started().unsubscribe(self._plan.topic)
-        return {}
-
-    def _subscribe(self, _: Mapping[str, Any]) -> dict[str, Any]:
+    def _subscribe(self, _: Mapping[str, Any]) -> None:
         consumer, topic = self._started(), self._plan.topic
         if topic not in consumer.subscribed_topics():
             consumer.subscribe(topic)
-        return {}
 
     def _started(self) -> PushConsumer:
         if self._consumer is None:
             raise ValueError("the consumer has not started yet")
         return self._consumer
-
-    def _end(self, _: Mapping[str, Any]) -> dict[str, Any]:
-        self._stop.set()
-        return {}

@@ -124,7 +124,8 @@ async def _beat(log: ConsumeLog, stop: asyncio.Event) -> None:
         raise
 
 
-Operation = Callable[[Mapping[str, Any]], dict[str, Any]]
+Operation = Callable[[Mapping[str, Any]], dict[str, Any] | None]
+"""Request → answer; ``None`` where there is nothing to say but that it was done."""
 
 
 class ControlServer:
@@ -182,6 +183,6 @@ class ControlServer:
         except (ValueError, KeyError, TypeError):
             return {"ok": False, "error": f"there is {', '.join(self._operations)}"}
         try:
-            return {"ok": True, **operation(request)}
+            return {"ok": True, **(operation(request) or {})}
         except (ValueError, TypeError, KeyError) as error:
             return {"ok": False, "error": str(error)}

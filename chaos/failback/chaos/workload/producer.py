@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from failback.chaos.workload.life import hot_log, living
+from failback.chaos.workload.life import Operation, hot_log, living
 from failback.chaos.workload.plan import Draft, MessageMaker, ProducerPlan, TopicPlan, due_times
 from failback.client.consumelog.hook import LogHook
 from failback.client.consumelog.hot_format import ConsumeLogError
@@ -80,11 +80,11 @@ class ProducerProcess:
             send_timeout_ms=self._plan.send_timeout_ms,
             retry_times_when_send_failed=self._plan.retries,
         )
-        operations = {
+        operations: dict[str, Operation] = {
             "stats": self._stats,
             "first-ok": self._first_ok,
-            "stop-sending": self._stop_sending,
-            "stop": self._stop_all,
+            "stop-sending": lambda _: self._no_more.set(),
+            "stop": lambda _: self._stop.set(),
         }
         with hot_log(process, "producer") as self._log:
             hook = LogHook(self._log)
@@ -241,11 +241,3 @@ class ProducerProcess:
         place = bisect.bisect_right(self._ok_times, int(request["after_ns"]))
         found = self._ok_times[place] if place < len(self._ok_times) else None
         return {"first_ok_ns": found}
-
-    def _stop_sending(self, _: Mapping[str, Any]) -> dict[str, Any]:
-        self._no_more.set()
-        return {}
-
-    def _stop_all(self, _: Mapping[str, Any]) -> dict[str, Any]:
-        self._stop.set()
-        return {}
