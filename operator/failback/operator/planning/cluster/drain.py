@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from failback.operator.planning.observed.observed import MemberView, Object
+from failback.operator.planning.operations.step_context import member_label
 from failback.operator.planning.operations.switching.pair import end_of
 from failback.operator.planning.operations.switching.preflight import preflight
 from failback.operator.planning.operations.switching.request import (
     ENDED,
     TYPE,
     Request,
-    member_label,
     requests,
 )
 from failback.operator.planning.operations.turns import waits_for
@@ -64,7 +64,7 @@ def drain(state: ClusterState, context: Context) -> Drain:
         why = leaves(state, master)
         if not why:
             continue
-        who = f"{member_label(state.cluster, pair, master.ordinal)} ({why})"
+        who = f"{member_label(state.cluster, (pair, master.ordinal))} ({why})"
         if any(each.spec.pair == pair for each in active):
             switching.append(who)
             continue
@@ -72,7 +72,7 @@ def drain(state: ClusterState, context: Context) -> Drain:
         if isinstance(found, tuple):
             waits.append((found[0], f"{who}: {found[1]}"))
             continue
-        target = member_label(state.cluster, pair, found["spec"]["targetMember"])
+        target = member_label(state.cluster, (pair, found["spec"]["targetMember"]))
         text = f"{who} hands over to {target} by RoleSwitch {found['metadata']['name']}"
         begun = Drain(actions=(Apply(found),), events=(Event("DrainSwitch", text, lane=pair),))
         switching.append(who)

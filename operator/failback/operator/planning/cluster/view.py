@@ -8,20 +8,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from failback.common.numbers import whole, whole_or_0
-from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.planning.observed import facts
-from failback.operator.planning.observed.observed import Key, MemberView, Object, ObservedCluster
+from failback.operator.planning.observed.observed import Key, MemberView, Object
 from failback.operator.planning.plan.types import Operation
-from failback.operator.planning.state.cluster_state import ClusterState
+from failback.operator.planning.state.cluster_state import StateView
 from failback.operator.render.members import member_name, pod_name
 from failback.operator.render.shape import Member, Shape
 
 
 @dataclass(frozen=True)
-class ClusterView:
+class ClusterView(StateView):
     """The arguments of every condition of a BrokerCluster."""
 
-    state: ClusterState
     shape: Shape
     desired: Mapping[Key, Object] = field(default_factory=dict)
     """Objects rendered for ``shape``."""
@@ -33,24 +31,9 @@ class ClusterView:
     """Keys of the spec's ``config`` that the engine does not know and that are not applied."""
 
     @property
-    def cluster(self) -> BrokerCluster:
-        """What the user wants."""
-        return self.state.cluster
-
-    @property
     def previous(self) -> Mapping[str, Any]:
         """The status before this pass."""
         return self.state.status
-
-    @property
-    def observed(self) -> ObservedCluster:
-        """What this pass sees."""
-        return self.state.observed
-
-    @property
-    def now(self) -> float:
-        """Unix time of the pass."""
-        return self.state.now
 
     @functools.cached_property
     def members(self) -> tuple[MemberView, ...]:

@@ -29,7 +29,6 @@ from failback.operator.planning.plan.types import (
     Event,
     Operation,
     SetConfig,
-    operation_id,
 )
 from failback.operator.planning.state import live_keys, precedence, predicates
 from failback.operator.planning.state.cluster_state import ClusterState
@@ -78,15 +77,9 @@ def causes(state: ClusterState) -> Iterator[Operation]:
     if not work.changes and not work.blocked:
         return
     why = [f"{member_label(state.cluster, c.member)}{sorted(c.broker)}" for c in work.changes]
-    yield Operation(
-        id=operation_id(TYPE, None, state.cluster.metadata.generation, " ".join(why)),
-        type=TYPE,
-        step="SetConfig",
-        started_at=state.now,
-        step_started_at=state.now,
-        blocked_by=work.blocked if not work.changes else (),
-        data={"changes": _changed_keys(state, work.changes, {})},
-    )
+    data = {"changes": _changed_keys(state, work.changes, {})}
+    blocked = work.blocked if not work.changes else ()
+    yield state.begin(TYPE, "SetConfig", " ".join(why), blocked_by=blocked, data=data)
 
 
 def give_way(state: ClusterState, operation: Operation, urgent: Operation) -> Operation | None:

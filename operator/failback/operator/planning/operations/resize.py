@@ -21,7 +21,6 @@ from failback.operator.planning.plan.types import (
     Event,
     Operation,
     ResizeClaim,
-    operation_id,
 )
 from failback.operator.planning.state import predicates
 from failback.operator.planning.state.cluster_state import ClusterState
@@ -49,15 +48,7 @@ def causes(state: ClusterState) -> Iterator[Operation]:
         size = cluster.pair(pair).storage_size
         views = state.wanted(pair)
         if any(_claim_is_small(view, size) or _template_is_small(view, size) for view in views):
-            yield Operation(
-                id=operation_id(TYPE, pair, cluster.metadata.generation, size),
-                type=TYPE,
-                step="ResizeClaims",
-                pair=pair,
-                started_at=state.now,
-                step_started_at=state.now,
-                data={"size": size},
-            )
+            yield state.begin(TYPE, "ResizeClaims", size, pair=pair, data={"size": size})
 
 
 def give_way(state: ClusterState, operation: Operation, urgent: Operation) -> Operation | None:

@@ -26,7 +26,6 @@ from failback.operator.planning.plan.types import (
     Event,
     Operation,
     ReleaseLease,
-    operation_id,
 )
 from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.planning.state.log_ends import given_up
@@ -44,15 +43,8 @@ def causes(state: ClusterState) -> Iterator[Operation]:
     if view is None or refusal(state) is not None:
         return
     uid = _uid(state.cluster)
-    yield Operation(
-        id=operation_id(TYPE, view.pair, state.cluster.metadata.generation, uid),
-        type=TYPE,
-        step="StopMember",
-        pair=view.pair,
-        member=view.ordinal,
-        started_at=state.now,
-        step_started_at=state.now,
-        data={"uid": uid},
+    yield state.begin(
+        TYPE, "StopMember", uid, pair=view.pair, member=view.ordinal, data={"uid": uid}
     )
 
 

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from failback.operator.kinds.broker_cluster import BrokerCluster
-from failback.operator.planning.operations.step_context import StepContext
+from failback.operator.planning.operations.step_context import StepContext, member_label
 from failback.operator.planning.operations.switching import handover, takeover
 from failback.operator.planning.operations.switching.pair import (
     Outcome,
@@ -35,7 +35,6 @@ from failback.operator.planning.operations.switching.preflight import preflight
 from failback.operator.planning.operations.switching.request import (
     ENDED,
     find,
-    member_label,
     open_operation,
     reference,
     requests,
@@ -93,7 +92,7 @@ def causes(state: ClusterState) -> Iterator[Operation]:
         found = preflight(state, request)
         # What is to give way on the pair is no obstacle: that is asked by priority.
         if not found.refused and set(found.blocked) <= {"PairFree"}:
-            yield open_operation(state.cluster, request, found.old_master, PLANNED[0], state.now)
+            yield open_operation(state, request, found.old_master, PLANNED[0])
 
 
 def give_way(state: ClusterState, operation: Operation, urgent: Operation) -> Operation | None:
@@ -200,7 +199,7 @@ def _next(view: PairView, evidence: Mapping[str, Any]) -> Advance:
     if operation.step == "RejoinOldMaster" and found in takeover.REFUSED:
         tail = evidence.get("tailBytes")
         lost = f", {tail} bytes of its log only it has" if tail is not None else ""
-        old = member_label(view.cluster, view.pair, view.data["from"])
+        old = member_label(view.cluster, (view.pair, view.data["from"]))
         events += _events(view, "SlaveDiverged", f"{old} is {found}{lost}", warning=True)
     return Advance(moved, events=events, wake_after=_SOON)
 
@@ -251,8 +250,8 @@ def _finish(
 
 
 def _title(view: PairView) -> str:
-    old = member_label(view.cluster, view.pair, view.data["from"])
-    new = member_label(view.cluster, view.pair, view.data["to"])
+    old = member_label(view.cluster, (view.pair, view.data["from"]))
+    new = member_label(view.cluster, (view.pair, view.data["to"]))
     return f"{view.data['name']} ({old} to {new})"
 
 
@@ -293,7 +292,7 @@ def _preflight(view: PairView) -> Outcome:
     since = view.observed.masterless_since.get(view.pair)
     if view.forced and since is not None and "masterlessSince" not in view.data:
         return Outcome(data={"masterlessSince": since})
-    evidence = {"master": member_label(view.cluster, view.pair, found.old_master)}
+    evidence = {"master": member_label(view.cluster, (view.pair, found.old_master))}
     return Outcome(done=not found.blocked, blocked=found.blocked, evidence=evidence)
 
 

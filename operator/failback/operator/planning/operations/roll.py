@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.planning.observed import facts
@@ -33,7 +33,6 @@ from failback.operator.planning.plan.types import (
     Evict,
     Operation,
     PatchMetadata,
-    operation_id,
 )
 from failback.operator.planning.state import precedence, predicates, restarts
 from failback.operator.planning.state.cluster_state import ClusterState
@@ -69,7 +68,8 @@ def causes(state: ClusterState) -> Iterator[Operation]:
         return
     if manual is not None and (pod := state.observed.member(*manual).pod) is not None:
         why = f"{restarts.RESTART_MEMBER} {pod.uid}"
-        yield _operation(state, manual[0], why, {"manual": list(manual)})
+        named = {"manual": list(manual)}
+        yield state.begin(TYPE, "ChooseMember", why, pair=manual[0], data=named)
     others = [item for item in state.operations if item.type == TYPE]
     if _one_works(state):
         return
@@ -78,7 +78,7 @@ def causes(state: ClusterState) -> Iterator[Operation]:
         if others and _kept_from(state, first):
             continue
         mine = [f"{member_label(cluster, m)}:{','.join(r)}" for m, r in waiting if m[0] == pair]
-        yield _operation(state, pair, " ".join(mine), {})
+        yield state.begin(TYPE, "ChooseMember", " ".join(mine), pair=pair, data={})
 
 
 def _one_works(state: ClusterState, asking: Operation | None = None) -> bool:
@@ -94,18 +94,6 @@ def _kept_from(state: ClusterState, member: Member) -> tuple[str, ...]:
     master = state.master_member(member[0]) == member[1]
     names = UNREADY if not ready else MASTER if master else SLAVE
     return predicates.evaluate(names, state, pair=member[0], member=member[1])
-
-
-def _operation(state: ClusterState, pair: int, why: str, data: Mapping[str, Any]) -> Operation:
-    return Operation(
-        id=operation_id(TYPE, pair, state.cluster.metadata.generation, why),
-        type=TYPE,
-        step="ChooseMember",
-        pair=pair,
-        started_at=state.now,
-        step_started_at=state.now,
-        data=data,
-    )
 
 
 def _live_goes_first(state: ClusterState) -> bool:

@@ -23,7 +23,6 @@ from failback.operator.planning.plan.types import (
     DeleteTopic,
     Event,
     Operation,
-    operation_id,
 )
 from failback.operator.planning.state import precedence, predicates
 from failback.operator.planning.state.cluster_state import ClusterState
@@ -58,15 +57,8 @@ def causes(state: ClusterState) -> Iterator[Operation]:
             pair < highest or predicates.evaluate(("NoOtherOperation",), state, pair=pair)
         ):
             continue
-        yield Operation(
-            id=operation_id(TYPE, pair, state.cluster.metadata.generation, f"{leaves} {surplus}"),
-            type=TYPE,
-            step="DrainPair",
-            pair=pair,
-            started_at=state.now,
-            step_started_at=state.now,
-            data={"leaves": leaves, "slaves": surplus},
-        )
+        data = {"leaves": leaves, "slaves": surplus}
+        yield state.begin(TYPE, "DrainPair", f"{leaves} {surplus}", pair=pair, data=data)
 
 
 def give_way(state: ClusterState, operation: Operation, urgent: Operation) -> Operation | None:
@@ -244,13 +236,10 @@ def _unregister(step: StepContext) -> Advance:
         return step.go("DeleteMembers")
     if not step.data.get("slavesGone"):
         return step.stay(slavesGone=True, wake=0.0)
-    if step.master_view.pod is not None or not _is_unregistered(step):
+    is_unregistered = bool(step.registered) and not any(step.registered)
+    if step.master_view.pod is not None or not is_unregistered:
         return step.stay()
     return step.go("DeleteMembers")
-
-
-def _is_unregistered(step: StepContext) -> bool:
-    return bool(step.registered) and not any(step.registered)
 
 
 def _leaving(step: StepContext) -> list[MemberView]:

@@ -29,7 +29,6 @@ from failback.operator.planning.plan.types import (
     Operation,
     PutGroup,
     PutTopic,
-    operation_id,
 )
 from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.render.shape import Member, Shape
@@ -58,19 +57,12 @@ def causes(state: ClusterState) -> Iterator[Operation]:
 
 def _operation(state: ClusterState, pair: int) -> Operation:
     closed = state.base_shape.closed
-    return Operation(
-        id=operation_id(TYPE, pair, state.cluster.metadata.generation, str(sorted(closed))),
-        type=TYPE,
-        step="CreateMembers",
-        pair=pair,
-        started_at=state.now,
-        step_started_at=state.now,
-        data={
-            "opens": pair in closed,
-            "existing": state.master(pair).config_map is None and bool(state.master(pair).claim),
-            "new": [list(member) for member in _new_slaves(state)],
-        },
-    )
+    data = {
+        "opens": pair in closed,
+        "existing": state.master(pair).config_map is None and bool(state.master(pair).claim),
+        "new": [list(member) for member in _new_slaves(state)],
+    }
+    return state.begin(TYPE, "CreateMembers", str(sorted(closed)), pair=pair, data=data)
 
 
 def _new_slaves(state: ClusterState) -> Iterator[Member]:

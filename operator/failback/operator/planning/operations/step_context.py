@@ -15,11 +15,11 @@ from typing import Any, Final
 
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.planning.observed import facts
-from failback.operator.planning.observed.observed import Key, MemberView, Object, ObservedCluster
+from failback.operator.planning.observed.observed import Key, MemberView, Object
 from failback.operator.planning.plan import children
 from failback.operator.planning.plan.types import Action, Advance, Event, Operation, SetConfig
 from failback.operator.planning.state import predicates
-from failback.operator.planning.state.cluster_state import ClusterState, master_of
+from failback.operator.planning.state.cluster_state import StateView, master_of
 from failback.operator.planning.state.live_keys import PERMISSION
 from failback.operator.render.members import member_name
 from failback.operator.render.shape import Member
@@ -35,28 +35,12 @@ WRITE: Final = 2
 
 
 @dataclass(frozen=True)
-class StepContext:
+class StepContext(StateView):
     """The state of the cluster as a step of its running operation sees it."""
 
-    state: ClusterState
     desired: Mapping[Key, Object]
     """Objects rendered for the shape of this step."""
     operation: Operation
-
-    @property
-    def cluster(self) -> BrokerCluster:
-        """What the user wants."""
-        return self.state.cluster
-
-    @property
-    def observed(self) -> ObservedCluster:
-        """What this pass sees."""
-        return self.state.observed
-
-    @property
-    def now(self) -> float:
-        """Unix time of the pass."""
-        return self.state.now
 
     # --- who ---
 
@@ -150,8 +134,7 @@ class StepContext:
 
     def permission(self) -> str | None:
         """Return the permission that the master itself says (26)."""
-        broker = self.master_view.broker
-        return broker.config.get(PERMISSION) if broker and broker.config is not None else None
+        return permission_of(self.master_view)
 
     def set_permission(self, value: str) -> tuple[Action, ...]:
         """Return the request that opens or closes the pair, if it is needed and possible."""
@@ -222,6 +205,12 @@ def timed(step: StepContext, advance: Advance) -> Advance:
     if advance.actions or operation.step != step.operation.step:
         return advance
     return dataclasses.replace(advance, wake_after=TIMED_OUT_SECONDS)
+
+
+def permission_of(member: MemberView) -> str | None:
+    """Return the permission that the process of a member itself says (26)."""
+    broker = member.broker
+    return broker.config.get(PERMISSION) if broker and broker.config is not None else None
 
 
 def member_label(cluster: BrokerCluster, member: Member) -> str:

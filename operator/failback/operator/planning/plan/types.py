@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -269,12 +268,6 @@ class Operation:
     def blocked(self, *predicates: str) -> Operation:
         """Return the operation waiting at its step for named predicates."""
         return replace(self, blocked_by=tuple(predicates))
-
-
-def operation_id(kind: str, pair: int | None, generation: int, cause: str) -> str:
-    """Return 12 hex digits that are equal for equal causes."""
-    text = f"{kind}\0{pair}\0{generation}\0{cause}"
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True, slots=True)

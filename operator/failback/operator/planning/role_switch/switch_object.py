@@ -16,13 +16,13 @@ from failback.operator.kinds.role_switch import RoleSwitch, RoleSwitchSpec
 from failback.operator.planning.observed import facts
 from failback.operator.planning.observed.observed import ObservedCluster
 from failback.operator.planning.operations import role_switch as operation_steps
+from failback.operator.planning.operations.step_context import member_label
 from failback.operator.planning.operations.switching.preflight import preflight
 from failback.operator.planning.operations.switching.request import (
     ENDED,
     EXPERIMENT,
     TYPE,
     Request,
-    member_label,
 )
 from failback.operator.planning.operations.turns import waits_for
 from failback.operator.planning.plan.encoding import (
@@ -164,7 +164,7 @@ def _pending(
     # operator that began again, to which no master is steady yet, would take it back.
     new["blockedBy"] = list(blocked or status.get("blockedBy", ()))
     if cluster is not None:
-        new["toMember"] = member_label(cluster, request.spec.pair, request.spec.target_member)
+        new["toMember"] = member_label(cluster, (request.spec.pair, request.spec.target_member))
         new["targetLag"] = last_known_lag(cluster, request.spec)
     events: tuple[Event, ...] = ()
     if blocked and set(blocked) != set(status.get("blockedBy", ())):
@@ -215,8 +215,8 @@ def _mirrored(
     new |= {
         "startedAt": to_time(operation.started_at),
         "blockedBy": list(operation.blocked_by),
-        "fromMember": member_label(cluster, switch.spec.pair, data["from"]),
-        "toMember": member_label(cluster, switch.spec.pair, data["to"]),
+        "fromMember": member_label(cluster, (switch.spec.pair, data["from"])),
+        "toMember": member_label(cluster, (switch.spec.pair, data["to"])),
         "steps": [dict(step) for step in data["steps"]],
     }
     for field in ("writeOutageSeconds", "readOutageSeconds", "offsetsCopied", "offsetsLowered"):

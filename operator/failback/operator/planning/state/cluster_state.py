@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -54,6 +55,31 @@ class ClusterState:
         operations = operations_from_status(status)
         kept = tuple(instants.not_after(operation, now) for operation in operations)
         return cls(cluster, status, observed, now, kept)
+
+    def begin(
+        self,
+        kind: str,
+        step: str,
+        cause: str,
+        *,
+        pair: int | None = None,
+        member: int | None = None,
+        blocked_by: tuple[str, ...] = (),
+        data: Mapping[str, Any],
+    ) -> Operation:
+        """Return an operation that begins now; equal causes give it the same id."""
+        text = f"{kind}\0{pair}\0{self.cluster.metadata.generation}\0{cause}"
+        return Operation(
+            id=hashlib.sha256(text.encode()).hexdigest()[:12],
+            type=kind,
+            step=step,
+            pair=pair,
+            member=member,
+            started_at=self.now,
+            step_started_at=self.now,
+            blocked_by=blocked_by,
+            data=data,
+        )
 
     @property
     def is_paused(self) -> bool:
@@ -274,3 +300,25 @@ def master_of(desired: Mapping[Key, Object], cluster: BrokerCluster, pair: int) 
 def members(cluster: BrokerCluster, pair: int) -> tuple[Member, ...]:
     """Return the members of a pair as the spec wants them."""
     return tuple((pair, ordinal) for ordinal in cluster.pair(pair).ordinals)
+
+
+@dataclass(frozen=True)
+class StateView:
+    """What is asked about the state of one pass, with the short names of its parts."""
+
+    state: ClusterState
+
+    @property
+    def cluster(self) -> BrokerCluster:
+        """What the user wants."""
+        return self.state.cluster
+
+    @property
+    def observed(self) -> ObservedCluster:
+        """What this pass sees."""
+        return self.state.observed
+
+    @property
+    def now(self) -> float:
+        """Unix time of the pass."""
+        return self.state.now

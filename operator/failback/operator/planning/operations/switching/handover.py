@@ -10,17 +10,19 @@ from typing import Final
 
 from failback.operator.planning.observed import facts
 from failback.operator.planning.observed.observed import MemberView
-from failback.operator.planning.operations.step_context import ROUTE_SECONDS
+from failback.operator.planning.operations.step_context import (
+    CLOSED,
+    OPEN,
+    ROUTE_SECONDS,
+    permission_of,
+)
 from failback.operator.planning.operations.switching import snapshot
 from failback.operator.planning.operations.switching.pair import (
-    READ,
-    READ_WRITE,
     UNDERWAY,
     Outcome,
     PairView,
     doing,
     end_of,
-    permission_of,
     remember,
     waiting,
 )
@@ -62,7 +64,7 @@ def drain_writes(view: PairView) -> Outcome:
     data = view.data
     if "closedAt" not in data:
         return remember(closedAt=view.now)
-    closing = view.permission_set(view.old, READ)
+    closing = view.permission_set(view.old, CLOSED)
     if closing is not None:
         return closing
     shown = view.route_permission_is(writable=False)
@@ -121,7 +123,7 @@ def _closed_alone(view: PairView) -> Outcome | None:
     """Return what closes the old master, which then refuses every send; ``None`` = it is closed."""
     if "closedAt" not in view.data:
         return remember(closedAt=view.now)
-    closing = view.permission_set(view.old, READ)
+    closing = view.permission_set(view.old, CLOSED)
     if closing is None and "shutAt" not in view.data:
         return remember(shutAt=view.now)
     return closing
@@ -215,7 +217,7 @@ def roll_back(view: PairView) -> Outcome:
     forced switch waits for the pair, its file alone counts.
     """
     if "closedAt" in view.data:
-        opening = view.permission_set(view.old, READ_WRITE)
+        opening = view.permission_set(view.old, OPEN)
         patient = view.step_seconds < UNDO_SECONDS and "giveWay" not in view.data
         silent = permission_of(view.old) is None and not patient
         if opening is not None and not (silent and opening.blocked == ("MemberAnswers",)):

@@ -11,14 +11,10 @@ from failback.operator.engines.catalogue import quirk
 from failback.operator.planning.observed import facts
 from failback.operator.planning.observed.observed import MemberView, Snapshot
 from failback.operator.planning.operations.pair_lease import PairLease
-from failback.operator.planning.operations.step_context import WRITE, StepContext
+from failback.operator.planning.operations.step_context import WRITE, StepContext, permission_of
 from failback.operator.planning.operations.switching.request import Request
-from failback.operator.planning.plan import children
 from failback.operator.planning.plan.types import Action, SetConfig
 from failback.operator.planning.state.live_keys import PERMISSION
-
-READ_WRITE: Final = "6"
-READ: Final = "4"
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,11 +143,8 @@ class PairView(StepContext):
 
     def is_pending(self, kind: str, ordinal: int) -> bool:
         """Tell whether a member's object is still to be applied: every pass applies what drifts."""
-        key = (kind, self.name(ordinal))
-        if key not in self.desired:
-            return False
-        have = self.observed.objects.get(key)
-        return children.drift(children.finished(self.desired[key], have), have) is not None
+        is_wanted = (kind, self.name(ordinal)) in self.desired
+        return is_wanted and not self.is_applied(kind, ordinal)
 
     def permission_set(self, member: MemberView, permission: str) -> Outcome | None:
         """Return what makes file and process of a member say ``permission``, file first.
@@ -175,13 +168,6 @@ class PairView(StepContext):
     def lease(self) -> PairLease:
         """The pair's Lease; the RoleSwitch object holds it."""
         return PairLease.of(self.state, self.pair, self.data["uid"])
-
-
-def permission_of(member: MemberView) -> str | None:
-    """Return the permission that the process itself says (26)."""
-    if member.broker is None or member.broker.config is None:
-        return None
-    return member.broker.config.get(PERMISSION)
 
 
 def end_of(member: MemberView) -> int | None:

@@ -12,8 +12,9 @@ from typing import Final
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.planning.observed import facts
 from failback.operator.planning.observed.observed import MemberView, ObservedCluster
+from failback.operator.planning.operations.step_context import member_label
 from failback.operator.planning.operations.switching.pair import end_of
-from failback.operator.planning.operations.switching.request import Request, member_label
+from failback.operator.planning.operations.switching.request import Request
 from failback.operator.planning.plan.types import Operation
 from failback.operator.planning.state import predicates
 from failback.operator.planning.state.cluster_state import ClusterState
@@ -103,7 +104,7 @@ def _better_target(
     for ordinal in cluster.pair(spec.pair).ordinals:
         end = end_of(observed.member(spec.pair, ordinal))
         if ordinal not in (old, spec.target_member) and end is not None and end > target:
-            better = member_label(cluster, spec.pair, ordinal)
+            better = member_label(cluster, (spec.pair, ordinal))
             return f"{better} has more of the log than the target"
     return ""
 

@@ -14,7 +14,8 @@ from failback.operator.kinds.role_switch import RoleSwitchSpec
 from failback.operator.planning.observed.observed import Object, ObservedCluster
 from failback.operator.planning.operations.switching import snapshot
 from failback.operator.planning.plan.encoding import from_time, to_time
-from failback.operator.planning.plan.types import Operation, operation_id
+from failback.operator.planning.plan.types import Operation
+from failback.operator.planning.state.cluster_state import ClusterState
 
 TYPE: Final = "RoleSwitch"
 ENDED: Final = frozenset({"Complete", "Failed"})
@@ -86,18 +87,16 @@ def reference(name: str, uid: str) -> dict[str, Any]:
 
 
 def open_operation(
-    cluster: BrokerCluster, request: Request, old_master: int, first_step: str, now: float
+    state: ClusterState, request: Request, old_master: int, first_step: str
 ) -> Operation:
     """Return the operation of a request, with all that it needs to end without the object."""
     spec = request.spec
-    return Operation(
-        id=operation_id(TYPE, spec.pair, cluster.metadata.generation, request.uid),
-        type=TYPE,
-        step=first_step,
+    return state.begin(
+        TYPE,
+        first_step,
+        request.uid,
         pair=spec.pair,
         member=spec.target_member,
-        started_at=now,
-        step_started_at=now,
         data={
             "name": request.name,
             "experiment": request.experiment,
@@ -110,7 +109,7 @@ def open_operation(
             "timeoutSeconds": spec.timeout_seconds,
             "onTimeout": spec.on_timeout,
             "snapshot": snapshot.name_of(request.name),
-            "steps": [{"name": first_step, "startedAt": to_time(now)}],
+            "steps": [{"name": first_step, "startedAt": to_time(state.now)}],
             "unsafe": _unsafe_from_the_start(spec),
         },
     )
@@ -120,11 +119,6 @@ def _unsafe_from_the_start(spec: RoleSwitchSpec) -> list[str]:
     if spec.mode == "Forced":
         return ["Forced"]
     return ["OffsetPolicyNone"] if spec.offset_policy == "None" else []
-
-
-def member_label(cluster: BrokerCluster, pair: int, ordinal: int) -> str:
-    """Return ``<broker name>-<ordinal>``, as people name a member."""
-    return f"{cluster.broker_name(pair)}-{ordinal}"
 
 
 def step_ended(

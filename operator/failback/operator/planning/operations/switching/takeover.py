@@ -11,10 +11,10 @@ from typing import Final
 
 from failback.operator.planning.observed import facts
 from failback.operator.planning.observed.observed import MemberView
+from failback.operator.planning.operations.step_context import OPEN
 from failback.operator.planning.operations.switching import snapshot
 from failback.operator.planning.operations.switching.handover import release
 from failback.operator.planning.operations.switching.pair import (
-    READ_WRITE,
     UNDERWAY,
     Outcome,
     PairView,
@@ -177,7 +177,7 @@ def apply_offsets(view: PairView) -> Outcome:
 
 def open_writes(view: PairView) -> Outcome:
     """Let producers write to the new master."""
-    opening = view.permission_set(view.new, READ_WRITE)
+    opening = view.permission_set(view.new, OPEN)
     if opening is not None:
         return opening
     shown = view.route_permission_is(writable=True)
@@ -188,7 +188,7 @@ def open_writes(view: PairView) -> Outcome:
     began = view.data.get("closedAt", view.data.get("masterlessSince"))
     if began is not None and "writeOutageSeconds" not in view.data:
         return remember(writeOutageSeconds=round(max(0.0, view.now - began)))
-    return Outcome(done=True, evidence={"permission": READ_WRITE})
+    return Outcome(done=True, evidence={"permission": OPEN})
 
 
 def rejoin_old_master(view: PairView) -> Outcome:
