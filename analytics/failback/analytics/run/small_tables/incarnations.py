@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from failback.analytics.run.align import Clocks
 from failback.analytics.run.small_tables.columns import Columns, changes
@@ -27,11 +27,8 @@ class IncarnationsSeen:
     that follow each other, 0 where there was one. The source of queue samples is empty.
     """
 
+    schema: ClassVar[pa.Schema] = LIVES
     clocks: Clocks
-
-    @property
-    def schema(self) -> pa.Schema:
-        return LIVES
 
     def __call__(self, chunk: pa.Table) -> pa.Table:
         if "source" not in chunk.schema.names:
@@ -48,7 +45,8 @@ class IncarnationsSeen:
         pauses = np.diff(t[order], prepend=0)
         pauses[first] = 0
         when = {"first": t[order[first]], "last": t[order[last]]}
-        found = c.rows(order[last], _of(LIVES, *_LIFE, "broker", "bid"))
+        lives = pa.schema([LIVES.field(name) for name in (*_LIFE, "broker", "bid")])
+        found = c.rows(order[last], lives)
         for name, values in (*when.items(), ("pause", np.maximum.reduceat(pauses, first))):
             found = found.append_column(name, pa.array(values))
         return found
@@ -70,16 +68,7 @@ def _joined(rows: list[dict[str, Any]]) -> dict[str, Any]:
     return whole
 
 
-def _of(schema: pa.Schema, *names: str) -> pa.Schema:
-    return pa.schema([schema.field(name) for name in names])
-
-
-def longest_pause(lives: pa.Table, source: str) -> int | None:
-    """The longest time in ns without a look into a table of one process."""
-
-    def pauses() -> Iterator[int]:
-        for row in lives.to_pylist():
-            if row["source"] == source and row["pause"]:
-                yield row["pause"]
-
-    return max(pauses(), default=None)
+def longest_pause(lives: pa.Table) -> int | None:
+    """The longest time in ns without a look into the offsets that one process answered with."""
+    asked = lives.filter(pc.equal(lives.column("source"), "code43"))
+    return pc.max(asked.column("pause")).as_py() or None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
@@ -36,12 +36,9 @@ Seen = Mapping[tuple[str, int], Sequence[tuple[int, int]]]
 class MembersSeen:
     """Keeps how many members a process saw at the last rebalances before it was assigned queues."""
 
+    schema: ClassVar[pa.Schema] = MEMBERS
     clocks: Clocks
     asked: SampleInstants
-
-    @property
-    def schema(self) -> pa.Schema:
-        return MEMBERS
 
     def __call__(self, chunk: pa.Table) -> pa.Table:
         seen = pc.fill_null(pc.list_value_length(chunk.column("members")), 0)
@@ -76,11 +73,8 @@ class RouteChanges:
     change.
     """
 
+    schema: ClassVar[pa.Schema] = ROUTES
     clocks: Clocks
-
-    @property
-    def schema(self) -> pa.Schema:
-        return ROUTES
 
     def __call__(self, chunk: pa.Table) -> pa.Table:
         chunk = chunk.filter(chunk.column("before").is_valid())

@@ -5,9 +5,10 @@ Which instants and which queues is known after counting only, so samples are rea
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
@@ -65,7 +66,9 @@ class OffsetLooks:
     def _found(
         self, reduction: LooksBefore | Curves, wanted: Sequence[Series]
     ) -> dict[Series, Held]:
-        kept = Columns(reduced(self._read, _TABLE, _COLUMNS, reduction) if wanted else _nothing())
+        if not wanted:
+            return {}
+        kept = Columns(reduced(self._read, _TABLE, _COLUMNS, reduction))
         number, t, off = (kept.ints(name) for name in ("series", "t", "off"))
         order = np.lexsort((off, t, number))
         ends = np.searchsorted(number[order], np.arange(len(wanted) + 1))
@@ -75,24 +78,39 @@ class OffsetLooks:
         }
 
 
-def _nothing() -> pa.Table:
-    return COPIES.empty_table()
+@dataclass(frozen=True, slots=True)
+class _OfSeries(ABC):
+    """Keeps some of the looks of some series."""
+
+    schema: ClassVar[pa.Schema] = COPIES
+    clocks: Clocks
+    series: Sequence[Series]
+
+    def __call__(self, chunk: pa.Table) -> pa.Table:
+        c = Columns(chunk)
+        key, at = c.key("grp", "broker", "ptopic", "qid", "source", "bid")
+        rows = chunk.select(["grp", "broker", "ptopic", "qid", "source", "bid"]).take(pa.array(at))
+        known = {each: number for number, each in enumerate(self.series)}
+        numbers = [
+            known.get((GroupQueue(*queue), source, bid), -1)
+            for *queue, source, bid in zip(*(one.to_pylist() for one in rows.columns), strict=True)
+        ]
+        number = np.array(numbers, np.int64)[key]
+        t = c.ints("t") + c.shifts(self.clocks)
+        columns = (number, t, c.ints("off"), np.zeros(c.count, np.int64))
+        table = pa.table([pa.array(each) for each in columns], schema=COPIES)
+        return self.again(table.filter(pc.greater_equal(table.column("series"), 0)))
+
+    @abstractmethod
+    def again(self, kept: pa.Table) -> pa.Table:
+        """What is kept of rows by the number of their series."""
 
 
 @dataclass(frozen=True, slots=True)
-class LooksBefore:
+class LooksBefore(_OfSeries):
     """Keeps of each series the last look at or before each instant."""
 
-    clocks: Clocks
-    series: Sequence[Series]
     instants: Ints
-
-    @property
-    def schema(self) -> pa.Schema:
-        return COPIES
-
-    def __call__(self, chunk: pa.Table) -> pa.Table:
-        return self.again(_of_series(chunk, self.clocks, self.series))
 
     def again(self, kept: pa.Table) -> pa.Table:
         c = Columns(kept)
@@ -106,23 +124,14 @@ class LooksBefore:
 
 
 @dataclass(frozen=True, slots=True)
-class Curves:
+class Curves(_OfSeries):
     """Keeps of each series all looks, or if they are many the ends and extremes of equal spans.
 
     Spans are as narrow as a power of two of ns can be with at most :data:`MAX_SPANS` that have a
     look. Which looks are kept does not depend on the chunks.
     """
 
-    clocks: Clocks
-    series: Sequence[Series]
     near: Sequence[tuple[int, int]]
-
-    @property
-    def schema(self) -> pa.Schema:
-        return COPIES
-
-    def __call__(self, chunk: pa.Table) -> pa.Table:
-        return self.again(_of_series(chunk, self.clocks, self.series))
 
     def again(self, kept: pa.Table) -> pa.Table:
         c = Columns(kept)
@@ -163,20 +172,3 @@ def _ends_and_extremes(span: Ints, off: Ints) -> Flags:
         at = np.flatnonzero(off == extreme.reduceat(off, first)[of])
         keep[at[np.append(True, np.diff(of[at]) != 0)]] = True
     return keep
-
-
-def _of_series(chunk: pa.Table, clocks: Clocks, series: Sequence[Series]) -> pa.Table:
-    """The looks of some series, by number (:data:`COPIES`)."""
-    c = Columns(chunk)
-    key, at = c.key("grp", "broker", "ptopic", "qid", "source", "bid")
-    rows = chunk.select(["grp", "broker", "ptopic", "qid", "source", "bid"]).take(pa.array(at))
-    known = {each: number for number, each in enumerate(series)}
-    numbers = [
-        known.get((GroupQueue(*queue), source, bid), -1)
-        for *queue, source, bid in zip(*(each.to_pylist() for each in rows.columns), strict=True)
-    ]
-    number = np.array(numbers, np.int64)[key]
-    t = c.ints("t") + c.shifts(clocks)
-    columns = (number, t, c.ints("off"), np.zeros(c.count, np.int64))
-    table = pa.table([pa.array(each) for each in columns], schema=COPIES)
-    return table.filter(pc.greater_equal(table.column("series"), 0))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import Final, Protocol
 
 import pyarrow as pa
@@ -35,13 +34,7 @@ Read = Callable[[str, Sequence[str], Reduction], Iterable[pa.Table]]
 
 def in_this_process(lake: Lake) -> Read:
     """Reads the lake here, in the order of its files."""
-    return partial(_each_chunk, lake)
-
-
-def _each_chunk(
-    lake: Lake, table: str, columns: Sequence[str], reduction: Reduction
-) -> Iterable[pa.Table]:
-    return map(reduction, lake.chunks(table, columns, CHUNK_ROWS))
+    return lambda table, columns, reduction: map(reduction, lake.chunks(table, columns, CHUNK_ROWS))
 
 
 def reduced(read: Read, table: str, columns: Sequence[str], reduction: Reduction) -> pa.Table:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
@@ -47,9 +47,7 @@ class OffsetSamples(_Kept):
     A stretch is of one copy of an offset, in one life of its process, between two instants.
     """
 
-    @property
-    def schema(self) -> pa.Schema:
-        return OFFSETS
+    schema: ClassVar[pa.Schema] = OFFSETS
 
     def __call__(self, chunk: pa.Table) -> pa.Table:
         c, t = self.placed(chunk)
@@ -94,9 +92,7 @@ class QueueSamples(_Kept):
     A stretch is of one queue at one address, in one life of its process, between two instants.
     """
 
-    @property
-    def schema(self) -> pa.Schema:
-        return QUEUES
+    schema: ClassVar[pa.Schema] = QUEUES
 
     def __call__(self, chunk: pa.Table) -> pa.Table:
         return self._kept(*self.placed(chunk))
