@@ -13,17 +13,15 @@ begin plus the cost, which the client had divided by the number of messages of t
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from failback.analytics.analysis.arrays.intervals import Ints
+from failback.analytics.run.small_tables.columns import Flags, changed
 from failback.analytics.trace.records import PUB, RETURN_TYPES, SUB_AFTER, SUB_BEFORE
-
-Flags = NDArray[np.bool_]
 
 MS_NS: Final = 1_000_000
 JUMP_MS: Final = 10_000
@@ -158,8 +156,8 @@ def _pairs(subs: pa.Table, counts: Counts) -> tuple[Ints, Ints, Ints]:
     place = [numbers(subs, name) for name in ("number", "qoff", "qid")]
     place += [codes(subs.column(name)) for name in ("broker", "topic")]
     order = np.lexsort((*place, numbers(subs, "store_ms"), is_end, copy, message, request))
-    new = _changes(request[order], message[order], copy[order])
-    first = new | _changes(is_end[order])
+    new = changed(request[order], message[order], copy[order])
+    first = new | changed(is_end[order])
     handling = np.cumsum(new) - 1
     counts.repeated = int((~first).sum())
     total = int(handling[-1]) + 1
@@ -170,14 +168,6 @@ def _pairs(subs: pa.Table, counts: Counts) -> tuple[Ints, Ints, Ints]:
     of_request = request[order[new]]
     batch = np.bincount(of_request)[of_request]
     return begin_row, end_row, batch
-
-
-def _changes(*columns: NDArray[Any]) -> Flags:
-    """Where any of the columns differs from the row before; the first row does."""
-    found = np.ones(len(columns[0]), bool)
-    if len(found):
-        found[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
-    return found
 
 
 def _either(subs: pa.Table, name: str, first: Ints, second: Ints) -> pa.Array:
@@ -257,7 +247,7 @@ def sends_of(records: pa.Table) -> pa.Table:
     key = [codes(pubs.column(name)) for name in ("message_id", "offset_message_id")]
     key += [numbers(pubs, "time_ms"), numbers(pubs, "copy")]
     order = np.lexsort((numbers(pubs, "qoff"), *reversed(key)))
-    first = order[_changes(*(column[order] for column in key))]
+    first = order[changed(*(column[order] for column in key))]
     return pubs.take(pa.array(np.sort(first)))
 
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from failback.analytics.analysis.arrays.intervals import Ints
+from failback.analytics.run.small_tables.columns import changed
 from failback.analytics.trace.deliveries import MS_NS, ClientClock, codes, numbers, processes_of
 from failback.analytics.trace.placing import NOWHERE, Placed
 from failback.client.consumelog.schema import arrow_schema
@@ -79,7 +80,6 @@ def deliver_table(run: str, placed: Placed, processes: Processes) -> pa.Table:
         "client_id": found.client_id,
         "inc": proc_no,
         "pqe": _lives(proc_no, codes(found.group), placed),
-        "pull_id": pa.nulls(count, pa.int64()),
         "broker": pc.fill_null(of_copy("broker"), UNKNOWN),
         "ptopic": pc.fill_null(of_copy("ptopic"), UNKNOWN),
         "qid": number_of_copy("qid", np.zeros(count, np.int64)),
@@ -90,19 +90,14 @@ def deliver_table(run: str, placed: Placed, processes: Processes) -> pa.Table:
         "keys": pc.coalesce(found.keys, of_copy("keys")),
         "lane": of_copy("lane"),
         "lseq": of_copy("lseq"),
-        "okey": pa.nulls(count, pa.utf8()),
-        "kseq": pa.nulls(count, pa.int64()),
         "ltopic": pc.fill_null(of_copy("ltopic"), UNKNOWN),
         "rt": placed.retries,
-        "origin_id": pa.nulls(count, pa.utf8()),
         "born_ms": number_of_copy("born_ms", found.begin_ms),
         "store_ms": store_ms,
         "crc": number_of_copy("crc", np.zeros(count, np.int64)),
         "bt": found.begin_ms * MS_NS,
         "et": pa.array(found.end_ms * MS_NS, mask=~found.ended),
         "status": found.status,
-        "applied": pa.nulls(count, pa.bool_()),
-        "remove_result": pa.nulls(count, pa.int64()),
     }
     _remember(processes, found.process, "consumer", found.group, found.client_id)
     return fitted("deliver", columns)
@@ -136,7 +131,6 @@ def produce_table(
         after: What the rows' seq goes on from in every process.
     """
     rows = _single_sends(sends)
-    count = rows.num_rows
     host = rows.column("host").combine_chunks()
     process, client_id = processes_of(host, rows.column("message_id").combine_chunks())
     proc_no = _numbers_of(process, processes)
@@ -146,26 +140,18 @@ def produce_table(
     store_host = rows.column("store_host").to_pylist()
     columns: dict[str, Any] = {
         **_common(run, process, processes, seq, host, time_ms),
-        "lane": pa.nulls(count, pa.int64()),
-        "lseq": pa.nulls(count, pa.int64()),
-        "att": np.ones(count, np.int64),
+        "att": np.ones(rows.num_rows, np.int64),
         "ukey": rows.column("message_id"),
         "topic": _topics_of(rows, copies),
         "broker": pa.array([brokers.get(addr or "") for addr in store_host], pa.utf8()),
-        "qid": pa.nulls(count, pa.int64()),
-        "bid": pa.nulls(count, pa.int64()),
         "addr": pa.array(store_host, pa.utf8()),
         "due": time_ms * MS_NS,
         "t0": time_ms * MS_NS,
         "t1": (time_ms + np.maximum(numbers(rows, "cost_ms"), 0)) * MS_NS,
         "res": pc.if_else(success, "OK", "OK_DEGRADED"),
-        "code": pa.nulls(count, pa.int64()),
         "offset_msg_id": pa.array(
             [_offset_id(text) for text in rows.column("offset_message_id").to_pylist()], pa.binary()
         ),
-        "queue_offset": pa.nulls(count, pa.int64()),
-        "okey": pa.nulls(count, pa.utf8()),
-        "kseq": pa.nulls(count, pa.int64()),
     }
     _remember(processes, process, "producer", rows.column("group").combine_chunks(), client_id)
     return fitted("produce", columns)
@@ -235,12 +221,15 @@ def reader_columns(run: str, count: int, name: str = "reader", after: int = 0) -
 
 
 def fitted(table: str, columns: Mapping[str, Any]) -> pa.Table:
-    """The columns in the types of the lake."""
+    """The columns in the types of the lake; those that are not given are null."""
     schema = arrow_schema(table)
     arrays = []
     for column in schema:
         kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-        values = columns[column.name]
+        if column.nullable and column.name not in columns:
+            values = pa.nulls(len(columns["run"]), kind)
+        else:
+            values = columns[column.name]
         if not isinstance(values, pa.Array | pa.ChunkedArray):
             values = pa.array(values)
         values = values.cast(kind)
@@ -269,11 +258,8 @@ def _remember(
 def _rank(key: Ints) -> Ints:
     """The place of each row among those of its key, from 1, in the order they come."""
     order = np.argsort(key, kind="stable")
-    ordered = key[order]
     position = np.arange(len(key))
-    new = np.ones(len(key), bool)
-    new[1:] = ordered[1:] != ordered[:-1]
-    start = np.maximum.accumulate(np.where(new, position, 0))
+    start = np.maximum.accumulate(np.where(changed(key[order]), position, 0))
     found = np.empty(len(key), np.int64)
     found[order] = position - start + 1
     return found

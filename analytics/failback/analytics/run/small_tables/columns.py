@@ -101,12 +101,16 @@ def _dense(code: Ints, span: int) -> tuple[Ints, Ints]:
 
 
 def changes(*columns: Ints) -> Ints:
-    """Rows that differ from the row before them."""
-    size = columns[0].size
-    new = np.ones(size, bool)
-    if size:
-        new[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
-    return np.flatnonzero(new)
+    """Rows that differ from the row before them; the first row does."""
+    return np.flatnonzero(changed(*columns))
+
+
+def changed(*columns: Ints | Flags) -> Flags:
+    """The same as a flag of each row."""
+    found = np.ones(columns[0].size, bool)
+    if found.size:
+        found[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
+    return found
 
 
 def slots(key: Ints, asked: Sequence[Ints], t: Ints) -> Ints:
