@@ -27,7 +27,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -149,11 +149,15 @@ def _pieces(body: bytes) -> Iterator[tuple[bytes, bool]]:
 def _decode_record(text: str, number: int) -> TraceRecord:
     fields = text.split(FIELD_END)
     kind = fields[0]
-    decode = _DECODERS.get(kind)
-    if decode is None:
-        known = ", ".join(_DECODERS)
+    layout = _LAYOUTS.get(kind)
+    if layout is None:
+        known = ", ".join(_LAYOUTS)
         raise _Unreadable(f"has type {_shown(kind)}, not one of {known}")
-    return decode(_Fields(kind, fields), number)
+    found = _Fields(kind, fields)
+    found.need(layout.least)
+    message_id = found.needed(layout.message_id_at, "message id")
+    unread = max(0, found.count - layout.known)
+    return TraceRecord(kind, number, 0, message_id, **layout.rest(found), unread_fields=unread)
 
 
 class _Fields:
@@ -202,80 +206,66 @@ def _shown(text: str) -> str:
     return ascii(short)
 
 
-def _decode_pub(fields: _Fields, number: int) -> TraceRecord:
-    fields.need(13)
+def _pub(fields: _Fields) -> dict[str, Any]:
     with_offset_id = fields.count > 13
-    success_at = 13 if with_offset_id else 12
-    return TraceRecord(
-        PUB,
-        number,
-        0,
-        fields.needed(5, "message id"),
-        time_ms=fields.integer(1, "time"),
-        group=fields.text(3),
-        traced_topic=fields.needed(4, "topic"),
-        keys=fields.text(7),
-        store_host=fields.text(8),
-        cost_ms=fields.integer(10, "cost"),
-        offset_message_id=fields.text(12) if with_offset_id else None,
-        success=fields.flag(success_at, "success"),
-        unread_fields=max(0, fields.count - 15),
-    )
+    return {
+        "time_ms": fields.integer(1, "time"),
+        "group": fields.text(3),
+        "traced_topic": fields.needed(4, "topic"),
+        "keys": fields.text(7),
+        "store_host": fields.text(8),
+        "cost_ms": fields.integer(10, "cost"),
+        "offset_message_id": fields.text(12) if with_offset_id else None,
+        "success": fields.flag(13 if with_offset_id else 12, "success"),
+    }
 
 
-def _decode_sub_before(fields: _Fields, number: int) -> TraceRecord:
-    fields.need(7)
-    return TraceRecord(
-        SUB_BEFORE,
-        number,
-        0,
-        fields.needed(5, "message id"),
-        time_ms=fields.integer(1, "time"),
-        group=fields.needed(3, "group"),
-        request_id=fields.needed(4, "request id"),
-        retry_times=fields.integer(6, "retry times"),
-        keys=fields.text(7),
-        unread_fields=max(0, fields.count - 8),
-    )
+def _sub_before(fields: _Fields) -> dict[str, Any]:
+    return {
+        "time_ms": fields.integer(1, "time"),
+        "group": fields.needed(3, "group"),
+        "request_id": fields.needed(4, "request id"),
+        "retry_times": fields.integer(6, "retry times"),
+        "keys": fields.text(7),
+    }
 
 
-def _decode_sub_after(fields: _Fields, number: int) -> TraceRecord:
-    fields.need(5)
-    return TraceRecord(
-        SUB_AFTER,
-        number,
-        0,
-        fields.needed(2, "message id"),
-        request_id=fields.needed(1, "request id"),
-        cost_ms=fields.integer(3, "cost"),
-        success=fields.flag(4, "success"),
-        keys=fields.text(5),
-        code=fields.integer(6, "code") if fields.text(6) is not None else None,
-        time_ms=fields.integer(7, "time") if fields.text(7) is not None else None,
-        group=fields.text(8),
-        unread_fields=max(0, fields.count - 9),
-    )
+def _sub_after(fields: _Fields) -> dict[str, Any]:
+    return {
+        "request_id": fields.needed(1, "request id"),
+        "cost_ms": fields.integer(3, "cost"),
+        "success": fields.flag(4, "success"),
+        "keys": fields.text(5),
+        "code": fields.integer(6, "code") if fields.text(6) is not None else None,
+        "time_ms": fields.integer(7, "time") if fields.text(7) is not None else None,
+        "group": fields.text(8),
+    }
 
 
-def _decode_end_transaction(fields: _Fields, number: int) -> TraceRecord:
-    fields.need(13)
-    return TraceRecord(
-        END_TRANSACTION,
-        number,
-        0,
-        fields.needed(5, "message id"),
-        time_ms=fields.integer(1, "time"),
-        group=fields.text(3),
-        traced_topic=fields.text(4),
-        keys=fields.text(7),
-        store_host=fields.text(8),
-        unread_fields=max(0, fields.count - 13),
-    )
+def _end_transaction(fields: _Fields) -> dict[str, Any]:
+    return {
+        "time_ms": fields.integer(1, "time"),
+        "group": fields.text(3),
+        "traced_topic": fields.text(4),
+        "keys": fields.text(7),
+        "store_host": fields.text(8),
+    }
 
 
-_DECODERS: Final[dict[str, Callable[[_Fields, int], TraceRecord]]] = {
-    PUB: _decode_pub,
-    SUB_BEFORE: _decode_sub_before,
-    SUB_AFTER: _decode_sub_after,
-    END_TRANSACTION: _decode_end_transaction,
+class _Layout(NamedTuple):
+    """What the records of a type have."""
+
+    least: int
+    """Fields of the shortest one."""
+    known: int
+    """Fields that this version knows."""
+    message_id_at: int
+    rest: Callable[[_Fields], dict[str, Any]]
+
+
+_LAYOUTS: Final = {
+    PUB: _Layout(13, 15, 5, _pub),
+    SUB_BEFORE: _Layout(7, 8, 5, _sub_before),
+    SUB_AFTER: _Layout(5, 9, 2, _sub_after),
+    END_TRANSACTION: _Layout(13, 13, 5, _end_transaction),
 }
