@@ -11,7 +11,7 @@ that a crash cut is ended by the next one and skipped by every reader. Marks sta
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -190,21 +190,36 @@ class Catalogue:
 
     def missing(self, run: str, last_seqs: dict[int, int]) -> list[dict[str, int]]:
         """Holes of every process that is stored or named: ``proc_no, from_seq, to_seq``."""
-        ranges: dict[int, dict[int, tuple[int, int]]] = {number: {} for number in last_seqs}
-        records = dict.fromkeys(last_seqs, 0)
-        last = dict(last_seqs)
-        for entry in self.entries(run):
-            number = entry.proc_no
-            of_proc = ranges.setdefault(number, {})
-            low, high = of_proc.get(entry.index, (entry.seq_lo, entry.seq_hi))
-            of_proc[entry.index] = (min(low, entry.seq_lo), max(high, entry.seq_hi))
-            records[number] = records.get(number, 0) + entry.records
-            last[number] = max(last.get(number, 0), entry.seq_hi)
-        return [
-            {"proc_no": number, "from_seq": first, "to_seq": end}
-            for number in sorted(last)
-            for first, end in missing_ranges(last[number], records[number], ranges[number].values())
-        ]
+        entries = (
+            (each.proc_no, each.index, each.seq_lo, each.seq_hi, each.records)
+            for each in self.entries(run)
+        )
+        return missing_records(entries, last_seqs)
+
+
+def missing_records(
+    segments: Iterable[Sequence[int]], last_seqs: Mapping[int, int]
+) -> list[dict[str, int]]:
+    """Holes of every process that has a segment or is named: ``proc_no, from_seq, to_seq``.
+
+    Args:
+        segments: Process, index, lowest and highest ``seq`` and count of records of each.
+        last_seqs: How far the processes got.
+    """
+    ranges: dict[int, dict[int, tuple[int, int]]] = {number: {} for number in last_seqs}
+    records = dict.fromkeys(last_seqs, 0)
+    last = dict(last_seqs)
+    for number, index, first, end, count in segments:
+        of_proc = ranges.setdefault(number, {})
+        low, high = of_proc.get(index, (first, end))
+        of_proc[index] = (min(low, first), max(high, end))
+        records[number] = records.get(number, 0) + count
+        last[number] = max(last.get(number, 0), end)
+    return [
+        {"proc_no": number, "from_seq": first, "to_seq": end}
+        for number in sorted(last)
+        for first, end in missing_ranges(last[number], records[number], ranges[number].values())
+    ]
 
 
 class StoredCatalogue:

@@ -20,6 +20,7 @@ from failback.analytics.analysis.causes.labels import report_group
 from failback.analytics.analysis.counting import families
 from failback.analytics.analysis.counting.families import Family
 from failback.analytics.analysis.results import Analysis, LakeRead
+from failback.analytics.lake.catalogue import missing_records
 from failback.analytics.report import checks, summary
 from failback.analytics.report.measures import bounds, forecast, offsets, recovery, resume
 from failback.analytics.report.measures.foreign import with_gaps, without_mechanisms
@@ -88,7 +89,7 @@ def build_report(
         "offset_drops": offsets.drop_figures(figures),
         "divergence": offsets.divergence_figures(figures),
         "loss": loss if complete else NO_LOSS,
-        "order": _order(analysis),
+        "order": analysis.order.rename_columns({"grp": "group"}).to_pylist(),
         "rto": with_gaps(figures, recovery.rto_figures(figures)),
         **(without_mechanisms(figures) if run.is_foreign else _of_mechanisms(figures)),
         "producer": producer_figures(figures),
@@ -182,33 +183,10 @@ def _evidence(analysis: Analysis) -> Row:
 def _gaps(folder: RunFolder, lake: LakeRead) -> list[Row]:
     """Processes whose records do not add up to their highest seq, by their segments' ranges."""
     last = {int(proc): seq for proc, seq in (folder.closed.procs or {}).items()}
-    records: dict[int, int] = {}
-    ranges: dict[int, dict[int, tuple[int, int]]] = {}
-    for s in lake.segments():
-        proc = int(s["proc_no"])
-        records[proc] = records.get(proc, 0) + int(s["records"])
-        files = ranges.setdefault(proc, {})
-        lo, hi = files.get(s["index"], (s["seq_lo"], s["seq_hi"]))
-        files[s["index"]] = (min(lo, s["seq_lo"]), max(hi, s["seq_hi"]))
-    gaps: list[Row] = []
-    for proc in sorted({*last, *ranges}):
-        highest = max([last.get(proc, 0), *(hi for _, hi in ranges.get(proc, {}).values())])
-        if records.get(proc, 0) < highest:
-            gaps += _holes(proc, highest, sorted(ranges.get(proc, {}).values()))
+    names = ("proc_no", "index", "seq_lo", "seq_hi", "records")
+    gaps = missing_records(([each[name] for name in names] for each in lake.segments()), last)
     declared = folder.closed.gaps or []
     return gaps + [gap for gap in declared if gap not in gaps]
-
-
-def _holes(proc: int, highest: int, files: Sequence[tuple[int, int]]) -> list[Row]:
-    holes, following = [], 1
-    for lo, hi in files:
-        if lo > following:
-            holes.append({"proc_no": proc, "from_seq": following, "to_seq": lo - 1})
-        following = max(following, hi + 1)
-    if following <= highest:
-        holes.append({"proc_no": proc, "from_seq": following, "to_seq": highest})
-    # Records are missing inside a file's range: which ones, the ranges cannot tell.
-    return holes or [{"proc_no": proc, "from_seq": 1, "to_seq": highest}]
 
 
 def _system(run: Run) -> Row:
@@ -249,10 +227,10 @@ def _window(folder: RunFolder) -> Row:
     return {
         "zero_wall_ns": str(folder.zero_wall_ns),
         "warmup_end_ns": folder.run.warmup_end_ns if warmup is None else warmup,
-        "first_fault_ns": phases.get("first_fault_ns"),
-        "last_heal_ns": phases.get("last_heal_ns"),
-        "drain_end_ns": phases.get("drain_end_ns"),
-        "end_ns": phases.get("end_ns"),
+        **{
+            name: phases.get(name)
+            for name in ("first_fault_ns", "last_heal_ns", "drain_end_ns", "end_ns")
+        },
     }
 
 
@@ -269,19 +247,6 @@ def _clock(figures: Figures) -> Row:
         "ambiguous_dup": ambiguous,
         "ambiguous_share": ratio(ambiguous, figures.dups_of_queues.total()),
     }
-
-
-def _order(analysis: Analysis) -> list[Row]:
-    return [
-        {
-            "group": row["grp"],
-            "topic": row["topic"],
-            "ooo_first": row["ooo_first"],
-            "ooo_replay": row["ooo_replay"],
-            "first_key": row["first_key"],
-        }
-        for row in analysis.order.to_pylist()
-    ]
 
 
 def _quality(figures: Figures) -> Row:
@@ -302,7 +267,7 @@ def _quality(figures: Figures) -> Row:
         "unknown_values": sum(names.values()),
         "unknown_names": names,
         "foreign_rows": sum(figures.group_sums(families.FOREIGN).values()),
-        "trace_missing_end": _traced(figures).get("missing_end"),
+        "trace_missing_end": (figures.analysis.folder.closed.trace or {}).get("missing_end"),
         "outside_assignment": _total(figures, families.OUTSIDE),
     }
 
@@ -346,8 +311,3 @@ def _unknown_names(figures: Figures) -> dict[str, int]:
     found["deliver.status"] += figures.analysis.counts.dropped.unknown_status
     found["produce.res"] += _total(figures, families.UNKNOWN_RESULTS)
     return {name: found[name] for name in sorted(found) if found[name]}
-
-
-def _traced(figures: Figures) -> Row:
-    """What reading a trace came across; nothing in a run of another source."""
-    return figures.analysis.folder.closed.trace or {}
