@@ -15,27 +15,18 @@ from failback.analytics.predict.prediction import DRAWS, SEED
 from failback.analytics.predict.prediction_document import Case, document
 from failback.analytics.predict.questions import Asked, Question, of_run
 from failback.analytics.predict.settings import Settings
+from failback.client.consumelog.schema import schema_of
 from failback.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
     import pandas as pd
 
 TOP: Final = 8
-_PREDICTIONS: Final = pa.schema(
-    [
-        *((name, pa.utf8()) for name in ("case", "fault")),
-        *((name, pa.int64()) for name in ("p5", "median", "p95")),
-        ("mean", pa.float64()),
-        *((name, pa.int64()) for name in ("max", "worst", "observed")),
-    ]
+_PREDICTIONS: Final = schema_of(
+    "case s, fault s, p5 l, median l, p95 l, mean d, max l, worst l, observed l"
 )
-_KNOBS: Final = pa.schema(
-    [
-        *((name, pa.utf8()) for name in ("case", "name", "from", "to", "fault")),
-        ("predicted_reduction", pa.float64()),
-        ("worst_reduction", pa.int64()),
-        ("cost", pa.utf8()),
-    ]
+_KNOBS: Final = schema_of(
+    """case s, name s, from s, to s, fault s, predicted_reduction d, worst_reduction l, cost s"""
 )
 
 

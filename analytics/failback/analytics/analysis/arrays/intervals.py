@@ -150,6 +150,17 @@ def sweep(number: Ints, lo: Ints, hi: Ints, weight: Ints, figure_weight: Ints) -
     return Depths(of[inside], at[inside], at[inside + 1], depth[inside], figure[inside])
 
 
+def joined(history: Ints, lo: Ints, hi: Ints) -> tuple[Ints, Ints, Ints]:
+    """Ranges of one history that follow each other as one: a row of each, ``lo`` and ``hi``."""
+    order = np.lexsort((lo, history))
+    history, lo, hi = history[order], lo[order], hi[order]
+    begins = np.ones(order.size, bool)
+    begins[1:] = (history[1:] != history[:-1]) | (lo[1:] != hi[:-1])
+    starts = np.flatnonzero(begins)
+    ends = np.append(starts[1:], order.size) - 1
+    return order[starts], lo[starts], hi[ends]
+
+
 class IntervalSet:
     """A set of integers as sorted, disjoint, non-touching half-open intervals. Immutable."""
 

@@ -28,15 +28,7 @@ SURROGATE_MASK: Final = (1 << 62) - 1
 
 def surrogates(texts: Sequence[str]) -> NDArray[np.int64]:
     """The surrogate sequence number of each text."""
-    encoded = [text.encode() for text in texts]
-    lengths = np.array([len(data) for data in encoded], np.int64)
-    found = np.empty(len(encoded), np.uint64)
-    for length in np.unique(lengths).tolist():
-        where = np.flatnonzero(lengths == length)
-        joined = b"".join(encoded[index] for index in where.tolist())
-        block = np.frombuffer(joined, np.uint8).reshape(where.size, length)
-        found[where] = _hash_block(block)
-    return (found & np.uint64(SURROGATE_MASK)).astype(np.int64)
+    return surrogates_of(pa.array(texts, pa.large_utf8()))
 
 
 def surrogates_of(values: pa.Array) -> NDArray[np.int64]:

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from failback.analytics.analysis.arrays.columns import NULL_NUMBER, Columns
+from failback.analytics.analysis.arrays.intervals import joined
 from failback.analytics.analysis.causes.labels import CAUSES
 from failback.analytics.analysis.counting import families
 from failback.analytics.run.history import GroupQueue, History
@@ -147,15 +148,9 @@ def _runs(table: pa.Table) -> pa.Table:
     c = Columns(table)
     if not c.count:
         return table.select([*key, "lo", "hi"])
-    code, lo, hi = c.dense(*key), c.ints("lo"), c.ints("hi")
-    order = np.lexsort((lo, code))
-    code, lo, hi = code[order], lo[order], hi[order]
-    cut = np.ones(c.count, bool)
-    cut[1:] = (code[1:] != code[:-1]) | (lo[1:] != hi[:-1])
-    starts = np.flatnonzero(cut)
-    ends = np.append(starts[1:], c.count) - 1
-    found = table.select(key).take(pa.array(order[starts]))
-    return found.append_column("lo", pa.array(lo[starts])).append_column("hi", pa.array(hi[ends]))
+    rows, lo, hi = joined(c.dense(*key), c.ints("lo"), c.ints("hi"))
+    found = table.select(key).take(pa.array(rows))
+    return found.append_column("lo", pa.array(lo)).append_column("hi", pa.array(hi))
 
 
 def _largest(runs: pa.Table, most: int) -> tuple[pa.Table, dict[GroupQueue, int]]:

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from failback.analytics.analysis.arrays.columns import Columns
 from failback.analytics.analysis.arrays.intervals import IntervalSet
 from failback.analytics.analysis.causes.business_keys import (
     attempts_by_key,
@@ -44,12 +43,12 @@ class Links:
     def of_chunk(self, chunk: pa.Table) -> pa.Table:
         """Those of raw rows, by message (``row_blocks.BLOCKS``)."""
         rows = normalise(chunk, self.context, self.ends, Dropped())
-        return _by(links_of(rows, self.messages), "lane", "lseq", self.parts, LINKS)
+        return row_blocks.by_message(links_of(rows, self.messages), self.parts, LINKS)
 
     def of_part(self, part: pa.Table) -> pa.Table:
         """Those of what came more than once in one part of :meth:`of_chunk`, by what was sent."""
         again = links_of_repeated(row_blocks.unpacked(part, LINKS))
-        return _by(again, "sent_lane", "sent_lseq", self.parts, LINKS)
+        return row_blocks.by_message(again, self.parts, LINKS, "sent_lane", "sent_lseq")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +61,11 @@ class Evidence:
 
     def attempts(self, chunk: pa.Table) -> pa.Table:
         """Of rows of ``produce``, by what was sent (``row_blocks.BLOCKS``)."""
-        return _by(chunks.all_attempts_of(chunk), "lane", "lseq", self.parts, ATTEMPTS)
+        return row_blocks.by_message(chunks.all_attempts_of(chunk), self.parts, ATTEMPTS)
 
     def send_backs(self, chunk: pa.Table) -> pa.Table:
         """Of rows of ``sendback``, by what was sent (``row_blocks.BLOCKS``)."""
-        return _by(send_backs_of(chunk, self.context), "lane", "lseq", self.parts, SENT_BACK)
+        return row_blocks.by_message(send_backs_of(chunk, self.context), self.parts, SENT_BACK)
 
     def of_part(self, part: pa.Table) -> pa.Table:
         """What one part by what was sent tells, by message (``row_blocks.BLOCKS``)."""
@@ -81,12 +80,7 @@ class Evidence:
         back = send_backs_by_key(linked, sent_back_in(part))
         return pa.concat_tables(
             [
-                _by(sent, "lane", "lseq", self.parts_of_messages, ATTEMPTS),
-                _by(back, "lane", "lseq", self.parts_of_messages, SENT_BACK),
+                row_blocks.by_message(sent, self.parts_of_messages, ATTEMPTS),
+                row_blocks.by_message(back, self.parts_of_messages, SENT_BACK),
             ]
         )
-
-
-def _by(found: pa.Table, lane: str, lseq: str, parts: int, kind: int) -> pa.Table:
-    c = Columns(found)
-    return row_blocks.split(found, row_blocks.parts_of(c.ints(lane), c.ints(lseq), parts), kind)

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from failback.analytics.analysis.arrays.columns import Columns, Flags, dense_of
-from failback.analytics.analysis.arrays.intervals import IntervalSet, Ints
+from failback.analytics.analysis.arrays.intervals import IntervalSet, Ints, joined
 from failback.analytics.analysis.counting import families, tables
 from failback.analytics.analysis.counting.families import Family
 from failback.analytics.analysis.counting.partials.rows import Codes
@@ -228,16 +228,8 @@ def _joined_ranges_and_units(rows: pa.Table, unit: Ints) -> tuple[pa.Table, Ints
     c = Columns(rows)
     if not c.count:
         return rows, unit
-    history = dense_of([c.dense(*tables.KEY), unit])
-    lo, hi = c.ints("lo"), c.ints("hi")
-    order = np.lexsort((lo, history))
-    history, lo, hi = history[order], lo[order], hi[order]
-    begins = np.ones(c.count, bool)
-    begins[1:] = (history[1:] != history[:-1]) | (lo[1:] != hi[:-1])
-    starts = np.flatnonzero(begins)
-    ends = np.append(starts[1:], c.count) - 1
-    kept = order[starts]
-    return _with_columns(rows.take(pa.array(kept)), lo=lo[starts], hi=hi[ends]), unit[kept]
+    kept, lo, hi = joined(dense_of([c.dense(*tables.KEY), unit]), c.ints("lo"), c.ints("hi"))
+    return _with_columns(rows.take(pa.array(kept)), lo=lo, hi=hi), unit[kept]
 
 
 def _with_columns(rows: pa.Table, **columns: Ints) -> pa.Table:

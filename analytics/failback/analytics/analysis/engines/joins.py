@@ -71,7 +71,7 @@ def _ranks(c: Columns, name: str) -> Ints:
 
 def join_depths(parts: Sequence[pa.Table]) -> tuple[dict[str, pa.Table], int]:
     """Add interval rows up to depths; one table per family. Also how many rows there were."""
-    rows = _rows(parts)
+    rows = pa.concat_tables(parts) if parts else SCHEMA.empty_table()
     runs = rows.filter(pc.equal(rows.column("op"), families.INTERVAL))
     if not runs.num_rows:
         return {}, 0
@@ -124,15 +124,12 @@ def by_family(whole: pa.Table, schema: pa.Schema) -> dict[str, pa.Table]:
     }
 
 
-def _rows(parts: Sequence[pa.Table]) -> pa.Table:
-    return pa.concat_tables(parts) if parts else SCHEMA.empty_table()
-
-
 def interval_sets(depths: pa.Table, *names: str) -> dict[Any, IntervalSet]:
     """The ranges of a depth table as sets, per key of ``names``."""
     if not depths.num_rows:
         return {}
-    grouped = depths.group_by(list(names)).aggregate([("lo", "list"), ("hi", "list")])
+    grouped = depths.group_by(list(names), use_threads=False)
+    grouped = grouped.aggregate([("lo", "list"), ("hi", "list")])
     lists = zip(grouped.column("lo_list"), grouped.column("hi_list"), strict=True)
     keys = zip(*(grouped.column(name).to_pylist() for name in names), strict=True)
     return {

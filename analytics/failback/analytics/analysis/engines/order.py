@@ -60,9 +60,7 @@ class OrderedRows:
         at = pc.if_else(pc.less(at, 0), None, at)
         for name in ("topic", "okey", "kseq"):
             found = found.append_column(name, rows.column(name).take(at))
-        return row_blocks.split(
-            found, row_blocks.parts_of(c.ints("lane"), c.ints("lseq"), self.parts)
-        )
+        return row_blocks.by_message(found, self.parts)
 
     def marked(self, part: pa.Table) -> pa.Table:
         """One part of :meth:`of_candidates`, by key."""

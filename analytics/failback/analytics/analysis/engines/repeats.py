@@ -20,11 +20,7 @@ from failback.analytics.analysis.arrays.columns import Columns
 from failback.analytics.analysis.arrays.intervals import IntervalSet
 from failback.analytics.analysis.causes.business_keys import produced_by_key
 from failback.analytics.analysis.causes.classify import CauseInputs, classify, joined
-from failback.analytics.analysis.causes.send_backs import (
-    SEND_BACKS,
-    send_backs_of,
-    sent_back_table,
-)
+from failback.analytics.analysis.causes.send_backs import SEND_BACKS, send_backs_of, sent_back_table
 from failback.analytics.analysis.counting import families, tables
 from failback.analytics.analysis.counting.partials.context import Context
 from failback.analytics.analysis.counting.partials.sums import SCHEMA, Key, Partials
@@ -78,13 +74,11 @@ class CandidatesByMessage:
     parts: int
 
     def __call__(self, chunk: pa.Table) -> pa.Table:
-        found = [self._split(piece) for piece in self.candidates.pieces_of(chunk)]
+        found = [
+            row_blocks.by_message(piece, self.parts, CANDIDATES)
+            for piece in self.candidates.pieces_of(chunk)
+        ]
         return pa.concat_tables([row_blocks.BLOCKS.empty_table(), *found])
-
-    def _split(self, found: pa.Table) -> pa.Table:
-        c = Columns(found)
-        part = row_blocks.parts_of(c.ints("lane"), c.ints("lseq"), self.parts)
-        return row_blocks.split(found, part, CANDIDATES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +89,7 @@ class AttemptsByMessage:
     parts: int
 
     def __call__(self, chunk: pa.Table) -> pa.Table:
-        found = self.sent.among(chunk)
-        c = Columns(found)
-        part = row_blocks.parts_of(c.ints("lane"), c.ints("lseq"), self.parts)
-        return row_blocks.split(found, part, ATTEMPTS)
+        return row_blocks.by_message(self.sent.among(chunk), self.parts, ATTEMPTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +104,11 @@ class SendBacksByMessage:
     def __call__(self, chunk: pa.Table) -> pa.Table:
         found = send_backs_of(chunk, self.context)
         c = Columns(found)
-        lane, lseq = c.ints("lane"), c.ints("lseq")
-        again = np.zeros(c.count, bool)
-        for one, where in by_lane(lane):
+        lseq, again = c.ints("lseq"), np.zeros(c.count, bool)
+        for one, where in by_lane(c.ints("lane")):
             if one in self.lanes:
                 again[where] = self.lanes[one].contains(lseq[where])
-        part = row_blocks.parts_of(lane[again], lseq[again], self.parts)
-        return row_blocks.split(found.filter(pa.array(again)), part, SENT_BACK)
+        return row_blocks.by_message(found.filter(pa.array(again)), self.parts, SENT_BACK)
 
 
 @dataclass(frozen=True, slots=True)

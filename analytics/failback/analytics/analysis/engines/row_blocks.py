@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from failback.analytics.analysis.arrays.columns import Columns
 from failback.analytics.analysis.arrays.intervals import Ints
 from failback.client.consumelog.schema import schema_of
 
@@ -50,6 +51,14 @@ def split(table: pa.Table, part: Ints, kind: int = 0) -> pa.Table:
     return pa.table(
         [pa.array(numbers, pa.int64()), kinds, pa.array(blocks, pa.binary())], schema=BLOCKS
     )
+
+
+def by_message(
+    found: pa.Table, parts: int, kind: int = 0, lane: str = "lane", lseq: str = "lseq"
+) -> pa.Table:
+    """The rows as blocks, by the part of the message that two columns name (:data:`BLOCKS`)."""
+    c = Columns(found)
+    return split(found, parts_of(c.ints(lane), c.ints(lseq), parts), kind)
 
 
 def packed(table: pa.Table) -> bytes:

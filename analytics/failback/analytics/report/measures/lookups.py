@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -17,6 +16,7 @@ from failback.analytics.analysis.causes.windows import cause_of
 from failback.analytics.analysis.counting import families
 from failback.analytics.analysis.counting.families import Family
 from failback.analytics.analysis.counting.partials.seconds import Seconds
+from failback.analytics.analysis.engines.joins import interval_sets
 from failback.analytics.analysis.results import Analysis
 from failback.analytics.report.measures.curves import Curve, curves_of, held_curves_of
 from failback.analytics.report.measures.numbers import Row
@@ -158,22 +158,13 @@ class Figures:
         lanes: Collection[int] | None = None,
     ) -> dict[tuple[Any, ...], IntervalSet]:
         """Interval sets of a family by its key; of some lanes only, where given."""
-        found: dict[tuple[Any, ...], tuple[list[Any], list[Any]]] = defaultdict(lambda: ([], []))
         table = self.depths(family)
         if figures_only:
             table = table.filter(pc.greater(table.column("figure"), 0))
         if lanes is not None:
             wanted = pa.array(sorted(lanes), pa.int64())
             table = table.filter(pc.is_in(table.column("lane"), wanted))
-        columns = [table.column(name).to_pylist() for name in (*family.stored, "lo", "hi")]
-        for *names, lo, hi in zip(*columns, strict=True):
-            los, his = found[tuple(names)]
-            los.append(lo)
-            his.append(hi)
-        return {
-            names: IntervalSet.of(np.array(lo, np.int64), np.array(hi, np.int64))
-            for names, (lo, hi) in found.items()
-        }
+        return interval_sets(table, *family.stored)
 
 
 def group_names(figures: Figures) -> list[str]:
