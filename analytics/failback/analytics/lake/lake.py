@@ -260,6 +260,14 @@ def segments_in(metadata: Mapping[bytes, bytes]) -> tuple[Mapping[str, Any], ...
     return tuple(found)
 
 
+def parquet_bytes(table: pa.Table) -> bytes:
+    """A table as a small file has it."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd")
+    found: bytes = sink.getvalue().to_pybytes()
+    return found
+
+
 def _may_lack_lane(footer: pq.FileMetaData) -> bool:
     names = footer.schema.names
     for name in ("lane", "lseq"):

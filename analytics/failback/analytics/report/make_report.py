@@ -16,12 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from failback.analytics.analysis.analysis import analyse
 from failback.analytics.analysis.engines.engine import Engine
 from failback.analytics.errors import EngineUnavailable, ReportInputError
-from failback.analytics.lake.lake import Lake
+from failback.analytics.lake.lake import Lake, parquet_bytes
 from failback.analytics.observe.lake import run_at
 from failback.analytics.report import checks, summary
 from failback.analytics.report.compare import compare_reports
@@ -301,14 +300,14 @@ def write_outputs(
         sentence=document["verdict"]["sentence"],
     )
     written = {
-        paths.points: _parquet_bytes(points),
+        paths.points: parquet_bytes(points),
         paths.summary: summary.render(document).encode(),
         paths.json: content,
     }
     rows = points_of(points)
     for name, table in file_tables(document, rows).items():
         written[tables / f"{name}.csv"] = csv_bytes(table)
-        written[tables / f"{name}.parquet"] = _parquet_bytes(to_arrow(table))
+        written[tables / f"{name}.parquet"] = parquet_bytes(to_arrow(table))
     if paths.html is not None:
         from failback.analytics.report.page.html import render_html
 
@@ -324,13 +323,6 @@ def _html_can_be_made() -> bool:
     except ImportError:
         return False
     return True
-
-
-def _parquet_bytes(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd")
-    found: bytes = sink.getvalue().to_pybytes()
-    return found
 
 
 def _replace_all(files: dict[Path, bytes]) -> None:

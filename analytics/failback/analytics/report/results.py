@@ -15,10 +15,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from failback.analytics.analysis.counting import families, tables
 from failback.analytics.analysis.results import Analysis
+from failback.analytics.lake.lake import parquet_bytes
 from failback.analytics.lake.store import StoreAddress, open_store
 from failback.analytics.report.measures.numbers import Row
 from failback.analytics.report.schema import report_bytes
@@ -48,11 +48,9 @@ class RowsInFiles:
             part = part.filter(pc.equal(part.column("grp"), self.group))
         if not part.num_rows:
             return
-        sink = pa.BufferOutputStream()
-        pq.write_table(part, sink, compression="zstd")
         first = pc.min(part.column("did")).as_py()
         name = f"{self.folder}/part-{first & (1 << 64) - 1:016x}.parquet"
-        self.store.open().write(name, sink.getvalue())
+        self.store.open().write(name, parquet_bytes(part))
 
 
 _WINDOWS: Final = schema_of(
@@ -99,9 +97,7 @@ class ResultsTo:
         store, where = open_store(self.root), result_of(analysis.folder.run_id)
         found = result_tables(analysis, document, self.group) | {"points": points}
         for name, table in found.items():
-            sink = pa.BufferOutputStream()
-            pq.write_table(table, sink, compression="zstd")
-            store.write(f"{where}/{name}.parquet", sink.getvalue())
+            store.write(f"{where}/{name}.parquet", parquet_bytes(table))
         store.write(f"{where}/report.json", content)
 
 

@@ -19,9 +19,9 @@ from typing import Any, Final
 from urllib.parse import quote, unquote
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from failback.analytics.errors import ReportInputError
+from failback.analytics.lake.lake import parquet_bytes
 from failback.analytics.lake.parquet_guard import read_table
 from failback.client.consumelog.schema import schema_of
 from failback.common.files import open_file, read_object
@@ -112,11 +112,9 @@ class Pages:
         self, table: str, place: Place, first: int, end: int, rows: Sequence[Mapping[str, Any]]
     ) -> None:
         """Keep what offsets [``first``, ``end``) of a queue gave."""
-        sink = pa.BufferOutputStream()
         found = pa.Table.from_pylist(list(rows), SCHEMAS[table])
-        pq.write_table(found, sink, compression="zstd")
         path = self._queue(table, place) / f"{first:020}-{end:020}.parquet"
-        replace_file(path, sink.getvalue().to_pybytes())
+        replace_file(path, parquet_bytes(found))
 
     def places(self, table: str) -> list[Place]:
         """The queues of which something is on disk."""
