@@ -88,15 +88,8 @@ class Check:
     @property
     def row(self) -> Row:
         """The check as ``checks[]`` shows it."""
-        return {
-            "id": self.id,
-            "title": self.title,
-            "value": self.value,
-            "expected": self.expected,
-            "observed": self.observed,
-            "unit": self.unit,
-            "evidence": list(self.evidence),
-        }
+        names = ("id", "title", "value", "expected", "observed", "unit")
+        return {**{name: getattr(self, name) for name in names}, "evidence": list(self.evidence)}
 
 
 def _unless(
@@ -322,18 +315,19 @@ def _within_bounds(figures: Figures, report: Row) -> list[Check]:
 def _handover(report: Row) -> list[Check]:
     """Shown only where it has to hold: new owners after clean stops."""
     title = "repeats equal consumed minus what the returned master had"
+    code, otherwise = _code_of_difference(report)
     found = []
-    for group, (expected, observed) in sorted(handover_sums(report["handover"]).items()):
-        value = PASS if expected == observed else FAIL
-        code = None
-        open_ = _rows_open(report)
-        if value == FAIL and open_:
-            value, code = INCONCLUSIVE, open_[0]
-        detail = "" if value == PASS else f"group {group}: {observed} repeats, {expected} expected"
-        found.append(
-            Check(f"handover:{group}", title, value, expected, observed, "messages", code, detail)
-        )
+    for group, (expected, seen) in sorted(handover_sums(report["handover"]).items()):
+        why = "" if expected == seen else f"group {group}: {seen} repeats, {expected} expected"
+        sides = (expected, seen, "messages")
+        found.append(_unless(why, f"handover:{group}", title, *sides, code, otherwise=otherwise))
     return found
+
+
+def _code_of_difference(report: Row) -> tuple[str | None, str]:
+    """The reason code and the answer where two sides differ."""
+    open_ = _rows_open(report)
+    return (open_[0], INCONCLUSIVE) if open_ else (None, FAIL)
 
 
 def _equation(figures: Figures, report: Row) -> list[Check]:
@@ -351,8 +345,7 @@ def _equation(figures: Figures, report: Row) -> list[Check]:
     dup = report["totals"]["dup"]
     if dup != seen and figures.analysis.folder.definitions == DEFAULT:
         wrong.append(f"{dup} repeats in all, {seen} under assignments")
-    why, open_ = "; ".join(wrong[:5]), _rows_open(report)
-    code, otherwise = (open_[0], INCONCLUSIVE) if open_ else (None, FAIL)
+    why, (code, otherwise) = "; ".join(wrong[:5]), _code_of_difference(report)
     sides = (expected, seen, "messages")
     return [_unless(why, "equation", title, *sides, code, wrong, otherwise=otherwise)]
 
@@ -502,29 +495,18 @@ def _expectation(number: int, wish: Row, report: Row) -> Check:
         metric = metric.removeprefix("totals.").removeprefix("groups.")
     seen = value_at(root, metric)
     if seen is None:
-        return Check(name, title, INCONCLUSIVE, value, None, "", "NO_TRAFFIC",
-                     f"{metric} could not be measured")  # fmt: skip
+        why = f"{metric} could not be measured"
+        return _unless(why, name, title, value, None, code="NO_TRAFFIC")
     test = _OPERATORS.get(op)
     if test is None:
-        return Check(
-            name, title, INCONCLUSIVE, value, seen, "", "ABORTED", f"unknown operator {op}"
-        )
-    met = bool(test(seen, _number(value)))
+        return _unless(f"unknown operator {op}", name, title, value, seen, code="ABORTED")
+    # A decimal of a resource is a text.
+    met = bool(test(seen, float(value) if isinstance(value, str) else value))
     said = "" if met else f"{metric} is {seen}, the limit is {op} {value}"
-    open_ = _loss_open(report) if _of_loss(metric) else None
+    open_ = None if {"lost", "loss"}.isdisjoint(metric.split(".")) else _loss_open(report)
     if not met and open_:
-        code, why = open_
-        return Check(name, title, INCONCLUSIVE, value, seen, "", code, f"{said}, but {why}")
+        return _unless(f"{said}, but {open_[1]}", name, title, value, seen, code=open_[0])
     return _unless(said, name, title, value, seen, otherwise=FAIL)
-
-
-def _of_loss(metric: str) -> bool:
-    return not {"lost", "loss"}.isdisjoint(metric.split("."))
-
-
-def _number(value: Any) -> Any:
-    """What a figure is compared with: a decimal of a resource is a text."""
-    return float(value) if isinstance(value, str) else value
 
 
 def _within_bound_wish(name: str, title: str, group: str | None, report: Row) -> Check:
