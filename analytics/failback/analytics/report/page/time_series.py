@@ -192,13 +192,10 @@ def events(report: Report, points: Sequence[Point]) -> list[tuple[int, str]]:
     for (_, label), mine in drops.items():
         lost = sum(drop["from"] - drop["to"] for drop in mine)
         word = "overwritten" if label == "OVERWRITE" else "restarted"
-        text = f"{word}: {lost:,} offsets less, {_queues(len(mine))}"
+        queues = "1 queue" if len(mine) == 1 else f"{len(mine)} queues"
+        text = f"{word}: {lost:,} offsets less, {queues}"
         found.append((min(drop["t_ns"] for drop in mine), text))
     return sorted(found)
-
-
-def _queues(number: int) -> str:
-    return "1 queue" if number == 1 else f"{number} queues"
 
 
 def _timeline_title(report: Report) -> str:

@@ -9,6 +9,7 @@ from failback.analytics.report.page.tables.registry import (
     Report,
     Row,
     Table,
+    alike,
     both,
     files,
     page,
@@ -47,9 +48,7 @@ def prediction(report: Report) -> Table:
         both("p95:i", "95 %"),
         *files("max:i"),
         both("worst:i", "worst case"),
-        both("observed:i", "observed"),
-        both("inside:b", "inside"),
-        both("validated:b", "validated"),
+        *alike("observed:i inside:b validated:b"),
     ]
     note = (report.get("notes") or {}).get("prediction", "the report says nothing of it")
     rows = report.get("prediction", [])
@@ -58,8 +57,7 @@ def prediction(report: Report) -> Table:
 
 def exposure(report: Report) -> Table:
     columns = [
-        both("group", "group"),
-        both("broker", "broker"),
+        *alike("group broker"),
         both("p50:i", "median", term="exposure"),
         both("max:i", "most"),
         both("at_kill:i", "when the master died"),

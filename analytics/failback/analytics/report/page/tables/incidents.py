@@ -25,8 +25,7 @@ def checks(report: Report) -> Table:
         *files("id"),
         both("title", "check"),
         both("value", "result"),
-        both("expected", "expected"),
-        both("observed", "observed"),
+        *alike("expected observed"),
         both("unit", "of"),
     ]
     return Table(
@@ -42,7 +41,7 @@ def faults(report: Report) -> Table:
     columns = [
         both("fid", "fault"),
         *files("name"),
-        both("kind", "kind", text=lambda row: row["kind"] or row["name"]),
+        both("kind", "kind", text=lambda row: row.get("kind") or row.get("name")),
         both("intended_s:f", "intended (s)", term="run-zero"),
         *files("intended_end_s:f"),
         both("effect_s:f", "effect seen (s)"),
@@ -50,20 +49,16 @@ def faults(report: Report) -> Table:
         both("away_s:f", "away (s)"),
         both("proved:b", "proved", term="proved"),
         both("peer_saw", "clients saw",
-             text=lambda row: words_of(PEERS, row["peer_saw"]) if row["peer_saw"] else None),
+             text=lambda row: words_of(PEERS, row["peer_saw"]) if row.get("peer_saw") else None),
     ]  # fmt: skip
     rows = [
         {
-            "fid": fault["fid"],
-            "name": fault.get("name"),
-            "kind": fault.get("kind"),
+            **fault,
             "intended_s": seconds(fault.get("intended_ns")),
             "intended_end_s": seconds(fault.get("intended_end_ns")),
             "effect_s": seconds(fault.get("effect_ns")),
             "healed_s": seconds(fault.get("heal_ns")),
             "away_s": fault.get("down_seconds"),
-            "proved": fault.get("proved"),
-            "peer_saw": fault.get("peer_saw"),
         }
         for fault in report.get("faults", [])
     ]
@@ -85,13 +80,9 @@ def rto(report: Report) -> Table:
     ]  # fmt: skip
     rows = [
         {
-            "fid": row["fid"],
-            "broker": row.get("broker"),
-            "produce_ms": row.get("produce_ms"),
+            **row,
             "consume_median_ms": (row.get("consume_ms") or {}).get("p50"),
             "consume_worst_ms": (row.get("consume_ms") or {}).get("max"),
-            "second_stall_ms": row.get("second_stall_ms"),
-            "queues_never": row.get("queues_never"),
             "first_repeat_ms": row.get("ttfr_kill_ms"),
         }
         for row in report.get("rto", [])

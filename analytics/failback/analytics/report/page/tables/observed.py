@@ -9,7 +9,15 @@ from typing import Final
 from failback.analytics.analysis.causes.labels import cause_words
 from failback.analytics.live.facts import is_canary
 from failback.analytics.observe.observation import at_risk
-from failback.analytics.report.page.tables.registry import Report, Row, Table, both, files, page
+from failback.analytics.report.page.tables.registry import (
+    Report,
+    Row,
+    Table,
+    alike,
+    both,
+    files,
+    page,
+)
 from failback.analytics.report.wording import number
 from failback.common.times import of_day
 
@@ -40,7 +48,8 @@ def returns(report: Report) -> Table:
         both("basis", "seen by", text=lambda row: ", ".join(EVIDENCE[e] for e in row["seen_by"])),
     ]
     rows = list(_return_rows(report))
-    return Table("returns", columns, rows, "No master went and came back.", _worst_first)
+    empty = "No master went and came back."
+    return Table("returns", columns, rows, empty, lambda row: (-row["hi"], -row["at_risk"]))
 
 
 def came_again(report: Report) -> Table:
@@ -65,10 +74,6 @@ def canaries(report: Report) -> Table:
 
 def _may_repeat(row: Row) -> bool:
     return bool(row["hi"] or row["at_risk"])
-
-
-def _worst_first(row: Row) -> tuple[int, int]:
-    return -row["hi"], -row["at_risk"]
 
 
 def _group(row: Row) -> str:
@@ -127,20 +132,12 @@ def _down(row: Row) -> str:
 
 def safe_offsets(report: Report) -> Table:
     columns = [
-        both("group", "group"),
-        both("topic", "topic"),
-        both("broker", "broker"),
+        *alike("group topic broker"),
         both("qid:i", "queue"),
-        both("safe_offset:i", "safe offset"),
+        *alike("safe_offset:i"),
     ]
     rows = [
-        {
-            "group": group["group"],
-            "topic": group["topic"],
-            "broker": back["broker"],
-            "qid": int(queue),
-            "safe_offset": offset,
-        }
+        {**group, "broker": back["broker"], "qid": int(queue), "safe_offset": offset}
         for back in (report.get("observation") or {}).get("returns", [])
         for group in back["groups"]
         for queue, offset in group["safe_offsets"].items()
