@@ -91,7 +91,8 @@ class Result:
         found = self.block(path)
         if isinstance(found, Mapping | list):
             names = ", ".join(_names(found)) or "nothing"
-            raise ReportInputError(f'"{_shown(path)}" is no single figure; it has {names}')
+            shown = path if isinstance(path, str) else ".".join(map(str, path))
+            raise ReportInputError(f'"{shown}" is no single figure; it has {names}')
         figure: Figure = found
         return figure
 
@@ -184,10 +185,6 @@ def _names(found: Any) -> list[str]:
         return []
     labels = [label for row in found for label in _labels(row)[:1]]
     return list(dict.fromkeys(labels)) or [str(number) for number in range(len(found))]
-
-
-def _shown(path: str | tuple[str | int, ...]) -> str:
-    return path if isinstance(path, str) else ".".join(map(str, path))
 
 
 def analyse(

@@ -316,7 +316,11 @@ class Asker:
         spans, members = None, None
         if closely or began - asked.seldom_at >= SELDOM_SECONDS:
             asked.seldom_at = began
-            wanted = self._wanted(offsets)
+            wanted = [
+                split_offset_key(key)
+                for key in offsets
+                if is_about(key, self._groups, self._topics)
+            ]
             spans = (await asked.survey.queues(sorted({topic for topic, _ in wanted}))).spans
             members = await self._members(asked, sorted({group for _, group in wanted}))
         return look(
@@ -328,11 +332,6 @@ class Asker:
             languages=None if members is None else self._languages_of(members),
             config=asked.take_new_config(),
         )
-
-    def _wanted(self, offsets: Iterable[str]) -> list[tuple[str, str]]:
-        return [
-            split_offset_key(key) for key in offsets if is_about(key, self._groups, self._topics)
-        ]
 
     def _languages_of(self, members: Mapping[str, Iterable[str]]) -> dict[str, str]:
         clients = {client for them in members.values() for client in them}

@@ -67,10 +67,14 @@ def compare_reports(reports: Sequence[Report], against: Sequence[Report] = ()) -
         "seed": SEED,
         "arms": [_arm(name, mine) for name, mine in arms.items()],
         "difference": [
-            row
+            {
+                "arm": name,
+                "metric": metric,
+                **difference(_values(metric, mine), _values(metric, arms[baseline])),
+            }
             for name, mine in arms.items()
             if name != baseline
-            for row in _differences(name, mine, arms[baseline])
+            for metric in METRICS
         ],
     }
 
@@ -128,13 +132,6 @@ def _spread(values: NDArray[np.float64]) -> Row:
         "min": _number(values.min()),
         "max": _number(values.max()),
     }
-
-
-def _differences(name: str, mine: Sequence[Report], base: Sequence[Report]) -> list[Row]:
-    return [
-        {"arm": name, "metric": metric, **difference(_values(metric, mine), _values(metric, base))}
-        for metric in METRICS
-    ]
 
 
 def difference(mine: NDArray[np.float64], base: NDArray[np.float64]) -> Row:

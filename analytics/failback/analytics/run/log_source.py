@@ -56,7 +56,9 @@ def source_of_logs(folder: Path, scratch: Path) -> RunSource:
             bad.append(where_and_why(error) if isinstance(error, OSError) else str(error))
     begins = [record[2] for log in logs.values() for record in log.records[:1]]
     if not begins:
-        raise ReportInputError(f"has no consume log with rows{_why(bad)}", folder)
+        raise ReportInputError(
+            f"has no consume log with rows{f': {bad[0]}' if bad else ''}", folder
+        )
     _check_numbers(logs)
     day = day_of(min(begins))
     for log in logs.values():
@@ -79,7 +81,3 @@ def _check_numbers(logs: Mapping[Path, HotLog]) -> None:
                 f" {log.head.proc_no}: start each with its own --proc-no",
                 path,
             )
-
-
-def _why(bad: list[str]) -> str:
-    return f": {bad[0]}" if bad else ""
