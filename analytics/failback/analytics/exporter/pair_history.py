@@ -14,6 +14,7 @@ from failback.client.admin.queue_offsets import RegressionWatch, Span, SyncWatch
 from failback.protocol.metric_families import MAX_SERIES, OTHER
 from failback.protocol.route import split_offset_key
 
+_NO_ENDS: Final[Mapping[str, Mapping[int, int]]] = {}
 FORGET_SECONDS: Final = 3600.0
 """For so long a broker that is in no list any more is shown as down, and a name keeps its line."""
 Pair = tuple[str, str]
@@ -104,7 +105,7 @@ class PairHistory:
 
         After a change of that member the rates begin again: a difference between two members
         is no message that was sent or consumed.
-        ``read`` are the sums of :func:`consumed_of`.
+        ``read`` are those of :func:`committed_of` without what is beyond the ends.
         """
         if member != self._member and self._member is not None:
             self.stored = RateMeter(per_second=self.stored.per_second)
@@ -154,7 +155,7 @@ class History:
                     committed_of(broker),
                     scale,
                     member=broker.broker_id,
-                    read=consumed_of(broker),
+                    read=committed_of(broker, broker.ends),
                 )
                 self._note_models(broker)
                 if broker.is_master:  # a new slave has no table yet
@@ -244,21 +245,17 @@ def sums_of(ends: Mapping[str, Mapping[int, int]]) -> dict[str, int]:
     return {topic: sum(queues.values()) for topic, queues in ends.items()}
 
 
-def committed_of(broker: BrokerAnswers) -> dict[Place, int]:
-    """Return by topic and group the sum of the group's offsets."""
+def committed_of(
+    broker: BrokerAnswers, all_ends: Mapping[str, Mapping[int, int]] = _NO_ENDS
+) -> dict[Place, int]:
+    """Return by topic and group the sum of the group's offsets.
+
+    With ``all_ends`` each offset is cut to its queue's end: no message is beyond.
+    """
     found = {}
     for key, queues in (broker.offsets or {}).items():
         topic, group = split_offset_key(key)
-        found[topic, group] = sum(max(0, offset) for offset in queues.values())
-    return found
-
-
-def consumed_of(broker: BrokerAnswers) -> dict[Place, int]:
-    """Return the same sums, with each offset cut to its queue's end: no message is beyond."""
-    found = {}
-    for key, queues in (broker.offsets or {}).items():
-        topic, group = split_offset_key(key)
-        ends = broker.ends.get(topic, {})
+        ends = all_ends.get(topic, {})
         found[topic, group] = sum(
             max(0, min(offset, ends.get(queue_id, offset))) for queue_id, offset in queues.items()
         )
