@@ -92,7 +92,7 @@ def problems(
             "description": text,
             "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
         }
-        if name in {"busy", "store-full"}:
+        if name in {"busy", "store-full", "too-many"}:
             declared[status]["headers"] = {
                 "Retry-After": {"schema": {"type": "integer"}, "description": "Seconds to wait."}
             }

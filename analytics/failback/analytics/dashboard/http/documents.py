@@ -168,11 +168,7 @@ class StartBody(msgspec.Struct, forbid_unknown_fields=True):
 def refusals(*names: str) -> dict[int | str, Json]:
     """The declaration of refusals, those of every route among them."""
     common = ("unauthenticated", "forbidden", "bad-request", "wrong-host", "too-many")
-    declared = declare(*common, *names, kinds=DASHBOARD_KINDS)
-    declared[429]["headers"] = {
-        "Retry-After": {"schema": {"type": "integer"}, "description": "Seconds to wait."}
-    }
-    return declared
+    return declare(*common, *names, kinds=DASHBOARD_KINDS)
 
 
 _SCHEMES: Final[Json] = {

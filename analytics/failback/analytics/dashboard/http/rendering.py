@@ -59,8 +59,8 @@ def _environment() -> jinja2.Environment:
     )
     environment.globals.update(
         show=registry.show, age=age, ago=ago, count=count, percent=wording.percent,
-        navigation=NAVIGATION,
-        long_table=html.LONG_TABLE_ROWS, version=_static_version(), plotly=plotly_name(),
+        navigation=NAVIGATION, plotly=plotly_bundle.file_name(),
+        long_table=html.LONG_TABLE_ROWS, version=_static_version(),
         link=link, milliseconds=milliseconds, bytes_text=bytes_text, is_command=is_command,
         outcome_state=outcome_state,
         bdi=bdi, printed=printed,
@@ -200,10 +200,6 @@ def problem_page(request: Request, shared: Shared, problem: Problem) -> HTMLResp
 @cache
 def plotly_js() -> bytes:
     return plotly_bundle.script().encode()
-
-
-def plotly_name() -> str:
-    return plotly_bundle.file_name()
 
 
 @cache

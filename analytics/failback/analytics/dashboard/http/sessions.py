@@ -15,11 +15,11 @@ from failback.analytics.dashboard.http.rendering import (
     STATIC,
     packed_plotly,
     plotly_js,
-    plotly_name,
     render,
     static_file,
 )
 from failback.analytics.dashboard.problems import DashboardProblem
+from failback.analytics.report.page import plotly_bundle
 
 _FOREVER: Final = {"Cache-Control": "public, max-age=31536000, immutable"}
 
@@ -27,7 +27,7 @@ _FOREVER: Final = {"Cache-Control": "public, max-age=31536000, immutable"}
 def static_routes(app: FastAPI) -> None:
     @app.get("/static/{version}/{name}", include_in_schema=False)
     async def static(request: Request, version: str, name: str) -> Response:
-        if name == plotly_name():
+        if name == plotly_bundle.file_name():
             if "gzip" in request.headers.get("accept-encoding", ""):
                 packed = await asyncio.to_thread(packed_plotly)
                 headers = _FOREVER | {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}

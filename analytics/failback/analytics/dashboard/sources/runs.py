@@ -163,23 +163,22 @@ class RunIndex:
 
     def report(self, entry: RunEntry) -> Json | None:
         """The run's report; ``None`` when there is none yet."""
-        path = entry.path / "report" / "report.json"
-        stamp = _mtime(path)
-        if not stamp:
-            return None
-        return self._reports.get((path, stamp), lambda: read_object(path))
+        return _kept(self._reports, entry.path / "report" / "report.json", read_object)
 
     def points(self, entry: RunEntry) -> list[Point]:
         """The points of the run's plots."""
         path = entry.path / "report" / "figures-data.parquet"
-        stamp = _mtime(path)
-        if not stamp:
-            return []
-        return self._points.get((path, stamp), lambda: read_points(path))
+        return _kept(self._points, path, read_points) or []
 
     def report_tag(self, entry: RunEntry) -> str:
         """Changes with the report: for ``ETag``."""
         return f"{_mtime(entry.path / 'report' / 'report.json'):x}"
+
+
+def _kept(cache: Cache, path: Path, read: Callable[[Path], _Value]) -> _Value | None:
+    """What was read of a file as it is now; ``None`` where there is none."""
+    stamp = _mtime(path)
+    return cache.get((path, stamp), lambda: read(path)) if stamp else None
 
 
 _DOCUMENTS: Final = ("run.json", "closed.json", "manifest.json", "report/report.json")
