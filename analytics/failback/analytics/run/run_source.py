@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 import pyarrow.compute as pc
 
@@ -38,6 +39,8 @@ from failback.client.consumelog.upload.layout import document_name, mark_name
 from failback.common.files import parsed
 from failback.common.text import why
 from failback.protocol.message import RETRY_PREFIX
+
+_Document = TypeVar("_Document")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,27 +112,26 @@ def documents_in(store: LakeStore, lake: Lake) -> RunFolder:
 
 def stored_run(store: LakeStore, run: str) -> Run | None:
     """``run.json`` of a run of a lake, ``None`` without one. Raises ``ReportInputError``."""
-    where = document_name(run, "run.json")
-    content = _content(store, where)
-    return None if content is None else run_of(content, f"{store}/{where}")
+    return _stored(store, document_name(run, "run.json"), run_of)
 
 
 def stored_closed(store: LakeStore, run: str) -> Closed | None:
     """``closed.json`` of a run of a lake, ``None`` without one. Raises ``ReportInputError``."""
-    where = document_name(run, "closed.json")
-    content = _content(store, where)
-    return None if content is None else closed_of(content, f"{store}/{where}")
+    return _stored(store, document_name(run, "closed.json"), closed_of)
 
 
-def _content(store: LakeStore, where: str) -> bytes | None:
+def _stored(
+    store: LakeStore, where: str, parse: Callable[[bytes, str], _Document]
+) -> _Document | None:
     try:
-        return store.read(where)
+        content = store.read(where)
     except FileNotFoundError:
         return None
     except StoreUnusable:
         raise
     except OSError as error:
         raise ReportInputError(why(error), f"{store}/{where}") from error
+    return parse(content, f"{store}/{where}")
 
 
 def _lines(store: LakeStore, name: str) -> Iterator[bytes]:
