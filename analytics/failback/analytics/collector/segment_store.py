@@ -33,31 +33,14 @@ from failback.analytics.collector.opening import Opener, disk_problems
 from failback.analytics.collector.pressure import MemoryGate
 from failback.analytics.collector.run_documents import ProcessPage, RunDocument, RunPage
 from failback.analytics.collector.settings import CollectorSettings
-from failback.analytics.lake.catalogue import (
-    CHANGED,
-    CLOSED,
-    EXPIRED,
-    FOLDER,
-    Catalogue,
-    RunState,
-    catalogue_name,
-)
+from failback.analytics.lake.catalogue import CHANGED, CLOSED, EXPIRED, FOLDER, Catalogue, RunState
 from failback.analytics.lake.fsck import check_run, entry_of
-from failback.analytics.lake.layout import (
-    put_guard,
-    run_partitions,
-    runs,
-    settled_name,
-)
+from failback.analytics.lake.layout import put_guard, run_partitions, runs, settled_name
 from failback.analytics.lake.segment_ids import UPLOAD_KEY, SegmentId
 from failback.analytics.lake.store import open_store
 from failback.analytics.web.problems import Problem
 from failback.client.consumelog.upload.lake_files import lake_rows, parquet_bytes
-from failback.client.consumelog.upload.layout import (
-    DOCUMENTS,
-    OPENED,
-    mark_name,
-)
+from failback.client.consumelog.upload.layout import DOCUMENTS, OPENED
 from failback.common.files import sync_folder
 from failback.common.replacing import place
 
@@ -386,15 +369,11 @@ class Store:
             self.lake.delete_folder(each.folder)
         self.lake.delete_folder(f"{DOCUMENTS}/run={run}")
         shutil.rmtree(self.quarantine / f"run={run}", ignore_errors=True)
-        if self.lake.folder is None:
-            for name in (
-                *(mark_name(run, kind) for kind in (OPENED, CLOSED, CHANGED)),
-                catalogue_name(run),
-            ):
-                self.lake.delete(name)
-        for kind in (OPENED, CLOSED, CHANGED):
-            self.catalogue.mark(run, kind).unlink(missing_ok=True)
-        self.catalogue.file(run).unlink(missing_ok=True)
+        marks = (self.catalogue.mark(run, kind) for kind in (OPENED, CLOSED, CHANGED))
+        for path in (*marks, self.catalogue.file(run)):
+            if self.lake.folder is None:
+                self.lake.delete(f"{FOLDER}/{path.name}")
+            path.unlink(missing_ok=True)
 
     def _publish(self, run: str, kind: str | None = None) -> None:
         """Copy a run's catalogue, or a mark of it, to a lake that is not on this disk."""

@@ -44,22 +44,15 @@ def entry_of(
     table: str, name: str, size: int, note: SegmentNote, sha256: str | None, now_ms: int
 ) -> Entry:
     """The catalogue's line for a segment in a file of the lake."""
+    names = ("proc", "proc_no", "index", "seq_lo", "seq_hi", "rows", "records", "host", "role")
     return Entry(
         id=str(SegmentId(note.run, note.proc, note.index, table)),
         sha256=sha256,
         path=name,
         bytes=size,
-        proc=note.proc,
-        proc_no=note.proc_no,
-        index=note.index,
         table=table,
-        seq_lo=note.seq_lo,
-        seq_hi=note.seq_hi,
-        rows=note.rows,
-        records=note.records,
         stored_ms=now_ms,
-        host=note.host,
-        role=note.role,
+        **{name: getattr(note, name) for name in names},
     )
 
 
