@@ -6,6 +6,7 @@ inferred. Times are seconds after run zero.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
@@ -45,10 +46,7 @@ def again(deliveries: Iterable[Delivery], since: float, until: float) -> dict[in
         if each.copy in seen and since <= each.at < until:
             found[each.copy] = each.queue
         seen.add(each.copy)
-    counts: dict[int, int] = {}
-    for queue in found.values():
-        counts[queue] = counts.get(queue, 0) + 1
-    return counts
+    return Counter(found.values())
 
 
 def standstill(times: Iterable[float], since: float, until: float) -> float | None:
