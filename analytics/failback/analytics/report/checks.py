@@ -529,8 +529,6 @@ def value_at(root: Any, path: str) -> Any:
             root = root.get(part)
         else:
             return None
-        if root is None:
-            return None
     return root
 
 
@@ -546,12 +544,9 @@ def _entry(rows: list[Any], part: str) -> Any:
 
 def _without_inputs(checks: Sequence[Check]) -> list[Check]:
     """The checks, with those that a trace can't answer Inconclusive; what was found stays Fail."""
-    found = []
-    for check in checks:
-        missing = _NOT_IN_TRACES.get(check.id)
-        if missing is not None and check.value != "Fail":
-            code, why = missing
-            found.append(replace(check, value="Inconclusive", observed=None, code=code, detail=why))
-        else:
-            found.append(check)
+    found = list(checks)
+    for at, check in enumerate(checks):
+        if check.id in _NOT_IN_TRACES and check.value != FAIL:
+            code, why = _NOT_IN_TRACES[check.id]
+            found[at] = replace(check, value=INCONCLUSIVE, observed=None, code=code, detail=why)
     return found

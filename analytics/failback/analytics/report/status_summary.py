@@ -35,9 +35,10 @@ def status_of(reports: Sequence[Report], artifact_uri: str) -> dict[str, Any]:
     totals = [report["totals"] for report in reports]
     duplicates, distinct = _sum(totals, "dup"), _sum(totals, "distinct")
     bounds = [each for report in reports for each in report["bounds"]]
+    outcomes = {outcome_state(report.get("outcome") or NO_LIMIT) for report in reports}
     return {
         "verdict": _worst(reports),
-        "outcome": next(words for words in _WORST_OUTCOME_FIRST if words in map(_outcome, reports)),
+        "outcome": next(words for words in _WORST_OUTCOME_FIRST if words in outcomes),
         "reasons": _reasons(reports),
         "produced": _sum(totals, "produced"),
         "delivered": _sum(totals, "delivered"),
@@ -99,10 +100,6 @@ def _reasons(reports: Sequence[Report]) -> list[str]:
     ][:32]
 
 
-def _outcome(report: Report) -> str:
-    return outcome_state(report.get("outcome") or NO_LIMIT)
-
-
 def _outages(reports: Sequence[Report]) -> dict[str, float | None]:
     found = {}
     for name in ("produce", "consume"):
@@ -129,11 +126,8 @@ def _bound(bounds: Sequence[Mapping[str, Any]]) -> int | None:
 def _group(report: Report, row: Mapping[str, Any]) -> dict[str, Any]:
     bounds = [each for each in report["bounds"] if each["group"] == row["group"]]
     return {
-        "arm": report["arm"],
-        "repetition": report["repetition"],
-        "group": row["group"],
-        "delivered": row["delivered"],
-        "distinct": row["distinct"],
+        **{name: report[name] for name in ("arm", "repetition")},
+        **{name: row[name] for name in ("group", "delivered", "distinct")},
         "duplicates": row["dup"],
         "duplicateRatio": ratio_text(row["dup"], row["distinct"]),
         "lost": row["lost"],

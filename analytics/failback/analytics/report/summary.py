@@ -59,16 +59,12 @@ def _what_happened(report: Row) -> str:
     outages = [fault for fault in report["faults"] if fault["kind"] in ("KILL", "TERM")]
     if not outages:
         return "The run"
-    first = outages[0]
-    pair = short((first["victims"] or ["?"])[0].split("/")[0])
-    verb = "Killing" if first["kind"] == "KILL" else "Stopping"
-    if "foreign" in report:
-        server = short((first["victims"] or ["?"])[0].split(" ")[0])
-        lasted = "" if first["down_seconds"] is None else f" for {first['down_seconds']:.0f} s"
-        return f"{verb} server {server}{lasted}"
-    down = first["down_seconds"]
+    victim, down = (outages[0]["victims"] or ["?"])[0], outages[0]["down_seconds"]
+    verb = "Killing" if outages[0]["kind"] == "KILL" else "Stopping"
     lasted = "" if down is None else f" for {down:.0f} s"
-    return f"{verb} master of {pair}{lasted}"
+    if "foreign" in report:
+        return f"{verb} server {short(victim.split(' ')[0])}{lasted}"
+    return f"{verb} master of {short(victim.split('/')[0])}{lasted}"
 
 
 def render(report: Row) -> str:

@@ -30,19 +30,16 @@ def read_run_folder(path: Path) -> RunFolder:
         raise ReportInputError(what, path)
     run = read_run(path / "run.json")
     closed = read_closed(path / "closed.json")
-    _check_lake(path / "lake")
-    found = sorted({part.run for part in partitions(open_store(path / "lake"))})
+    lake = path / "lake"
+    if (lake.exists() or lake.is_symlink()) and not lake.is_dir():
+        raise ReportInputError("is no folder: a run has its rows in it", lake)
+    found = sorted({part.run for part in partitions(open_store(lake))})
     if any(name != run.run for name in found):
         raise ReportInputError(f"holds rows of runs {', '.join(found)}, not only {run.run}", path)
     evidence = _check_manifest(path)
-    contradicted = _contradicted(path / "lake", run.run)
+    contradicted = _contradicted(lake, run.run)
     evidence = replace(evidence, changed=(*evidence.changed, *contradicted))
     return RunFolder(path, run, closed, evidence)
-
-
-def _check_lake(lake: Path) -> None:
-    if (lake.exists() or lake.is_symlink()) and not lake.is_dir():
-        raise ReportInputError("is no folder: a run has its rows in it", lake)
 
 
 def _contradicted(lake: Path, run: str) -> tuple[str, ...]:

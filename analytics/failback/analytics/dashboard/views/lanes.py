@@ -87,7 +87,7 @@ def live_figure(data: LiveData, theme: Theme) -> go.Figure:
 
 
 def _add_lane(figure: go.Figure, lane: str, fault: LiveFault, now: float) -> None:
-    at = fault.effect_ns if fault.effect_ns is not None else None
+    at = fault.effect_ns
     if fault.intended_ns is not None:
         start = fault.intended_ns / NS
         end = max(now, start + 1) if at is None else at / NS
