@@ -107,19 +107,14 @@ class Store:
 
     def check_room(self) -> None:
         """Raise ``Problem`` when nothing more may be stored."""
-        settings = self._settings
-        if self.free_bytes() < settings.min_free_bytes:
-            raise Problem(
-                "store-full",
-                f"less than {settings.min_free_bytes} bytes are free",
-                retry_after_seconds=30,
-            )
-        if settings.max_store_bytes is not None and self._bytes >= settings.max_store_bytes:
-            raise Problem(
-                "store-full",
-                f"the lake holds {self._bytes} bytes, at most {settings.max_store_bytes} it may",
-                retry_after_seconds=30,
-            )
+        least, most = self._settings.min_free_bytes, self._settings.max_store_bytes
+        if self.free_bytes() < least:
+            what = f"less than {least} bytes are free"
+        elif most is not None and self._bytes >= most:
+            what = f"the lake holds {self._bytes} bytes, at most {most} it may"
+        else:
+            return
+        raise Problem("store-full", what, retry_after_seconds=30)
 
     def commit(self, named: SegmentId, body: bytes, sha256: str) -> str:
         """Store a segment whose body has this hash. Returns ``STORED`` or ``KNOWN``.

@@ -163,13 +163,13 @@ FormOperator = Annotated[Identity, Depends(_operates_by_form)]
 Parts = Annotated[Shared, Depends(shared_of)]
 
 
-async def raw_body(request: Request, limit: int = MAX_BODY_BYTES) -> bytes:
-    """The body, at most ``limit`` bytes. Raises ``DashboardProblem``."""
+async def raw_body(request: Request) -> bytes:
+    """The body, at most :data:`MAX_BODY_BYTES`. Raises ``DashboardProblem``."""
     data = bytearray()
     async for part in request.stream():
         data += part
-        if len(data) > limit:
-            raise DashboardProblem("too-large", f"more than {limit} bytes")
+        if len(data) > MAX_BODY_BYTES:
+            raise DashboardProblem("too-large", f"more than {MAX_BODY_BYTES} bytes")
     return bytes(data)
 
 
