@@ -16,8 +16,8 @@ __all__ = ["__version__", "discover"]
 def discover(discover_system: bool = True) -> Any:
     """Return our actions and probes as Chaos Toolkit describes extensions.
 
-    ``chaos discover`` cannot find them: it wants a top-level module of the distribution's name, and
-    ours is a namespace without code. ``python -m failback.chaos discover`` prints this.
+    ``chaos discover --no-install failback.chaos`` calls it: ``failback_chaos.egg-info`` names this
+    package to Chaos Toolkit, which asks for a distribution of the extension's name.
     """
     from chaoslib.discovery.discover import (
         discover_actions,

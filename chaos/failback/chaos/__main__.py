@@ -1,6 +1,5 @@
-"""``python -m failback.chaos``: discovery, and the process of one repetition.
+"""``python -m failback.chaos``: the process of one repetition.
 
-python -m failback.chaos discover
 python -m failback.chaos run-arm FILE --arm A --repetition N --run-dir DIR --location JSON ...
 """
 
@@ -17,7 +16,6 @@ from typing import Any
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m failback.chaos", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("discover", help="print actions and probes as Chaos Toolkit does")
     run = commands.add_parser("run-arm", help="run one repetition in this process")
     run.add_argument("file", type=Path)
     run.add_argument("--arm", required=True)
@@ -28,11 +26,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     run.add_argument("--location", required=True, help="where the cluster is, as JSON")
     run.add_argument("--progress-address", default="", help="answer GET /run at host:port")
     options = parser.parse_args(argv)
-    if options.command == "discover":
-        from failback.chaos import discover
-
-        print(json.dumps(discover(), indent=2))
-        return 0
     from failback.chaos.run.repetition import child_main
     from failback.chaos.targets.location import Location
     from failback.client.program import begin_logging

@@ -18,5 +18,7 @@ def isolated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]
 
 @pytest.fixture(scope="package")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with local_cluster(tmp_path_factory.mktemp("cluster"), "--faults", "clock,disk") as cluster:
+    with local_cluster(
+        tmp_path_factory.mktemp("cluster"), "--faults", "clock,disk,memory"
+    ) as cluster:
         yield cluster

@@ -16,6 +16,7 @@ from failback.chaos.cluster.view import ProcessState
 from failback.chaos.cluster.wire import WireConnection
 from failback.chaos.errors import ExitCode, NotHealed, RunFolderError
 from failback.chaos.failpoints import POINTS, VARIABLE
+from failback.chaos.faults.limit_memory import memory_group
 from failback.chaos.run.abort_and_heal import heal
 from failback.chaos.run_folder.run_folder import FolderState, RunFolder
 from failback.chaos.run_folder.undo_ledger import read_ledger
@@ -29,6 +30,7 @@ from tests.support.chaos.chaos_lab import (
     network_rules,
     run_arm_command,
 )
+from tests.support.common.polling import wait_until
 from tests.support.processes.child_process import failback_environment
 
 BROKER = {"pair": "demo-0"}
@@ -59,6 +61,13 @@ FULL = {
 READ_ONLY = {
     "id": "f1",
     "fault": "disk-read-only",
+    "at": 2,
+    "target": BROKER,
+    "with": {"durationSeconds": 60},
+}
+MEMORY = {
+    "id": "f1",
+    "fault": "limit-memory",
     "at": 2,
     "target": BROKER,
     "with": {"durationSeconds": 60},
@@ -112,7 +121,9 @@ CASES = [
     ("signalled", NAMESERVER),
     ("fault-set", CLOCK),
     ("fault-set", READ_ONLY),
+    ("fault-set", MEMORY),
     ("before-end", FULL),
+    pytest.param("before-end", MEMORY, marks=SOAK),
     pytest.param("ledger-written", CLOCK, marks=SOAK),
     pytest.param("before-end", CLOCK, marks=SOAK),
     pytest.param("before-end", READ_ONLY, marks=SOAK),
@@ -168,7 +179,7 @@ def test_heal_after_the_harness_was_killed(
     assert_heal_restores(cluster, run_dir, fault, topic)
 
 
-FAMILIES = (KILL, PAUSE, CUT, CLOCK, FULL, READ_ONLY, NAMESERVER, CONSUMER)
+FAMILIES = (KILL, PAUSE, CUT, CLOCK, FULL, READ_ONLY, MEMORY, NAMESERVER, CONSUMER)
 
 
 @pytest.mark.soak
@@ -185,7 +196,7 @@ def test_heal_after_kills_at_seeded_instants(
         topic = f"{fault['fault']}-{number}"
         if fault is CONSUMER:
             fault["target"] = {"group": f"group-{topic}"}
-        instant = rng.uniform(1.5, 5.0)
+        instant = rng.uniform(0.5, 4.0)
         run_dir = tmp_path / f"{number}-after-{instant:.3f}-s"
         harness = subprocess.Popen(
             run_arm_command(cluster, experiment([fault], topic=topic), run_dir),
@@ -193,6 +204,7 @@ def test_heal_after_kills_at_seeded_instants(
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
+        wait_until((run_dir / "experiment.json").exists, "the run has begun")
         try:
             harness.wait(instant)
         except subprocess.TimeoutExpired:
@@ -233,6 +245,9 @@ def assert_no_fault_is_left(cluster: LocalCluster, run_dir: Path) -> None:
         assert not list(cluster.root.rglob(f"{member.pod}/**/hold"))
         assert abs(clock_shift_ms(member.address)) < 1_000  # a step is two minutes
         assert not (Path(member.store) / disks.FILLER).exists()
+        group = memory_group(member.identity.pid)
+        assert group is not None
+        assert group.limit is None
         if "disk-full" in target.possible_faults(member):
             assert not disks.has_failed(Path(member.store).resolve())
     for plan in (run_dir / "plans").glob("*.json"):

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from failback.chaos import __version__
+from failback.chaos.run_folder.run_folder import FolderState, RunFolder
 from failback.chaos.toolkit import actions, probes
+from tests.support.chaos.chaos_lab import LocalCluster, evidence, experiment, lost
 from tests.support.processes.child_process import failback_environment
 
 LAB = """
@@ -124,16 +129,51 @@ def test_only_an_interruption_in_the_first_control_stops_the_run(run: Run) -> No
     assert run("note", "--interrupt-open")[0] == "interrupted"
 
 
-def test_discovery_lists_every_action_and_probe() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "failback.chaos", "discover"],
-        env={**os.environ, **failback_environment()},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    discovered = json.loads(done.stdout)
+def test_discovery_lists_every_action_and_probe(tmp_path: Path) -> None:
+    assert "CRITICAL" not in chaos(tmp_path, "discover", "--no-install", "failback.chaos")
+    assert version("failback.chaos") == __version__ == version("failback")
+    discovered = json.loads((tmp_path / "discovery.json").read_text())
     names = {(each["type"], each["name"]) for each in discovered["activities"]}
     assert {("action", name) for name in actions.__all__} <= names
     assert {("probe", name) for name in probes.__all__} <= names
+
+
+def test_chaos_run_repeats_an_earlier_run(cluster: LocalCluster, tmp_path: Path) -> None:
+    """Its experiment.json, changed by hand: the run is a new one, with folder and lease."""
+    kill = {"id": "f1", "fault": "kill", "at": 2, "target": {"pair": "demo-0"}}
+    kill |= {"with": {"downSeconds": 20}}
+    outcome, said = cluster.run(experiment([kill], topic="twice"), tmp_path / "run")
+    assert outcome.passed, said
+    document = json.loads((tmp_path / "run/experiment.json").read_text())
+    (action,) = (each for each in document["method"] if each["name"] == "f1-kill")
+    action["provider"]["arguments"]["down_seconds"] = 40
+    changed = tmp_path / "changed.json"
+    changed.write_text(json.dumps(document))
+    assert "semantic look valid" in chaos(tmp_path, "validate", changed)
+    before = (tmp_path / "run/outcome.json").read_bytes()
+    told = chaos(tmp_path, "run", changed)
+    again = tmp_path / "run-again-1"
+    assert f"{again} Pass" in told, told
+    assert (tmp_path / "run/outcome.json").read_bytes() == before
+    assert json.loads((tmp_path / "journal.json").read_text())["status"] == "completed"
+    assert evidence(again, "heal")["f1"]["down_seconds"] > 3.9
+    assert RunFolder(again).state() is FolderState.CLOSED
+    assert lost(again) == 0
+    shutil.rmtree(tmp_path / "run")
+    told = chaos(tmp_path, "run", changed, code=1)
+    assert "is no folder of an earlier run: use failback experiment run" in told
+
+
+def chaos(folder: Path, *words: str | Path, code: int = 0) -> str:
+    done = subprocess.run(
+        [Path(sys.executable).parent / "chaos", *words],
+        cwd=folder,
+        env={**os.environ, **failback_environment()},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == code, done.stdout
+    return done.stdout

@@ -13,6 +13,7 @@ from failback.chaos.cluster import probe
 from failback.chaos.cluster.broker_clock import clock_shift_ms
 from failback.chaos.cluster.view import Member
 from failback.chaos.faults.clock_skew import TRUE_MS
+from failback.chaos.faults.limit_memory import memory_group
 from failback.operator.local import disks
 from tests.support.chaos.chaos_lab import (
     RESOURCES,
@@ -39,6 +40,8 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("file-errors", {"operation": "Open", "error": "ENOSPC"}),
     ("file-errors", {"operation": "Sync"}),
     ("disk-read-only", {}),
+    ("throttle-disk", {}),
+    ("limit-memory", {}),
 ]
 
 
@@ -47,7 +50,7 @@ def changeable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluste
     """A pair whose master syncs before it answers, and what is around it can be changed."""
     resources = RESOURCES.replace("SCALE", str(TIME_SCALE)).replace("slaveReadEnable: true", SYNC)
     folder = tmp_path_factory.mktemp("changeable")
-    with running_cluster(folder, resources, "--faults", "clock,files,disk") as cluster:
+    with running_cluster(folder, resources, "--faults", "clock,files,disk,memory") as cluster:
         yield cluster
     assert str(folder) not in Path("/proc/self/mounts").read_text()
 
@@ -64,6 +67,9 @@ def assert_nothing_is_left(cluster: LocalCluster) -> None:
     assert not disks.has_failed(store)
     assert probe.send(member.address) >= 0
     assert not list(cluster.root.rglob(f"{member.pod}/**/hold"))
+    group = memory_group(cluster.target().identity(member).pid)
+    assert group is not None
+    assert group.limit is None
 
 
 @pytest.mark.parametrize(("fault", "parameters"), CASES)

@@ -22,6 +22,11 @@ from tools import setup_plotly
 from failback.analytics.report.page import plotly_bundle
 from tests.support.common.installed import ROOT, Installed, build_wheel
 
+DISCOVER = """
+from chaoslib.discovery.discover import discover
+found = discover("failback.chaos", download_and_install=False)
+print([each["name"] for each in found["activities"]])
+"""
 FOLDERS = ("operator", "broker-image", "chaos", "analytics")
 
 
@@ -136,6 +141,7 @@ def fresh_checkout(folder: Path) -> Path:
         (["failback", "report", "--schema"], "failback.report/1"),
         (["failback", "up", "--help"], "Usage"),
         (["failback-init", "--help"], ""),
+        (["python", "-c", DISCOVER], "kill_broker"),
     ],
     ids=lambda each: " ".join(each) if isinstance(each, list) else "",
 )

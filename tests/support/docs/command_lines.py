@@ -17,7 +17,21 @@ from failback.cli.light_commands import parser_of
 from tests.support.processes.child_process import ROOT
 
 PLAIN = frozenset(
-    {"[", "cat", "cd", "code", "cp", "curl", "df", "docker", "done", "exit", "export", "grep"}
+    {
+        "[",
+        "cat",
+        "cd",
+        "chaos",
+        "code",
+        "cp",
+        "curl",
+        "df",
+        "docker",
+        "done",
+        "exit",
+        "export",
+        "grep",
+    }
     | {"jq", "kill", "kind", "kubectl", "helm", "ls", "mqadmin", "pip", "python3", "sed", "source"}
     | {"spark-submit", "tee", "wait", "xargs"}
 )

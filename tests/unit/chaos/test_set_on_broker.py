@@ -16,14 +16,28 @@ from failback.chaos.cluster.view import Member
 from failback.chaos.errors import NotProved
 from failback.chaos.experiment.model import Fault as Written
 from failback.chaos.experiment.spec import check_engine
-from failback.chaos.faults import clock_skew, disk_full, disk_read_only, set_on_broker
+from failback.chaos.faults import (
+    clock_skew,
+    disk_full,
+    disk_read_only,
+    limit_memory,
+    set_on_broker,
+)
 from failback.chaos.faults.catalogue import FAULTS, parse_experiment, refuse_impossible
 from failback.chaos.faults.undo import undo_open
 from failback.protocol.errors import BrokerError, ConfigError
 from tests.support.chaos.chaos_session import carry_out, inject, open_session
 from tests.support.chaos.fake_target import FakeTarget
 
-NAMES = ("slow-disk", "file-errors", "disk-full", "disk-read-only", "clock-skew")
+NAMES = (
+    "slow-disk",
+    "throttle-disk",
+    "file-errors",
+    "disk-full",
+    "disk-read-only",
+    "clock-skew",
+    "limit-memory",
+)
 
 
 class Surroundings(FakeTarget):
@@ -31,7 +45,9 @@ class Surroundings(FakeTarget):
 
     def __init__(self) -> None:
         super().__init__()
-        self.possible = frozenset({"clock", "files", "disk-full", "read-only"})
+        self.possible = frozenset(
+            {"clock", "files", "disk-full", "read-only", "few-writes", "memory"}
+        )
         self.in_effect: set[str] = set()
         self.lies = False
         self.keeps = False
@@ -66,6 +82,8 @@ def target(monkeypatch: pytest.MonkeyPatch) -> Surroundings:
 
     monkeypatch.setattr(probe, "make_topic", lambda address: None)
     monkeypatch.setattr(probe, "send", send)
+    free = lambda _: limit_memory.MemoryGroup(1 if target.in_effect else None, 0)  # noqa: E731
+    monkeypatch.setattr(limit_memory, "memory_group", free)
     shift = lambda _: 120_003.0 if target.in_effect else 3.0  # noqa: E731
     monkeypatch.setattr(clock_skew, "clock_shift_ms", shift)
     for name in ("EFFECT_SECONDS", "HEAL_SECONDS", "_LOOK_SECONDS"):
@@ -153,7 +171,7 @@ def test_a_broker_that_may_die_is_held_until_the_end(tmp_path: Path, target: Sur
 
 def test_what_a_cluster_is_not_prepared_for_is_refused_first(target: Surroundings) -> None:
     target.possible = frozenset()
-    options = ("files", "files", "disk", "disk", "clock")
+    options = ("files", "disk", "files", "disk", "disk", "clock", "memory")
     for name, option in zip(NAMES, options, strict=True):
         with pytest.raises(ConfigError, match=f"failback up --faults {option}"):
             refuse_impossible([written(name)], target, target.view())
@@ -166,6 +184,27 @@ def test_a_slave_is_refused_where_it_could_prove_nothing(target: Surroundings) -
     with pytest.raises(ConfigError, match="disk-full hits masters"):
         refuse_impossible([written("disk-full", role="Slave")], target, target.view())
     refuse_impossible([written("clock-skew", role="Slave")], target, target.view())
+
+
+def test_a_disk_is_throttled_only_where_the_kernel_can(target: Surroundings) -> None:
+    target.possible -= {"few-writes"}
+    with pytest.raises(
+        ConfigError, match="no io controller of cgroups that can be written to; slow"
+    ):
+        refuse_impossible([written("throttle-disk")], target, target.view())
+
+
+def test_a_limit_that_the_kernel_has_not_counted_yet_is_no_effect(
+    tmp_path: Path, target: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusals = iter((5, 5, 6))
+    counts = lambda _: limit_memory.MemoryGroup(4096, next(refusals))  # noqa: E731
+    monkeypatch.setattr(limit_memory, "memory_group", counts)
+    monkeypatch.setattr(set_on_broker, "EFFECT_SECONDS", 5)
+    with open_session(tmp_path, target) as session:
+        evidence = inject(limit_memory.FAULT, session, "demo-0", 0)
+        assert evidence["proof"]["EFFECT"] == {"limit_bytes": 4096, "refusals": 1}
+    assert next(refusals, None) is None
 
 
 def test_a_slow_disk_needs_a_broker_that_syncs(target: Surroundings) -> None:
@@ -195,6 +234,7 @@ def test_parameters_that_change_nothing_are_refused() -> None:
         ("clock-skew", "offsetSeconds: 0", "must not be 0 without driftRatio"),
         ("clock-skew", "offsetSeconds: -90000", "from -86400 to 86400"),
         ("disk-full", "ratio: 1.5", "from 0 to 1"),
+        ("throttle-disk", "writesPerSecond: 4", "must be from 1 to 3"),
         ("file-errors", "operation: sync", "Sync"),
         ("file-errors", "error: EPERM", "EIO"),
     ):

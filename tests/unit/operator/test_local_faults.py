@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -14,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from failback.operator.local import disks
+from failback.operator.local import disks, groups
 from failback.operator.local.faults import PodFaults, prepare_faults
 from failback.operator.local.podspec import ContainerSpec, PodSpec, Volume
 from failback.operator.local.root import Root
@@ -119,6 +121,72 @@ def test_only_a_disk_of_its_own_is_filled_or_fails(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+HUNGRY = """
+import sys
+kept = [b"x" * (32 << 20)]
+for _ in sys.stdin:
+    kept.append(b"x" * (8 << 20))
+    print(len(kept), flush=True)
+"""
+
+
+@pytest.mark.skipif(groups.MEMORY.top is None, reason="needs a memory controller")
+def test_a_pod_that_needs_more_memory_than_its_limit_is_killed(tmp_path: Path) -> None:
+    root = Root(tmp_path)
+    pod = PodFaults(spec_of(root), root, ("memory",))
+    assert pod.possible == ["memory"]
+    try:
+        for limited in (True, False):
+            with subprocess.Popen(
+                [sys.executable, "-c", HUNGRY], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            ) as child:
+                assert child.stdin is not None
+                assert child.stdout is not None
+                pod.enter(child.pid)
+                child.stdin.write(b"\n")
+                child.stdin.flush()
+                assert child.stdout.readline() == b"2\n"
+                if limited:
+                    pod.set("memory", {"ratio": 0.5})
+                child.communicate(b"\n" * 8)  # it passes over a pipe that broke
+                assert child.returncode == (-signal.SIGKILL if limited else 0)
+            pod.end()
+            pod.end()
+        assert groups.remove_groups(Root(tmp_path / "another")) == []
+        assert len(groups_of(root)) == 1
+    finally:
+        assert groups.remove_groups(root) == []
+    assert groups_of(root) == []
+
+
+def groups_of(root: Root) -> list[Path]:
+    digest = hashlib.sha256(os.fsencode(root.path)).hexdigest()[:8]
+    return list(Path("/sys/fs/cgroup").glob(f"**/failback-{digest}-*"))
+
+
+def test_the_second_version_of_cgroups_has_other_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No kernel with both is at hand: the names and words are those of cgroup-v2.rst."""
+    monkeypatch.setattr(groups, "_TOP", tmp_path)
+    (tmp_path / "cgroup.controllers").write_text("cpu io memory\n")
+    (tmp_path / "cgroup.subtree_control").touch()
+    pod = groups.PodGroups(Root(tmp_path / "root"), "demo-0-0-0", (groups.MEMORY, groups.DISK))
+    pod.enter(7)
+    (group,) = tmp_path.glob("failback-*")
+    assert (group / "cgroup.procs").read_text() == "7"
+    (group / "memory.current").write_text("1000\n")
+    pod.limit_memory(0.5)
+    assert (group / "memory.max").read_text() == "500"
+    pod.lift_memory()
+    assert (group / "memory.max").read_text() == "max"
+    device = tmp_path.stat().st_dev
+    for writes, written in ((2, "2"), (0, "max")):
+        pod.limit_writes(tmp_path, writes)
+        wanted = f"{os.major(device)}:{os.minor(device)} wiops={written}"
+        assert (group / "io.max").read_text() == wanted
+
+
 def test_what_was_not_asked_for_can_not_be_set(tmp_path: Path) -> None:
     root = Root(tmp_path)
     pod = PodFaults(spec_of(root), root, ("disk",))
@@ -143,7 +211,7 @@ def test_what_is_missing_is_said_before_anything_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = Root(tmp_path)
-    with pytest.raises(ConfigError, match='"disc" is none of clock, files, disk'):
+    with pytest.raises(ConfigError, match='"disc" is none of clock, files, disk, memory'):
         prepare_faults(("disc",), (), root)
     monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
     with pytest.raises(ConfigError, match="apt-get install gcc"):
@@ -154,6 +222,9 @@ def test_what_is_missing_is_said_before_anything_starts(
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(ConfigError, match="needs root"):
         prepare_faults(("disk",), (), root)
+    monkeypatch.setattr(groups, "_TOP", tmp_path)
+    with pytest.raises(ConfigError, match="needs root and a memory controller"):
+        prepare_faults(("memory",), (), root)
     monkeypatch.setattr(disks, "refuse_missing", lambda: None)
     with pytest.raises(ConfigError, match="has storage type Ephemeral"):
         prepare_faults(("disk",), (cluster("Ephemeral"),), root)

@@ -7,6 +7,7 @@ Chaos Toolkit's experiment, https://chaostoolkit.org/reference/api/experiment/.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from chaoslib.exceptions import ChaosException
@@ -70,7 +71,7 @@ def generate(
     }
 
 
-def to_json(chaos_toolkit: dict[str, Any]) -> str:
+def to_json(chaos_toolkit: Mapping[str, Any]) -> str:
     """The one text form of a generated experiment."""
     return json.dumps(chaos_toolkit, indent=2, ensure_ascii=False) + "\n"
 

@@ -31,6 +31,7 @@ from failback.chaos.faults import (
     kill_consumer,
     kill_nameserver,
     lag_slave,
+    limit_memory,
     long_outage,
     none,
     pause,
@@ -41,6 +42,7 @@ from failback.chaos.faults import (
     slow_handler,
     swap_roles,
     terminate,
+    throttle_disk,
     unsubscribe,
 )
 from failback.chaos.faults.fault import Fault, Undo
@@ -63,10 +65,12 @@ FAULTS: Final[tuple[Fault, ...]] = (
     kill_consumer.FAULT,
     roll_pair.FAULT,
     slow_disk.FAULT,
+    throttle_disk.FAULT,
     file_errors.FAULT,
     disk_full.FAULT,
     disk_read_only.FAULT,
     clock_skew.FAULT,
+    limit_memory.FAULT,
     kill_nameserver.FAULT,
     double_kill.FAULT,
     swap_roles.FAULT,

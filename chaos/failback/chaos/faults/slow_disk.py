@@ -14,7 +14,7 @@ from failback.chaos.cluster import probe
 from failback.chaos.cluster.broker_facts import ask_broker
 from failback.chaos.cluster.target import Target
 from failback.chaos.cluster.view import ClusterView, Member
-from failback.chaos.experiment.fault_kinds import FaultKind, Parameter, Values
+from failback.chaos.experiment.fault_kinds import FaultKind, Parameter
 from failback.chaos.experiment.model import Fault as Written
 from failback.chaos.faults.set_on_broker import LASTING, Change, Look, Seen, fault_of
 from failback.protocol.errors import FailbackError
@@ -50,16 +50,17 @@ def answer_ms(member: Member) -> float | None:
     return round((time.monotonic() - began) * 1e3, 1)
 
 
-def _is_quick(_target: Target, member: Member) -> Seen:
+def is_quick(_target: Target, member: Member) -> Seen:
+    """The broker answers a message at once."""
     took = answer_ms(member)
     return {"answer_ms": took} if took is not None and took < QUICK_MS else None
 
 
-CHANGE: Final = Change("files", "files", "quick-disk", _is_quick)
+CHANGE: Final = Change("files", "files", "quick-disk", is_quick)
 
 
-def _is_slow(values: Values) -> Look:
-    least = float(values["delayMs"])
+def is_slow(least: float) -> Look:
+    """Return the look that sees an answer after so many milliseconds or more."""
 
     def slow(_target: Target, member: Member) -> Seen:
         took = answer_ms(member)
@@ -73,10 +74,16 @@ def _refuse(target: Target, view: ClusterView, fault: Written) -> str:
         return problem
     if float(fault.with_.get("delayMs", DELAY_MS)) <= QUICK_MS:
         return f"slow-disk needs a delayMs above {QUICK_MS:g}: less is no sign of a slow disk"
+    return refuse_async(view, fault)
+
+
+def refuse_async(view: ClusterView, fault: Written) -> str:
+    """Say which master answers before it syncs; empty when none does."""
     for member in view.members:
         flushes = ask_broker(member.address)[0].get("flushDiskType")
         if member.role == "master" and flushes != "SYNC_FLUSH":
-            return f"{member.pod} answers before it syncs; slow-disk needs flushDiskType SYNC_FLUSH"
+            needs = f"{fault.fault} needs flushDiskType SYNC_FLUSH"
+            return f"{member.pod} answers before it syncs; {needs}"
     return ""
 
 
@@ -84,6 +91,6 @@ FAULT = fault_of(
     KIND,
     CHANGE,
     lambda values: {"sync_ms": values["delayMs"]},
-    lambda _record, values: _is_slow(values),
+    lambda _record, values: is_slow(float(values["delayMs"])),
     _refuse,
 )

@@ -7,11 +7,12 @@ It has a process to itself: Chaos Toolkit keeps module-level state and signal ha
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
@@ -47,7 +48,7 @@ from failback.chaos.run_folder.run_folder import RunFolder
 from failback.chaos.session import Progress, Session
 from failback.chaos.targets.location import Location
 from failback.common.text import typed
-from failback.protocol.errors import FailbackError
+from failback.protocol.errors import ConfigError, FailbackError
 
 logger = logging.getLogger(__name__)
 
@@ -116,6 +117,39 @@ def run_here(
     progress: Progress = lambda _: None,
 ) -> RunOutcome:
     """Run one repetition in this process; raises like :func:`failback.chaos.run.run.run_arm`."""
+    with opened(
+        experiment, arm, repetition, location=location, run_dir=run_dir, progress=progress
+    ) as session:
+        kind = session.target.kind
+        document = generate(experiment, arm, repetition, run_dir=str(run_dir), target=kind)
+        validate(document)
+        begin(session, document, location)
+        with contextlib.ExitStack() as held:
+            if progress_address:
+                held.enter_context(serve_progress(session, progress_address))
+            strategy = HypothesisSchedule(
+                continuous_hypothesis_frequency=HYPOTHESIS_FREQUENCY_SECONDS
+            )
+            journal = run_experiment(
+                document,
+                settings={"runtime": document["runtime"]},
+                strategy=Strategy.DEFAULT,
+                schedule=strategy,
+            )
+        return finish(session, journal)
+
+
+@contextlib.contextmanager
+def opened(
+    experiment: ChaosExperiment,
+    arm: ResolvedArm,
+    repetition: int,
+    *,
+    location: Location,
+    run_dir: Path,
+    progress: Progress,
+) -> Iterator[Session]:
+    """Make the run folder, reach the cluster and take its lease; at the end give it back."""
     started = now()
     schedule = plan_run(experiment, arm, repetition)
     name = run_id(experiment.name, arm.name, repetition, experiment.seed, started.wall_ns)
@@ -124,8 +158,6 @@ def run_here(
     folder.create()
     target, lease = location.connect(experiment.cluster)
     with contextlib.closing(target):
-        document = generate(experiment, arm, repetition, run_dir=str(run_dir), target=target.kind)
-        validate(document)
         lease.take(run_dir)
         session = Session(
             experiment=experiment,
@@ -144,28 +176,50 @@ def run_here(
             held.callback(_give_back, lease, session)
             held.callback(sessions.forget, session)
             sessions.register(session)
-            if progress_address:
-                held.enter_context(serve_progress(session, progress_address))
-            return _execute(session, document, _target_note(target, experiment, location))
+            yield session
 
 
-def _execute(
-    session: Session, document: dict[str, Any], target_note: Mapping[str, Any]
-) -> RunOutcome:
-    """Have Chaos Toolkit go through a generated experiment, and close the run folder."""
+def begin(session: Session, document: Mapping[str, Any], location: Location) -> None:
+    """Open the run folder, and note what is run in it and where."""
     folder = session.folder
+    note = _target_note(session.target, session.experiment, location)
     folder.open()
     folder.write_bytes("experiment.yaml", session.experiment.source.encode())
     folder.write_bytes("experiment.json", to_json(document).encode())
-    folder.write_json("target.json", target_note)
-    own_notes.remember(folder.path, target_note)
-    journal = run_experiment(
-        document,
-        settings={"runtime": document["runtime"]},
-        strategy=Strategy.DEFAULT,
-        schedule=HypothesisSchedule(continuous_hypothesis_frequency=HYPOTHESIS_FREQUENCY_SECONDS),
-    )
-    return _finish(session, journal)
+    folder.write_json("target.json", note)
+    own_notes.remember(folder.path, note)
+
+
+@contextlib.contextmanager
+def opened_again(
+    document: Mapping[str, Any], configuration: dict[str, Any], progress: Progress
+) -> Iterator[Session]:
+    """Open a run of the ``experiment.json`` of an earlier one: ``chaos run FILE``.
+
+    Experiment and cluster are those of the earlier run. The folder is a new one beside it, which
+    ``run_dir`` of the configuration names from then on.
+
+    Raises:
+        ConfigError: The folder of the earlier run is not there.
+        FailbackError: As :func:`run_here`.
+    """
+    earlier = Path(str(configuration.get("run_dir", "")))
+    if not (earlier / "run.json").is_file():
+        problem = f'"{earlier}" is no folder of an earlier run: use failback experiment run'
+        raise ConfigError("configuration.run_dir", problem)
+    run = RunFolder(earlier).read_json("run.json")
+    experiment = parse_experiment((earlier / "experiment.yaml").read_text(encoding="utf-8"))
+    experiment = experiment.with_seed(int(run["seed"])).with_time_scale(run["time_scale"])
+    location = Location.of_note(RunFolder(earlier).read_json("target.json"))
+    names = (earlier.with_name(f"{earlier.name}-again-{each}") for each in itertools.count(1))
+    run_dir = next(each for each in names if not each.exists())
+    arm, repetition = experiment.arm(run["arm"]), run["repetition"]
+    with opened(
+        experiment, arm, repetition, location=location, run_dir=run_dir, progress=progress
+    ) as session:
+        configuration["run_dir"] = str(run_dir)
+        begin(session, document, location)
+        yield session
 
 
 def _give_back(lease: Lease, session: Session) -> None:
@@ -180,7 +234,7 @@ def _give_back(lease: Lease, session: Session) -> None:
         logger.warning("the lease was not given back: %s", error)
 
 
-def _finish(session: Session, journal: Mapping[str, Any]) -> RunOutcome:
+def finish(session: Session, journal: Mapping[str, Any]) -> RunOutcome:
     """Write journal and manifest, then say what the harness can say."""
     folder = session.folder
     if session.refused is not None:

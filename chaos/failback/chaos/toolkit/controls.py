@@ -3,13 +3,15 @@
 It is the one control of every Failback experiment. Chaos Toolkit itself neither stops at a failed
 action nor notices a silent instrument, so this control does: it opens the run before the
 hypothesis, interrupts when an action failed, a fault was not proved or the recorder has a gap, and
-closes the run folder at the end. It fails closed: when it did not run to its end there is no
+closes the run folder at the end. Under ``chaos run`` it also takes the lease and gives it back. It
+fails closed: when it did not run to its end there is no
 ``closed.json``, and no analysis will say Pass.
 """
 
 from __future__ import annotations
 
 import logging
+from contextlib import ExitStack
 from typing import Any
 
 from chaoslib.exceptions import InterruptExecution
@@ -20,10 +22,14 @@ from failback.chaos.errors import Aborted, GuardRefused
 from failback.chaos.failpoints import crash_point
 from failback.chaos.run.closing import close_run
 from failback.chaos.run.prepare import prepare
+from failback.chaos.run.repetition import finish, opened_again
 from failback.chaos.session import Session
 from failback.protocol.errors import ConfigError, FailbackError
 
 logger = logging.getLogger(__name__)
+_say = logging.getLogger("chaostoolkit").info
+_again: dict[str, ExitStack] = {}
+"""What is held for runs of ``chaos run``, by the run's name."""
 
 __all__ = [
     "after_activity_control",
@@ -41,9 +47,7 @@ def before_experiment_control(
     A raise here interrupts before the method: every error becomes ``InterruptExecution``,
     because Chaos Toolkit swallows everything else.
     """
-    session = sessions.find(configuration)
-    if session is None:
-        raise InterruptExecution("no run is open for this experiment: use failback experiment run")
+    session = sessions.find(configuration) or _open_again(context, configuration)
     try:
         session.take_signals()
         if not session.folder.is_open_here:
@@ -103,6 +107,21 @@ def after_experiment_control(
         session.close_error = str(error)
     if isinstance(state, dict):
         state["x-failback"] = {"run": session.run, "verdict_inputs": session.verdict_inputs()}
+    held = _again.pop(session.run, None)
+    if held is not None:
+        with held:
+            outcome = finish(session, state)
+            _say(" ".join(filter(None, (outcome.run_dir, outcome.verdict, outcome.message))))
+
+
+def _open_again(context: Experiment, configuration: Configuration) -> Session:
+    with ExitStack() as held:
+        try:
+            session = held.enter_context(opened_again(context, configuration, _say))
+        except (FailbackError, OSError, KeyError) as error:
+            raise InterruptExecution(str(error)) from error
+        _again[session.run] = held.pop_all()
+    return session
 
 
 def _note_stop(session: Session, why: str) -> None:

@@ -52,7 +52,7 @@ def up(
         option(
             "--faults",
             "KIND,...",
-            "What experiments may change of the pods besides processes: clock, files, disk.",
+            "What experiments may change besides processes: clock, files, disk, memory.",
         ),
     ] = "",
     json: JsonOption = False,

@@ -6,7 +6,8 @@
     {"cmd": "release", "pod": P}
     {"cmd": "limit", "pod": P, "seconds": S}       end a hold, a SIGSTOP and faults of P in S s;
                                                    0: never
-    {"cmd": "fault", "pod": P, "fault": F, "value": {}}  change its clock, files or disk
+    {"cmd": "fault", "pod": P, "fault": F, "value": {}}  change its clock, files, disk or
+                                                   memory
     {"cmd": "end-faults", "pod": P}                take that back
     {"cmd": "stop", "pod": P, "grace_seconds": S}  SIGTERM, grace, SIGKILL; it stays down
     {"cmd": "start", "pod": P}
@@ -37,7 +38,7 @@ from typing import Any, ClassVar, Final
 
 from failback.common.text import why
 from failback.operator.local import network
-from failback.operator.local.disks import unmount_all
+from failback.operator.local.faults import clean_up
 from failback.operator.local.process import Identity, end_stranger
 from failback.operator.local.root import Root, RootInUse, read_json, write_json
 from failback.protocol.errors import FailbackError
@@ -187,7 +188,7 @@ def bring_down(root: Root) -> list[str]:
         return []
     try:
         with root.lock():
-            return [*end_leftovers(root), *unmount_all(root)]
+            return [*end_leftovers(root), *clean_up(root)]
     except RootInUse:
         pass  # a runtime lives: as their parent it stops its own children
     control = read_json(root.control_file) or {}

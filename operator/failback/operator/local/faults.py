@@ -1,7 +1,8 @@
-"""What an experiment may change around a pod: ``failback up --faults clock,files,disk``.
+"""What an experiment may change around a pod: ``failback up --faults clock,files,disk,memory``.
 
 Such a pod starts with what the change needs: a preload (``preload.c``) that reads what to do from a
-file, a disk of its own. A change ends when it is told to, and by itself with the pod's limit.
+file, a disk of its own, control groups of its own. A change ends when it is told to, and by itself
+with the pod's limit.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any, Final
 
 from failback.operator.kinds.base import Resource
 from failback.operator.kinds.broker_cluster import BrokerCluster
-from failback.operator.local import disks
+from failback.operator.local import disks, groups
 from failback.operator.local.podspec import PodSpec
 from failback.operator.local.root import Root
 from failback.operator.render.members import claim_name
@@ -29,10 +30,17 @@ from failback.protocol.errors import ConfigError
 CLOCK: Final = "clock"
 FILES: Final = "files"
 DISK: Final = "disk"
-KINDS: Final = (CLOCK, FILES, DISK)
+MEMORY: Final = "memory"
+KINDS: Final = (CLOCK, FILES, DISK, MEMORY)
 DISK_FULL: Final = "disk-full"
 READ_ONLY: Final = "read-only"
-POSSIBLE: Final = {CLOCK: (CLOCK,), FILES: (FILES,), DISK: (DISK_FULL, READ_ONLY)}
+FEW_WRITES: Final = "few-writes"
+POSSIBLE: Final = {
+    CLOCK: (CLOCK,),
+    FILES: (FILES,),
+    DISK: (DISK_FULL, READ_ONLY, FEW_WRITES),
+    MEMORY: (MEMORY,),
+}
 """What a pod may be told, by the words of the option."""
 _WHICH: Final = struct.Struct("=q")
 _SLOT: Final = struct.Struct("=qqd4i")
@@ -48,6 +56,9 @@ def prepare_faults(kinds: Iterable[str], items: Sequence[Resource], root: Root) 
     for kind in kinds:
         if kind not in KINDS:
             raise ConfigError("--faults", f'"{kind}" is none of {", ".join(KINDS)}')
+    if MEMORY in kinds and groups.MEMORY.top is None:
+        what = "needs root and a memory controller of cgroups that it may write to"
+        raise ConfigError("--faults memory", what)
     if CLOCK in kinds or FILES in kinds:
         _compile(_library(root))
     if DISK in kinds:
@@ -59,6 +70,14 @@ def prepare_faults(kinds: Iterable[str], items: Sequence[Resource], root: Root) 
         disks.mount_claims(root, claims_of(items))
     else:
         disks.mount_claims(root, disks.claims_with_disk(root))
+
+
+def clean_up(root: Root) -> list[str]:
+    """Unmount the disks of a root and remove its groups; no pod runs.
+
+    Returns a sentence for each that is still in use.
+    """
+    return [*disks.unmount_all(root), *groups.remove_groups(root)]
 
 
 def _compile(library: Path) -> None:
@@ -92,7 +111,7 @@ def claims_of(items: Sequence[Resource]) -> list[str]:
 
 
 class PodFaults:
-    """The clock, the files and the disk of one pod."""
+    """The clock, the files, the disk and the memory of one pod."""
 
     def __init__(self, spec: PodSpec, root: Root, kinds: Iterable[str]) -> None:
         self._root = root
@@ -101,11 +120,15 @@ class PodFaults:
         claims = [volume.claim for volume in spec.volumes if volume.claim is not None]
         self._claim = claims[0] if claims and DISK in kinds else None
         self._kinds = [each for each in kinds if each != DISK or self._claim is not None]
+        limits = {DISK: groups.DISK, MEMORY: groups.MEMORY}
+        controllers = [limits[each] for each in self._kinds if each in limits]
+        self._groups = groups.PodGroups(root, spec.name, controllers)
 
     @property
     def possible(self) -> list[str]:
         """What can be set here."""
-        return [fault for kind in self._kinds for fault in POSSIBLE[kind]]
+        found = [fault for kind in self._kinds for fault in POSSIBLE[kind]]
+        return [each for each in found if each != FEW_WRITES or groups.DISK in self._groups]
 
     @property
     def _is_preloaded(self) -> bool:
@@ -124,16 +147,22 @@ class PodFaults:
             "FAILBACK_FAULTS_STORE": self._store,
         }
 
+    def enter(self, pid: int) -> None:
+        """Limits of the pod count for this process, too."""
+        self._groups.enter(pid)
+
     def set(self, fault: str, value: Mapping[str, Any]) -> None:
         """Change one thing; what the preload was told before ends.
 
         Args:
             value: ``seconds`` and ``drift`` of the clock; ``sync_ms``, and the name of the error of
-                ``sync``, ``open`` and ``rename``, of the files; ``ratio`` of a full disk.
+                ``sync``, ``open`` and ``rename``, of the files; ``ratio`` of a full disk, and of
+                the memory that is used now; ``per_second`` of few writes.
 
         Raises:
             ConfigError: This cannot be set here.
             DiskError: The disk refused.
+            LimitError: The kernel refused.
         """
         if fault not in self.possible:
             raise ConfigError(fault, f"cannot be set here, only {self.possible or 'nothing'} can")
@@ -141,6 +170,10 @@ class PodFaults:
             disks.fill(self._place, float(value["ratio"]))
         elif fault == READ_ONLY:
             disks.fail(self._place)
+        elif fault == FEW_WRITES:
+            self._groups.limit_writes(self._place, int(value["per_second"]))
+        elif fault == MEMORY:
+            self._groups.limit_memory(float(value["ratio"]))
         else:
             self._tell(value)
 
@@ -167,6 +200,10 @@ class PodFaults:
             self._tell({})
         if self._claim is not None:
             disks.free_room(self._place)
+        if groups.DISK in self._groups:
+            self._groups.limit_writes(self._place, 0)
+        if groups.MEMORY in self._groups:
+            self._groups.lift_memory()
 
     @property
     def needs_repair(self) -> bool:

@@ -285,6 +285,7 @@ class Pod:
         argv = within(self.spec.network_namespace, container.argv)
         child = Child.spawn(argv, environment, Path(self.spec.home), log)
         self._child = child
+        self.faults.enter(child.identity.pid)
         self._started_ns = time.monotonic_ns()
         self._observer.changed(self)  # the identity is on disk before the gate opens
         child.open_gate()

@@ -32,8 +32,7 @@ from failback.operator.local.addresses import (
 )
 from failback.operator.local.apache_release import Apache, find_apache
 from failback.operator.local.control import Command, CommandError, ControlServer, end_leftovers
-from failback.operator.local.disks import unmount_all
-from failback.operator.local.faults import prepare_faults
+from failback.operator.local.faults import clean_up, prepare_faults
 from failback.operator.local.masters import Masters, mark, masters_of, with_masters
 from failback.operator.local.metadata import (
     PairAddresses,
@@ -107,7 +106,7 @@ class LocalRuntime:
             prepare_faults(self._faults, items, self.root)
             self._prepare(items, secrets or {})
         except BaseException:
-            unmount_all(self.root)
+            clean_up(self.root)
             raise
 
     def _prepare(self, items: Sequence[Resource], secrets: Secrets) -> None:
@@ -171,7 +170,7 @@ class LocalRuntime:
                 task.cancel()
             await asyncio.wait((reconciling, stopping))
             await self._stop_pods()
-            for line in (*unmount_all(self.root), *remove(self.root)):
+            for line in (*clean_up(self.root), *remove(self.root)):
                 self._log(line)
             self._record()
             self._stopped.set()

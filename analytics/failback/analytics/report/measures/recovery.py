@@ -24,6 +24,8 @@ EFFECT_KINDS: Final[Mapping[str, str]] = {
     "FILES": "has files that fail or wait",
     "DISK_FULL": "has a full disk",
     "READ_ONLY": "has a disk that takes no write",
+    "FEW_WRITES": "has a disk that takes few writes",
+    "MEMORY": "has less memory",
     "SWAP": "gave its role to another member",
     "KILL_NAMESERVER": "name server killed",
     "CLIENT_KILL": "consumer killed",
