@@ -23,7 +23,7 @@ from failback.chaos.failpoints import crash_point
 from failback.chaos.faults import member_faults
 from failback.chaos.faults.broker_faults import finish_effect, member_of, victim_of
 from failback.chaos.faults.fault import Fault, Undo
-from failback.chaos.faults.injection import broker_action
+from failback.chaos.faults.injection import broker_action, enter, undone
 from failback.chaos.faults.proof import OFFSET_FILE
 from failback.chaos.recorder.fault_record import FaultRecord
 from failback.chaos.session import Session
@@ -154,9 +154,7 @@ def change_for_a_while(
     assert isinstance(target, FaultSetter)
     if not change.of_slaves:
         probe.make_topic(member.address)
-    record.undo = session.ledger.add(change.call, {"pod": member.pod}, record.fid)
-    crash_point("ledger-written")
-    session.rec.open_fault(record)
+    enter(session, record, change.call, {"pod": member.pod})
     if change.deadly:
         target.hold(member, record.undo)
     issued = now()
@@ -186,9 +184,7 @@ def _end(session: Session, record: FaultRecord, change: Change) -> None:
     member, _ = victim_of(record)
     crash_point("before-end")
     change.end(session.target, member)
-    session.ledger.mark_undone(record.undo)
-    session.rec.fault_row(record, "END", observed=now(), observer="harness")
-    session.progress(f"{record.fid}: {change.fault} of {member.pod} is taken back")
+    undone(session, record, "END", f"{change.fault} of {member.pod} is taken back")
     healed = Often(lambda: change.healed(session.target, member))
 
     def close() -> None:

@@ -117,25 +117,22 @@ def run_here(
     progress: Progress = lambda _: None,
 ) -> RunOutcome:
     """Run one repetition in this process; raises like :func:`failback.chaos.run.run.run_arm`."""
-    with opened(
-        experiment, arm, repetition, location=location, run_dir=run_dir, progress=progress
-    ) as session:
-        kind = session.target.kind
-        document = generate(experiment, arm, repetition, run_dir=str(run_dir), target=kind)
-        validate(document)
-        begin(session, document, location)
-        with contextlib.ExitStack() as held:
-            if progress_address:
-                held.enter_context(serve_progress(session, progress_address))
-            strategy = HypothesisSchedule(
-                continuous_hypothesis_frequency=HYPOTHESIS_FREQUENCY_SECONDS
-            )
-            journal = run_experiment(
-                document,
-                settings={"runtime": document["runtime"]},
-                strategy=Strategy.DEFAULT,
-                schedule=strategy,
-            )
+    kind = "kubernetes" if location.is_kubernetes else "local"
+    document = generate(experiment, arm, repetition, run_dir=str(run_dir), target=kind)
+    validate(document)
+    with contextlib.ExitStack() as held:
+        session = held.enter_context(
+            opened(experiment, arm, repetition, document, location, run_dir, progress)
+        )
+        if progress_address:
+            held.enter_context(serve_progress(session, progress_address))
+        frequency = HYPOTHESIS_FREQUENCY_SECONDS
+        journal = run_experiment(
+            document,
+            settings={"runtime": document["runtime"]},
+            strategy=Strategy.DEFAULT,
+            schedule=HypothesisSchedule(continuous_hypothesis_frequency=frequency),
+        )
         return finish(session, journal)
 
 
@@ -144,12 +141,12 @@ def opened(
     experiment: ChaosExperiment,
     arm: ResolvedArm,
     repetition: int,
-    *,
+    document: Mapping[str, Any],
     location: Location,
     run_dir: Path,
     progress: Progress,
 ) -> Iterator[Session]:
-    """Make the run folder, reach the cluster and take its lease; at the end give it back."""
+    """Open a run folder that says what is run where, with the cluster's lease until the end."""
     started = now()
     schedule = plan_run(experiment, arm, repetition)
     name = run_id(experiment.name, arm.name, repetition, experiment.seed, started.wall_ns)
@@ -176,18 +173,13 @@ def opened(
             held.callback(_give_back, lease, session)
             held.callback(sessions.forget, session)
             sessions.register(session)
+            note = _target_note(target, experiment, location)
+            folder.open()
+            folder.write_bytes("experiment.yaml", experiment.source.encode())
+            folder.write_bytes("experiment.json", to_json(document).encode())
+            folder.write_json("target.json", note)
+            own_notes.remember(folder.path, note)
             yield session
-
-
-def begin(session: Session, document: Mapping[str, Any], location: Location) -> None:
-    """Open the run folder, and note what is run in it and where."""
-    folder = session.folder
-    note = _target_note(session.target, session.experiment, location)
-    folder.open()
-    folder.write_bytes("experiment.yaml", session.experiment.source.encode())
-    folder.write_bytes("experiment.json", to_json(document).encode())
-    folder.write_json("target.json", note)
-    own_notes.remember(folder.path, note)
 
 
 @contextlib.contextmanager
@@ -214,11 +206,8 @@ def opened_again(
     names = (earlier.with_name(f"{earlier.name}-again-{each}") for each in itertools.count(1))
     run_dir = next(each for each in names if not each.exists())
     arm, repetition = experiment.arm(run["arm"]), run["repetition"]
-    with opened(
-        experiment, arm, repetition, location=location, run_dir=run_dir, progress=progress
-    ) as session:
+    with opened(experiment, arm, repetition, document, location, run_dir, progress) as session:
         configuration["run_dir"] = str(run_dir)
-        begin(session, document, location)
         yield session
 
 
