@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,6 +29,24 @@ def test_bad_input(name: str, tmp_path: Path) -> None:
             report(tmp_path / "run", "local")
         return
     told(read_report(report(tmp_path / "run", "local").json))
+
+
+def test_a_group_whose_members_are_ended_in_a_window_is_asked_for_what_was_before(
+    tmp_path: Path,
+) -> None:
+    """F3: consumers are killed as soon as the master accepts, and what is sent then waits."""
+    member: dict[str, Any] = dict.fromkeys(("addr", "broker", "bid", "role", "pair"))
+    member["detail"] = json.dumps({"group": "g", "member": 0})
+    for at, wanted in ((1010, []), (3600, ["NO_TRAFFIC"])):
+        b = clean()
+        b.run["workload"] = {"topics": [{"name": "T", "ratePerSecond": 400}]}
+        b.fault("KILL", 1000)
+        b.fault("ACCEPT", 3000)
+        b.fault("HEALED", 4000)
+        b.fault("CLIENT_KILL", at, fid="f2", **member)
+        b.fault("CLIENT_START", 4500, fid="f2", **member)
+        found = codes(read_report(report(b.write(tmp_path / str(at)), "local").json))
+        assert [code for code in found if code == "NO_TRAFFIC"] == wanted
 
 
 def test_a_quiet_fault_window_is_no_matter_if_there_was_little_to_deliver(tmp_path: Path) -> None:

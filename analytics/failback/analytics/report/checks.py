@@ -395,6 +395,7 @@ def _quiet_windows(figures: Figures, report: Row) -> list[str]:
     workload = figures.analysis.folder.run.workload or {}
     rates = {t["name"]: float(t.get("ratePerSecond") or 0) for t in workload.get("topics") or []}
     stored = Columns(figures.table(families.SEND_RATE))
+    sent = Curve(stored.ints("second"), stored.ints("value"))
     problems = []
     for fault in report["faults"]:
         if fault["effect_ns"] is None or fault["kind"] == "NONE":
@@ -405,18 +406,15 @@ def _quiet_windows(figures: Figures, report: Row) -> list[str]:
         end = fault["heal_ns"] if fault["heal_ns"] is not None else report["window"]["end_ns"]
         if end is None or end <= fault["effect_ns"]:
             continue
-        ended = _ended_groups(report, fault["effect_ns"])
-        window = range(fault["effect_ns"] // NS, end // NS + 1)
-        sent = Curve(stored.ints("second"), stored.ints("value"))
         stalled = _sends_stalled(figures, fault["effect_ns"], end)
-        # What was stored in the last second may be delivered after it.
-        most = sent.within(window[:-1]).total() if stalled else None
         for group in report["groups"]:
-            if group["group"] in ended:
-                continue
+            until = _until_ended(report, group["group"], fault["effect_ns"], end)
+            window = range(fault["effect_ns"] // NS, until // NS + 1)
             rate = sum(rates.get(topic, 0) for topic in group["topic"].split(","))
-            wished = rate * (end - fault["effect_ns"]) / NS
-            if min(wished, wished if most is None else most) < MIN_WINDOW_WISHED:
+            wished = rate * (until - fault["effect_ns"]) / NS
+            # What was stored in the last second may be delivered after it.
+            most = sent.within(window[:-1]).total() if stalled else wished
+            if min(wished, most) < MIN_WINDOW_WISHED:
                 continue
             seen = sum(
                 rate.within(window).total()
@@ -438,17 +436,18 @@ def _sends_stalled(figures: Figures, begin_ns: int, end_ns: int) -> bool:
     return bool(late.size) or any(each not in GOOD_RESULTS for each in results)
 
 
-def _ended_groups(report: Row, at_ns: int) -> set[str]:
-    """Groups of which a fault had ended members by then that were not back yet."""
-    return {
-        victim.rpartition("-")[0]  # a member is called after its group, with a number
+def _until_ended(report: Row, group: str, begin_ns: int, end_ns: int) -> int:
+    """When a fault first ended members of a group in a window; the window's end if none did."""
+    ended = [
+        fault["effect_ns"]
         for fault in report["faults"]
         if fault["kind"].startswith("CLIENT_")
         and fault["effect_ns"] is not None
-        and fault["effect_ns"] <= at_ns
-        and (fault["heal_ns"] is None or fault["heal_ns"] > at_ns)
-        for victim in fault["victims"]
-    }
+        and (fault["heal_ns"] is None or fault["heal_ns"] > begin_ns)
+        # A member is called after its group, with a number.
+        and group in {victim.rpartition("-")[0] for victim in fault["victims"]}
+    ]
+    return max(begin_ns, int(min([*ended, end_ns])))
 
 
 def _rows(report: Row) -> Check:
