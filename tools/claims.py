@@ -98,8 +98,10 @@ def _row(name: str, arm: str, engine: str, folder: Path) -> dict[str, Any]:
     found = sorted(folder.glob(f"runs/**/{arm}-000/report/report.json"))
     found = found or sorted(folder.glob(f"runs/**/*{arm}*/report/report.json"))
     if not found:
-        last = (folder / f"{arm}.log").read_text().strip().splitlines()[-1:]
-        return {**row, "verdict": "Inconclusive", "why": "".join(last)[:300], "figures": {}}
+        lines = (folder / f"{arm}.log").read_text().strip().splitlines() or [""]
+        _, refused, problem = lines[-1].partition("error: ")  # before anything was injected
+        verdict, why = ("Refused", problem) if refused else ("Inconclusive", lines[-1])
+        return {**row, "verdict": verdict, "why": why[:300], "figures": {}}
     report = json.loads(found[-1].read_bytes())
     totals = report["totals"]
     reasons = [str(reason["detail"]) for reason in report["verdict"]["reasons"]]

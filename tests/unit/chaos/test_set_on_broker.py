@@ -234,7 +234,7 @@ def test_parameters_that_change_nothing_are_refused() -> None:
         ("clock-skew", "offsetSeconds: 0", "must not be 0 without driftRatio"),
         ("clock-skew", "offsetSeconds: -90000", "from -86400 to 86400"),
         ("disk-full", "ratio: 1.5", "from 0 to 1"),
-        ("throttle-disk", "writesPerSecond: 4", "must be from 1 to 3"),
+        ("throttle-disk", "delayMs: 1500", "must be at most 1000"),
         ("file-errors", "operation: sync", "Sync"),
         ("file-errors", "error: EPERM", "EIO"),
     ):

@@ -14,7 +14,7 @@ from failback.chaos.cluster import probe
 from failback.chaos.cluster.broker_facts import ask_broker
 from failback.chaos.cluster.target import Target
 from failback.chaos.cluster.view import ClusterView, Member
-from failback.chaos.experiment.fault_kinds import FaultKind, Parameter
+from failback.chaos.experiment.fault_kinds import FaultKind, Parameter, Values
 from failback.chaos.experiment.model import Fault as Written
 from failback.chaos.faults.set_on_broker import LASTING, Change, Look, Seen, fault_of
 from failback.protocol.errors import FailbackError
@@ -59,8 +59,9 @@ def is_quick(_target: Target, member: Member) -> Seen:
 CHANGE: Final = Change("files", "files", "quick-disk", is_quick)
 
 
-def is_slow(least: float) -> Look:
-    """Return the look that sees an answer after so many milliseconds or more."""
+def is_slow(values: Values) -> Look:
+    """Return the look that sees an answer after ``delayMs`` or later."""
+    least = float(values["delayMs"])
 
     def slow(_target: Target, member: Member) -> Seen:
         took = answer_ms(member)
@@ -69,16 +70,10 @@ def is_slow(least: float) -> Look:
     return slow
 
 
-def _refuse(target: Target, view: ClusterView, fault: Written) -> str:
-    if problem := CHANGE.refuse(target, view, fault):
-        return problem
+def refuse_unseen(view: ClusterView, fault: Written) -> str:
+    """Say why a slow disk could not be seen by answers; empty when it can."""
     if float(fault.with_.get("delayMs", DELAY_MS)) <= QUICK_MS:
-        return f"slow-disk needs a delayMs above {QUICK_MS:g}: less is no sign of a slow disk"
-    return refuse_async(view, fault)
-
-
-def refuse_async(view: ClusterView, fault: Written) -> str:
-    """Say which master answers before it syncs; empty when none does."""
+        return f"{fault.fault} needs a delayMs above {QUICK_MS:g}: less is no sign of a slow disk"
     for member in view.members:
         flushes = ask_broker(member.address)[0].get("flushDiskType")
         if member.role == "master" and flushes != "SYNC_FLUSH":
@@ -91,6 +86,6 @@ FAULT = fault_of(
     KIND,
     CHANGE,
     lambda values: {"sync_ms": values["delayMs"]},
-    lambda _record, values: is_slow(float(values["delayMs"])),
-    _refuse,
+    lambda _record, values: is_slow(values),
+    lambda target, view, fault: CHANGE.refuse(target, view, fault) or refuse_unseen(view, fault),
 )

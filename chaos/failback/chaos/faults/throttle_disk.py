@@ -1,4 +1,4 @@
-"""F11: the disk under a broker's store takes few writes a second.
+"""F11: the disk under a broker's store takes one write in ``delayMs``, and the next ones wait.
 
 Only a disk of the store's own, where the kernel limits writes of a control group: ``failback up
 --faults disk``, and of a broker that syncs before it answers (SYNC_FLUSH). Proof of effect and of
@@ -7,43 +7,35 @@ heal is how long the broker takes to answer a message.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from failback.chaos.cluster.target import FaultSetter, Target
 from failback.chaos.cluster.view import ClusterView
-from failback.chaos.experiment.fault_kinds import FaultKind, Parameter, Values
+from failback.chaos.experiment.fault_kinds import Values
 from failback.chaos.experiment.model import Fault as Written
-from failback.chaos.faults.set_on_broker import LASTING, Change, fault_of
-from failback.chaos.faults.slow_disk import QUICK_MS, is_quick, is_slow, refuse_async
+from failback.chaos.faults import slow_disk
+from failback.chaos.faults.set_on_broker import Change, fault_of
 
-WRITES: Final = 2
-_MOST: Final = 1000 / QUICK_MS
-"""More writes a second are answered too quickly to be a sign of a slow disk."""
+_LONGEST_MS: Final = 1000.0
+"""The kernel counts writes in a second, and at least one."""
 
 
-def _is_few(values: Values) -> tuple[str, str] | None:
-    if not 0 < values["writesPerSecond"] < _MOST:
-        return "writesPerSecond", f"must be from 1 to {_MOST - 1:g}: more is no sign of a slow disk"
+def _is_counted(values: Values) -> tuple[str, str] | None:
+    if values["delayMs"] > _LONGEST_MS:
+        return "delayMs", f"must be at most {_LONGEST_MS:g}: the kernel allows one write a second"
     return None
 
 
-KIND = FaultKind(
-    code="F11",
+KIND = replace(
+    slow_disk.KIND,
     name="throttle-disk",
     needs="failback up --faults disk (root, an io controller of cgroups), SYNC_FLUSH",
-    proves="a message takes the time of one write; healed below 250 ms",
     action="throttle_disk",
-    target="broker",
-    title="The disk under a master's store takes writesPerSecond writes",
-    parameters=(
-        Parameter("writesPerSecond", "count", "writes_per_second", WRITES, always=True),
-        *LASTING,
-    ),
-    lasts="durationSeconds",
-    supported_by=frozenset({"local"}),
-    check=_is_few,
+    title="The disk under a master's store takes one write in delayMs",
+    check=_is_counted,
 )
-CHANGE: Final = Change("few-writes", "disk", "many-writes", is_quick)
+CHANGE: Final = Change("few-writes", "disk", "many-writes", slow_disk.is_quick)
 
 
 def _refuse(target: Target, view: ClusterView, fault: Written) -> str:
@@ -53,13 +45,13 @@ def _refuse(target: Target, view: ClusterView, fault: Written) -> str:
             if "disk-full" in possible and CHANGE.fault not in possible:
                 lacks = "this machine has no io controller of cgroups that can be written to"
                 return f"throttle-disk: {lacks}; slow-disk delays syncs without one"
-    return CHANGE.refuse(target, view, fault) or refuse_async(view, fault)
+    return CHANGE.refuse(target, view, fault) or slow_disk.refuse_unseen(view, fault)
 
 
 FAULT = fault_of(
     KIND,
     CHANGE,
-    lambda values: {"per_second": values["writesPerSecond"]},
-    lambda _record, values: is_slow(1e3 / values["writesPerSecond"]),
+    lambda values: {"per_second": int(_LONGEST_MS / values["delayMs"])},
+    lambda _record, values: slow_disk.is_slow(values),
     _refuse,
 )

@@ -77,7 +77,7 @@ class Item:
     @property
     def name_field(self) -> str:
         """The field of spec and status that has the RocketMQ name."""
-        return f"{self.word.lower()}Name"
+        return "topicName" if self.word == "Topic" else "groupName"
 
     @property
     def is_managed(self) -> bool:
