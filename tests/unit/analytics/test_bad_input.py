@@ -47,6 +47,13 @@ def test_a_group_whose_members_are_ended_in_a_window_is_asked_for_what_was_befor
         b.fault("CLIENT_START", 4500, fid="f2", **member)
         found = codes(read_report(report(b.write(tmp_path / str(at)), "local").json))
         assert [code for code in found if code == "NO_TRAFFIC"] == wanted
+    for kind, wanted in (("UNSUBSCRIBE", []), ("SET_HANDLER", ["NO_TRAFFIC"])):
+        b = clean()
+        b.run["workload"] = {"topics": [{"name": "T", "ratePerSecond": 400}]}
+        b.fault(kind, 1000, **member)
+        b.fault("HEALED", 4000)
+        found = codes(read_report(report(b.write(tmp_path / kind), "local").json))
+        assert [code for code in found if code == "NO_TRAFFIC"] == wanted
 
 
 def test_a_quiet_fault_window_is_no_matter_if_there_was_little_to_deliver(tmp_path: Path) -> None:

@@ -37,6 +37,8 @@ MAX_AMBIGUOUS_SHARE: Final = 0.01
 MAX_CLOCK_ERROR_NS: Final = 50_000_000
 MIN_WINDOW_DELIVERIES: Final = 100
 MIN_WINDOW_WISHED: Final = 200
+_SILENCING: Final = ("CLIENT_KILL", "CLIENT_TERM", "UNSUBSCRIBE")
+"""Effects that leave members of a group without work."""
 SEND_TIMEOUT_NS: Final = 15 * NS
 """A hung send has ended by then: after three attempts of 3 s, and some time."""
 _RANK: Final = {PASS: 0, INCONCLUSIVE: 1, FAIL: 2}
@@ -401,7 +403,7 @@ def _quiet_windows(figures: Figures, report: Row) -> list[str]:
         if fault["effect_ns"] is None or fault["kind"] == "NONE":
             continue
         # Silence is what such a fault is for.
-        if fault["kind"].startswith("CLIENT_") or fault["name"] == "cut-clients":
+        if fault["kind"] in _SILENCING or fault["name"] == "cut-clients":
             continue
         end = fault["heal_ns"] if fault["heal_ns"] is not None else report["window"]["end_ns"]
         if end is None or end <= fault["effect_ns"]:
@@ -441,7 +443,7 @@ def _until_ended(report: Row, group: str, begin_ns: int, end_ns: int) -> int:
     ended = [
         fault["effect_ns"]
         for fault in report["faults"]
-        if fault["kind"].startswith("CLIENT_")
+        if fault["kind"] in _SILENCING
         and fault["effect_ns"] is not None
         and (fault["heal_ns"] is None or fault["heal_ns"] > begin_ns)
         # A member is called after its group, with a number.
