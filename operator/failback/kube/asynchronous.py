@@ -100,12 +100,7 @@ class Kube:
 
     async def get(self, kind: str, namespace: str, name: str) -> Object | None:
         """Return one object, or ``None`` when there is none."""
-        try:
-            return await self._send(requests.get(kind, namespace, name))
-        except ApiError as error:
-            if error.code == 404:
-                return None
-            raise
+        return await self._send_unless(requests.get(kind, namespace, name), 404)
 
     async def list_all(
         self,
@@ -147,12 +142,7 @@ class Kube:
         """Return the optional kinds that the API server serves."""
         found = set()
         for kind in OPTIONAL_KINDS:
-            try:
-                answer = await self._send(Request("get", kind, prefix(kind)))
-            except ApiError as error:
-                if error.code in (403, 404):
-                    continue
-                raise
+            answer = await self._send_unless(Request("get", kind, prefix(kind)), 403, 404) or {}
             if any(item["name"] == RESOURCES[kind][2] for item in answer.get("resources", ())):
                 found.add(kind)
         return frozenset(found)
@@ -185,11 +175,11 @@ class Kube:
         asked = requests.delete(
             kind, namespace, name, uid, propagation=propagation, grace_seconds=grace_seconds
         )
-        await self._send_unless_gone(asked)
+        await self._send_unless(asked, 404, 409)
 
     async def evict(self, namespace: str, pod: str, uid: str) -> None:
         """Evict a pod; one that is gone or another by now is success, 429 is a refusal."""
-        await self._send_unless_gone(requests.evict(namespace, pod, uid))
+        await self._send_unless(requests.evict(namespace, pod, uid), 404, 409)
 
     async def merge(
         self, kind: str, namespace: str, name: str, patch: Mapping[str, Any], *, sub: str = ""
@@ -223,12 +213,14 @@ class Kube:
 
     # --- the one way to ask -------------------------------------------------------------------
 
-    async def _send_unless_gone(self, request: Request) -> None:
+    async def _send_unless(self, request: Request, *codes: int) -> Object | None:
+        """Return what the server answered; ``None`` where it refused with one of the codes."""
         try:
-            await self._send(request)
+            return await self._send(request)
         except ApiError as error:
-            if error.code not in (404, 409):
+            if error.code not in codes:
                 raise
+            return None
 
     async def _send(self, request: Request) -> Object:
         """Send a request, count it, and return what the server answered."""

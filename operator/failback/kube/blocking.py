@@ -52,22 +52,11 @@ class BlockingKube:
 
     def get(self, kind: str, namespace: str, name: str) -> Object | None:
         """Return one object, or ``None`` when there is none."""
-        try:
-            return self._json(requests.get(kind, namespace, name))
-        except ApiError as error:
-            if error.code == 404:
-                return None
-            raise
+        return self._json_if_there(requests.get(kind, namespace, name))
 
     def serves(self, kind: str) -> bool:
         """Whether the server has the API group of a kind."""
-        try:
-            self._json(Request("get", kind, prefix(kind)))
-        except ApiError as error:
-            if error.code == 404:
-                return False
-            raise
-        return True
+        return self._json_if_there(Request("get", kind, prefix(kind))) is not None
 
     def list_all(self, kind: str, namespace: str = "", label_selector: str = "") -> list[Object]:
         """Return all objects of a kind, read in pages of 500; no namespace = everywhere."""
@@ -94,11 +83,8 @@ class BlockingKube:
 
     def delete(self, kind: str, namespace: str, name: str, uid: str, grace_seconds: int) -> None:
         """Delete exactly this object; gone already is success."""
-        try:
-            self._json(requests.delete(kind, namespace, name, uid, grace_seconds=grace_seconds))
-        except ApiError as error:
-            if error.code != 404:
-                raise
+        asked = requests.delete(kind, namespace, name, uid, grace_seconds=grace_seconds)
+        self._json_if_there(asked)
 
     def text(self, kind: str, namespace: str, name: str, sub: str, query: Mapping[str, str]) -> str:
         """Return a subresource that is text, such as the log of a pod."""
@@ -111,6 +97,14 @@ class BlockingKube:
     def _json(self, request: Request) -> Object:
         found: Object = json.loads(self._send(request).read())
         return found
+
+    def _json_if_there(self, request: Request) -> Object | None:
+        try:
+            return self._json(request)
+        except ApiError as error:
+            if error.code != 404:
+                raise
+            return None
 
     def _send(self, request: Request) -> Any:
         """Send a request and return its answer, which has been read."""
