@@ -40,6 +40,11 @@ def is_well(condition: Condition) -> bool:
     return value == "True"
 
 
+def condition_of(state: Mapping[str, Any], kind: str) -> Condition:
+    """Return a condition of a status; an empty one where the status has none of that type."""
+    return next((each for each in state.get("conditions") or () if each["type"] == kind), {})
+
+
 def advice(condition: str, reason: str) -> Advice | None:
     """Return what a reason of a condition means; ``None`` for one that the page does not have."""
     rows = _table().get(reason, ())

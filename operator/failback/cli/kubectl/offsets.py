@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from failback.cli.kubectl.access import HERE, Access, ClusterArgument, Where, command
+from failback.cli.kubectl.conditions import condition_of
 from failback.cli.shared.asking import NotThere, Unreachable
 from failback.cli.shared.commands import new_group
 from failback.cli.shared.errors import PASS, REFUSED
@@ -145,12 +146,12 @@ def restore(
     else:
         _show(item)
     done = ("Restored",) if confirm else ("Restored", "PreviewReady")
-    reason = str(_condition(item, "Restored")["reason"])
+    reason = str(condition_of(_status(item), "Restored")["reason"])
     raise typer.Exit(PASS if reason in done else REFUSED)
 
 
 def _is_decided(item: Object, generation: int) -> bool:
-    found = _condition(item, "Restored")
+    found = condition_of(_status(item), "Restored")
     seen = int(found.get("observedGeneration") or 0) >= generation
     return seen and found["reason"] in _DECIDED
 
@@ -167,7 +168,7 @@ def _wait(api: Access, name: str, is_so: Callable[[Object], bool], condition: st
         if is_so(item):
             return item
         if time.monotonic() > until:
-            found = _condition(item, condition)
+            found = condition_of(_status(item), condition)
             why = found.get("message") or found.get("reason") or "does an operator run?"
             raise Unreachable(f"{KIND}/{name}: {why}")
         time.sleep(_POLL_SECONDS)
@@ -176,11 +177,6 @@ def _wait(api: Access, name: str, is_so: Callable[[Object], bool], condition: st
 def _status(item: Object) -> Mapping[str, Any]:
     found: Mapping[str, Any] = item.get("status") or {}
     return found
-
-
-def _condition(item: Object, kind: str) -> Mapping[str, Any]:
-    conditions = _status(item).get("conditions") or ()
-    return next((each for each in conditions if each["type"] == kind), {})
 
 
 def _show(item: Object) -> None:
@@ -198,10 +194,13 @@ def _show(item: Object) -> None:
         say("")
         _show_restore(found)
     for kind in ("Ready", "Restored"):
-        told = _condition(item, kind)
+        told = condition_of(_status(item), kind)
         if told and told["status"] != "True":
             say(f"{kind} is {told['status']}, {told['reason']}: {told['message']}")
-    if found is not None and _condition(item, "Restored").get("reason") == "PreviewReady":
+    if (
+        found is not None
+        and condition_of(_status(item), "Restored").get("reason") == "PreviewReady"
+    ):
         name = item["metadata"]["name"]
         where = item["metadata"]["namespace"]
         words = ("offsets", "restore", name, "-n", where, "--confirm", found["id"])

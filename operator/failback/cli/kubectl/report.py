@@ -10,7 +10,7 @@ import typer
 
 from failback.cli.kubectl.access import HERE, Where, command
 from failback.cli.kubectl.artifacts import pages
-from failback.cli.kubectl.conditions import waits
+from failback.cli.kubectl.conditions import condition_of, waits
 from failback.cli.shared.errors import FAIL, INCONCLUSIVE, PASS
 from failback.cli.shared.options import JsonOption, argument, flag, option
 from failback.cli.shared.output import note, print_json, print_table, say
@@ -85,9 +85,7 @@ def _show(name: str, state: Object) -> None:
 
 
 def _show_unfinished(name: str, state: Object) -> None:
-    complete: Object = next(
-        (each for each in state.get("conditions") or () if each["type"] == "Complete"), {}
-    )
+    complete = condition_of(state, "Complete")
     words = [str(state.get("phase") or "not looked at yet"), str(complete.get("reason") or "")]
     text = ", ".join(filter(None, words))
     message = f": {complete['message']}" if complete.get("message") else ""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
 from failback.cli.kubectl.access import HERE, Access, Where, command, member_name
-from failback.cli.kubectl.conditions import is_well, waits
+from failback.cli.kubectl.conditions import condition_of, is_well, waits
 from failback.cli.shared.asking import NotThere
 from failback.cli.shared.options import JsonOption, argument
 from failback.cli.shared.output import print_json, print_table, say
@@ -111,8 +111,8 @@ def _waiting(api: Access, cluster: str) -> list[dict[str, Any]]:
 
 
 def _show(found: Mapping[str, Any]) -> None:
-    ready = next((each for each in found["conditions"] if each["type"] == "Ready"), None)
-    how = "not looked at yet" if ready is None else _sentence(ready)
+    ready = condition_of(found, "Ready")
+    how = _sentence(ready) if ready else "not looked at yet"
     say(f"{found['namespace']}/{found['cluster']}, {found['engine']}: {how}")
     rows = [
         (

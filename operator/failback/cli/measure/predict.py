@@ -155,7 +155,8 @@ def _show(cases: Sequence[Case], draws: int, seed: int) -> None:
     ]
     if knobs:
         say("")
-        say(f"Knobs, by the mean duplicates that each alone saves in fault {_fault_of(cases)}:")
+        faults = " and ".join(sorted({knob.fault for case in cases for knob in case.knobs}))
+        say(f"Knobs, by the mean duplicates that each alone saves in fault {faults}:")
         print_table(["CASE", "SETTING", "FROM", "TO", "SAVES", "WORST SAVES", "COST"], knobs)
     say(f"{draws:,} draws, seed {seed}. Messages; see docs/explanation/predictor.md.")
 
@@ -196,29 +197,19 @@ def _value(value: object) -> str:
     return f"{value:g}" if isinstance(value, float | int) else str(value)
 
 
-def _fault_of(cases: Sequence[Case]) -> str:
-    names = {knob.fault for case in cases for knob in case.knobs}
-    return " and ".join(sorted(names))
-
-
 def _list() -> None:
     from failback.analytics.predict.faults import FAULTS
     from failback.analytics.predict.keys import KEYS
+    from failback.analytics.predict.settings import Settings
 
     print_table(
         ["FAULT", "ROWS", "WHAT HAPPENS"],
         [(plan.name, plan.rows, plan.title) for plan in FAULTS.values()],
     )
     say("")
-    defaults = _defaults()
+    values = Settings().to_dict().items()
+    defaults = {name: "-" if value is None else _value(value) for name, value in values}
     print_table(
         ["SETTING", "DEFAULT", "MEANING"],
         [(key.name, defaults[key.name], key.meaning) for key in KEYS.values()],
     )
-
-
-def _defaults() -> dict[str, str]:
-    from failback.analytics.predict.settings import Settings
-
-    values = Settings().to_dict().items()
-    return {name: "-" if value is None else _value(value) for name, value in values}

@@ -6,7 +6,7 @@ BrokerCluster, a run folder, or none: then all is given by options.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,9 +60,9 @@ def read_questions(source: str, asked: Asked) -> list[Question]:
     raise ConfigError(source, "holds neither a ChaosExperiment nor a BrokerCluster")
 
 
-def _only_for(asked: Asked, what: str, *, arm: bool = False, group: bool = False) -> None:
-    for option, given, fits in (("--arm", asked.arm, arm), ("--group", asked.group, group)):
-        if given and not fits:
+def _only_for(asked: Asked, what: str, *, group: bool = False) -> None:
+    for option, given in (("--arm", asked.arm), ("--group", "" if group else asked.group)):
+        if given:
             raise ConfigError(option, f"there is none in {what}")
 
 
@@ -131,19 +131,14 @@ def _question(
     settings = with_broker_config(base, arm.broker_config)
     if arm.engine is not None:
         settings = replace(settings, broker_start_seconds=START_SECONDS[arm.engine])
-    uptime, longest = _uptimes(experiment, faults)
+    spec = experiment.spec
+    steady = spec.steady_state.model_dump()
+    uptime, longest = uptimes_of(spec.warmup_seconds, steady, faults)
     settings = with_workload(
         settings, workload, group, uptime_seconds=uptime, longest_uptime_seconds=longest
     ).with_values(asked.values)
     plan = None if asked.faults else plan_of(faults, group, f"spec.arms[{arm.name}].faults")
     return Question(f"{arm.name}/{group}", settings, asked.plans(plan))
-
-
-def _uptimes(
-    experiment: ChaosExperiment, faults: Sequence[Mapping[str, Any]]
-) -> tuple[float, float]:
-    spec = experiment.spec
-    return uptimes_of(spec.warmup_seconds, spec.steady_state.model_dump(), faults)
 
 
 def _of_run(path: Path, asked: Asked) -> list[Question]:

@@ -83,7 +83,8 @@ def startable(runs: Path, root: Path) -> tuple[list[Scenario], Callable[[Path], 
     try:
         from failback.chaos.run.abort_and_heal import abort
 
-        scenarios = [demo_scenario(runs), *bundled_scenarios(runs, root)]
+        on_local = (_bundled_scenario(*each, runs, root) for each in EXPERIMENTS.items())
+        scenarios = [demo_scenario(runs), *on_local]
     except ModuleNotFoundError as error:
         missing = explain(error)[0]
         print(f"no experiment can be started: {missing}", file=sys.stderr)
@@ -150,12 +151,8 @@ def demo_scenario(runs: Path) -> Scenario:
     )  # fmt: skip
 
 
-def bundled_scenarios(runs: Path, root: Path) -> list[Scenario]:
-    """The bundled experiments, on the local cluster that is up."""
-    return [_bundled_scenario(name, file, runs, root) for name, file in EXPERIMENTS.items()]
-
-
 def _bundled_scenario(name: str, file: str, runs: Path, root: Path) -> Scenario:
+    """A bundled experiment, on the local cluster that is up."""
     from failback.chaos.faults.catalogue import load_experiment
 
     experiment = load_experiment(bundled(file))

@@ -15,32 +15,28 @@ if TYPE_CHECKING:
     from failback.operator.local.root import Root
 
 
-def check_groups(value: Any) -> Any:
-    """Refuse names that no consumer group may have; ``value`` is one, a list or ``None``."""
-    return _checked(check_group, value)
-
-
-def check_topics(value: Any) -> Any:
-    """Refuse names that no topic may have; ``value`` is one, a list or ``None``."""
-    return _checked(check_topic, value)
-
-
 def check_group_of_client(value: str) -> str:
     """Refuse the group of ``GROUP`` or ``GROUP@CLIENT_ID`` if no group may have that name."""
-    _checked(check_group, value.partition("@")[0])
+    _refusing(check_group)(value.partition("@")[0])
     return value
 
 
-def _checked(check: Callable[[str], None], value: Any) -> Any:
-    for each in value if isinstance(value, (list, tuple)) else () if value is None else (value,):
-        try:
-            check(each)
-        except NameRefused as error:
-            raise typer.BadParameter(str(error)) from None
-    return value
+def _refusing(check: Callable[[str], None]) -> Callable[[Any], Any]:
+    """Return what refuses names that ``check`` does; its value is one, a list or ``None``."""
+
+    def checked(value: Any) -> Any:
+        names = value if isinstance(value, (list, tuple)) else () if value is None else (value,)
+        for each in names:
+            try:
+                check(each)
+            except NameRefused as error:
+                raise typer.BadParameter(str(error)) from None
+        return value
+
+    return checked
 
 
-_CHECKS: Final = {"GROUP": check_groups, "TOPIC": check_topics}
+_CHECKS: Final = {"GROUP": _refusing(check_group), "TOPIC": _refusing(check_topic)}
 
 
 def option(names: str, value: str, text: str, **further: Any) -> Any:
