@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -369,14 +369,10 @@ class RouteInfoManager:
         return self._change_perm(broker_name, lambda _: PERM_READ | PERM_WRITE)
 
     def _change_perm(self, broker_name: str, change: Callable[[int], int]) -> int:
-        count = 0
-        for queue in self._queues_of(broker_name):
+        found = [table[broker_name] for table in self._topics.values() if broker_name in table]
+        for queue in found:
             queue.perm = change(queue.perm)
-            count += 1
-        return count
-
-    def _queues_of(self, broker_name: str) -> Iterator[QueueData]:
-        return (queues[broker_name] for queues in self._topics.values() if broker_name in queues)
+        return len(found)
 
 
 def _copy_broker(broker: BrokerData) -> BrokerData:

@@ -24,7 +24,7 @@ from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import BrokerError
 from failback.protocol.headers import Header
 from failback.protocol.message import RETRY_PREFIX
-from failback.protocol.route import BrokerData, ClusterInfo, TopicRouteData
+from failback.protocol.route import ClusterInfo, TopicRouteData
 from failback.protocol.stats import ConsumeStats
 
 P = ParamSpec("P")
@@ -188,13 +188,7 @@ class AdminClient:
             brokers = list((await self.cluster_info()).broker_addr_table.values())
         progress = []
         for broker in sorted(brokers, key=lambda data: data.broker_name):
-            broker_id, addr = select_broker_addr(broker)
+            broker_id, addr = min(broker.broker_addrs.items())
             stats = await self.consume_stats(addr, group, topic)
             progress.append(BrokerProgress(broker.broker_name, broker_id, addr, stats))
         return progress
-
-
-def select_broker_addr(broker: BrokerData) -> tuple[int, str]:
-    """Return id and address of the master, else of the slave with the least id."""
-    broker_id = min(broker.broker_addrs)
-    return broker_id, broker.broker_addrs[broker_id]

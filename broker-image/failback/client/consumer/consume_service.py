@@ -131,7 +131,7 @@ class ConcurrentConsumeService:
         if process_queue.dropped:
             return
         context = self._context
-        hook, call_id = context.hook, context.instance.manager.next_call_id()
+        hook, call_id = context.hook, next(context.instance.manager.call_ids)
         started = context.clock.now()
         stamp = str(context.clock.wall_ms())
         dids = []

@@ -123,7 +123,7 @@ class PullService:
         if subscription is None:
             return self._settings.pull_error_delay_ms
         record = PullRecord(
-            self._context.instance.manager.next_pull_id(),
+            next(self._context.instance.manager.pull_ids),
             position.process_queue.pqe,
             position.queue,
             position.next_offset,

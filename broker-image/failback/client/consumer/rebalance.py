@@ -152,7 +152,7 @@ class Rebalancer:
         if start.offset < 0 or queue in self.held or not context.is_running:
             return None
         now = context.clock.now()
-        process_queue = ProcessQueue(context.instance.manager.next_pqe(), now, start.offset)
+        process_queue = ProcessQueue(next(context.instance.manager.pqes), now, start.offset)
         context.hook.assign(
             context.group,
             context.client_id,

@@ -52,19 +52,10 @@ class ClientManager:
 
     def __init__(self) -> None:
         self._instances: dict[str, MQClientInstance] = {}
-        self._pqe = itertools.count(1)
-        self._pull_id = itertools.count(1)
-        self._call_id = itertools.count(1)
-
-    def next_pqe(self) -> int:
-        """A number for a new life of a queue."""
-        return next(self._pqe)
-
-    def next_pull_id(self) -> int:
-        return next(self._pull_id)
-
-    def next_call_id(self) -> int:
-        return next(self._call_id)
+        self.pqes = itertools.count(1)
+        """Numbers for new lives of queues."""
+        self.pull_ids = itertools.count(1)
+        self.call_ids = itertools.count(1)
 
     def get_or_create(
         self,
