@@ -172,17 +172,9 @@ def _init_containers(
 def _verify_container(context: ClusterContext, member: MemberContext, shared: Object) -> Object:
     """Return the init container that refuses to start a slave whose log is not its master's."""
     seconds = str(context.cluster.spec.lifecycle.verify_seconds)
-    return {
-        "name": "verify",
-        "image": context.place.tools_image,
-        "command": list(common.INIT),
-        "args": [
-            *("tools", "verify-prefix", "--conf", f"{member.home}/conf/broker.conf"),
-            *("--seconds", seconds, "--records", _VERIFIED_RECORDS),
-        ],
-        **common.bounds(context.place, "512Mi"),
-        **copy.deepcopy(shared),
-    }
+    words = ["verify-prefix", "--conf", f"{member.home}/conf/broker.conf"]
+    words += ["--seconds", seconds, "--records", _VERIFIED_RECORDS]
+    return common.tool_container("verify", words, "512Mi", context.place, shared)
 
 
 def _carry_container(context: ClusterContext, member: MemberContext, shared: Object) -> Object:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from failback.operator.kinds.base import Engine, PodTemplate, Resource, Resources, Spread
@@ -231,12 +231,20 @@ def conf_container(home: str, file: str, context: Context, shared: Object) -> Ob
     """
     target = f"{home}/conf/{file}"
     source = f"{home}/desired/{file}"
+    words = ("install-conf", "--from", source, "--to", target)
+    return tool_container("conf", words, "128Mi", context, shared)
+
+
+def tool_container(
+    name: str, words: Sequence[str], memory: str, context: Context, shared: Object, image: str = ""
+) -> Object:
+    """Return the init container that runs a command of ``failback tools``."""
     return {
-        "name": "conf",
-        "image": context.tools_image,
+        "name": name,
+        "image": image or context.tools_image,
         "command": list(INIT),
-        "args": ["tools", "install-conf", "--from", source, "--to", target],
-        **bounds(context, "128Mi"),
+        "args": ["tools", *words],
+        **bounds(context, memory),
         **copy.deepcopy(shared),
     }
 
@@ -244,14 +252,9 @@ def conf_container(home: str, file: str, context: Context, shared: Object) -> Ob
 def gate_container(home: str, context: Context, shared: Object) -> Object:
     """Return the init container that only says where a log ends; its image is of the operator's own
     release: those of earlier ones have no such command."""
-    return {
-        "name": "verify",
-        "image": context.image("tools", context.own_version or context.version),
-        "command": list(INIT),
-        "args": ["tools", "verify-prefix", "--only-read", f"{home}/store/commitlog"],
-        **bounds(context, "512Mi"),
-        **copy.deepcopy(shared),
-    }
+    image = context.image("tools", context.own_version or context.version)
+    words = ("verify-prefix", "--only-read", f"{home}/store/commitlog")
+    return tool_container("verify", words, "512Mi", context, shared, image)
 
 
 def probes(engine: Engine, remoting_port: int, http_port: int, *, liveness: bool) -> Object:

@@ -60,7 +60,8 @@ def render_name_server(name_server: NameServer, context: Context) -> list[Object
         name_server_statefulset(name_server, context),
     ]
     if name_server.spec.pod_disruption_budget.enabled:
-        found.append(_name_server_budget(name_server, context))
+        own, limit = name_server_labels(name_server), {"maxUnavailable": 1}
+        found.append(_budget(name_server, name, own, selector(name_server), limit, context))
     monitor = name_server.spec.metrics.pod_monitor
     if context.pod_monitors and monitor.enabled:
         match = selector(name_server)
@@ -143,14 +144,6 @@ def _pair_budgets(context: ClusterContext, pair: int) -> Iterator[Object]:
         # what the operator itself takes away goes by the other one
         yield _budget(cluster, f"{name}-master", marks, own, none, context.place)
     yield budget
-
-
-def _name_server_budget(name_server: NameServer, context: Context) -> Object:
-    """Return the budget of one NameServer."""
-    marks = name_server_labels(name_server)
-    name = statefulset_name(name_server)
-    limit = {"maxUnavailable": 1}
-    return _budget(name_server, name, marks, selector(name_server), limit, context)
 
 
 def _budget(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.kinds.external import External, NameServerExternal
@@ -26,20 +26,24 @@ def broker_service(context: ClusterContext) -> Object:
     cluster = context.cluster
     port = cluster.spec.networking.listen_port
     ports = {"remoting": port, "fast": port - 2, "ha": port + 1, "http": common.HTTP_PORT}
-    marks = dict(context.marks)
+    metadata = common.metadata(cluster, context.service, context.place, dict(context.marks))
+    match = {"failback.dev/cluster": cluster.name, "app.kubernetes.io/component": "broker"}
+    return _service(metadata, match, ports, **_HEADLESS)
+
+
+_HEADLESS: Final = {"clusterIP": "None", "publishNotReadyAddresses": True}
+
+
+def _service(
+    metadata: Object, match: Mapping[str, str], ports: Mapping[str, int], **how: Any
+) -> Object:
+    """Return a Service; its spec begins with ``how``."""
+    listed = [{"name": name, "port": number} for name, number in ports.items()]
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": common.metadata(cluster, context.service, context.place, marks),
-        "spec": {
-            "clusterIP": "None",
-            "publishNotReadyAddresses": True,
-            "selector": {
-                "failback.dev/cluster": cluster.name,
-                "app.kubernetes.io/component": "broker",
-            },
-            "ports": [{"name": name, "port": number} for name, number in ports.items()],
-        },
+        "metadata": metadata,
+        "spec": {**how, "selector": dict(match), "ports": listed},
     }
 
 
@@ -95,51 +99,22 @@ def _outside(
     Args:
         ports: Name → port of the pod, and of the nodes where they are node ports.
     """
-    listed: list[Object] = [
-        {"name": name, "port": port, "targetPort": name} for name, (port, _) in ports.items()
-    ]
-    if external.type == "NodePort":
-        for entry, (_, node_port) in zip(listed, ports.values(), strict=True):
-            entry["nodePort"] = node_port
     metadata["labels"] = {**metadata["labels"], OUTSIDE: "true"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {**metadata, "annotations": dict(external.annotations)},
-        "spec": {
-            "type": external.type,
-            "publishNotReadyAddresses": True,
-            "selector": dict(match),
-            "ports": listed,
-        },
-    }
+    metadata = {**metadata, "annotations": dict(external.annotations)}
+    inner = {name: port for name, (port, _) in ports.items()}
+    found = _service(metadata, match, inner, type=external.type, publishNotReadyAddresses=True)
+    for entry in found["spec"]["ports"]:
+        entry["targetPort"] = entry["name"]
+        if external.type == "NodePort":
+            entry["nodePort"] = ports[entry["name"]][1]
+    return found
 
 
 def name_server_services(name_server: NameServer, context: Context) -> list[Object]:
     """Return the headless Service of the replicas, and the one address of the ready ones."""
-    marks = name_server_labels(name_server)
-    port = name_server.spec.port
-    headless: Object = {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": common.metadata(name_server, statefulset_name(name_server), context, marks),
-        "spec": {
-            "clusterIP": "None",
-            "publishNotReadyAddresses": True,
-            "selector": selector(name_server),
-            "ports": [
-                {"name": "remoting", "port": port},
-                {"name": "http", "port": common.HTTP_PORT},
-            ],
-        },
-    }
-    one: Object = {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": common.metadata(name_server, f"{name_server.name}-namesrv", context, marks),
-        "spec": {
-            "selector": selector(name_server),
-            "ports": [{"name": "remoting", "port": port}],
-        },
-    }
-    return [headless, one]
+    names = (statefulset_name(name_server), f"{name_server.name}-namesrv")
+    marks, match = name_server_labels(name_server), selector(name_server)
+    headless, one = (common.metadata(name_server, each, context, marks) for each in names)
+    ports = {"remoting": name_server.spec.port}
+    pods = _service(headless, match, {**ports, "http": common.HTTP_PORT}, **_HEADLESS)
+    return [pods, _service(one, match, ports)]
