@@ -413,9 +413,12 @@ class Peers:
         elif not known.stranger:
             await self._read_runtime(target, known)
             if target.http:
-                await self._read_metrics(target, known)
+                metrics = await self._get(f"{target.http}/metrics", _MOST_METRICS_BYTES, gauges_of)
+                known.broker = replace(known.broker, metrics=metrics)
             if target.carry:
-                await self._read_carried(target, known)
+                url = f"{target.carry}/carry"
+                carried = await self._get(url, _MOST_CARRY_BYTES, _CARRIED.decode)
+                known.broker = replace(known.broker, carried=carried or known.broker.carried)
 
     async def _read_config(self, target: Target, known: _Known) -> None:
         code = RequestCode.GET_BROKER_CONFIG
@@ -477,15 +480,6 @@ class Peers:
             offsets_at=now if offsets is not None else None,
             offsets_before=earlier,
         )
-
-    async def _read_metrics(self, target: Target, known: _Known) -> None:
-        found = await self._get(f"{target.http}/metrics", _MOST_METRICS_BYTES, gauges_of)
-        known.broker = replace(known.broker, metrics=found)
-
-    async def _read_carried(self, target: Target, known: _Known) -> None:
-        found = await self._get(f"{target.carry}/carry", _MOST_CARRY_BYTES, _CARRIED.decode)
-        if found is not None:
-            known.broker = replace(known.broker, carried=found)
 
     async def _get(
         self, url: str, most_bytes: int, decode: Callable[[bytes], Value]

@@ -14,6 +14,7 @@ from failback.operator.controller.outcome import NameTaken, Outcome
 from failback.operator.controller.passes import Decision
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.kinds.name_server import NameServer
+from failback.operator.kubernetes.store import where_of
 from failback.operator.metrics import Metrics
 from failback.operator.planning.cluster.cluster import plan_cluster
 from failback.operator.planning.nameserver.name_server import plan_name_server
@@ -91,13 +92,11 @@ class NameServerKind:
 
     def after(self, resource: Object, plan: Plan, outcome: Outcome) -> None:
         """Remember names that are taken; show the gauges."""
-        metadata = resource["metadata"]
-        where = (metadata["namespace"], f"nameserver/{metadata['name']}")
+        namespace, name = where_of(resource)
         if isinstance(outcome.error, NameTaken):
-            self._dependencies.observer.memory(*where).foreign.add(outcome.error.key)
-        self._dependencies.metrics.show(
-            "NameServer", metadata["namespace"], metadata["name"], plan.status
-        )
+            memory = self._dependencies.observer.memory(namespace, f"nameserver/{name}")
+            memory.foreign.add(outcome.error.key)
+        self._dependencies.metrics.show("NameServer", namespace, name, plan.status)
 
     def forget(self, namespace: str, name: str) -> None:
         """Drop what is remembered."""
@@ -119,8 +118,7 @@ class BrokerClusterKind:
 
     def _model(self, resource: Object) -> BrokerCluster:
         """Return the decoded resource; decoded once per resourceVersion."""
-        metadata = resource["metadata"]
-        where, version = (metadata["namespace"], metadata["name"]), metadata["resourceVersion"]
+        where, version = where_of(resource), resource["metadata"]["resourceVersion"]
         known = self._models.get(where)
         if known is None or known[0] != version:
             model, refused = self._dependencies.observer.decoded(resource)
@@ -153,8 +151,7 @@ class BrokerClusterKind:
 
     def after(self, resource: Object, plan: Plan, outcome: Outcome) -> None:
         """Remember names that are taken; show the gauges."""
-        metadata = resource["metadata"]
-        where = (metadata["namespace"], metadata["name"])
+        where = where_of(resource)
         if isinstance(outcome.error, NameTaken):
             self._dependencies.observer.memory(*where).foreign.add(outcome.error.key)
         observed = self._observed.pop(where, None)

@@ -25,7 +25,7 @@ from failback.kube.resources import GROUP, RESOURCES
 from failback.kube.shallow_json import ShallowResponse
 from failback.operator.controller.loops import Key, Loops
 from failback.operator.kubernetes.finalizers import FINALIZED_KINDS
-from failback.operator.kubernetes.store import Store, owners_of
+from failback.operator.kubernetes.store import Store, owners_of, where_of
 from failback.operator.settings import MANAGER, Settings
 
 logger = logging.getLogger(__name__)
@@ -241,11 +241,6 @@ class Watches:
                 self._store.deleted(body["metadata"]["uid"])
             for namespace, owner, name in owners_of(body):
                 self.loops.wake((owner, namespace, name))
-
-
-def where_of(item: Mapping[str, Any]) -> tuple[str, str]:
-    """Return namespace and name of an object."""
-    return item["metadata"]["namespace"], item["metadata"]["name"]
 
 
 async def watch(watches: Watches, settings: Settings, stop: asyncio.Event) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import aiohttp
@@ -18,7 +18,7 @@ from failback.operator.controller.passes import Decision
 from failback.operator.controller.refused_pods import Missing, refused_pods
 from failback.operator.kinds.chaos_experiment import ChaosExperiment
 from failback.operator.kinds.reconsumption_report import ReconsumptionReport
-from failback.operator.kubernetes.store import Store
+from failback.operator.kubernetes.store import Store, where_of
 from failback.operator.planning.jobs.experiment import OVER, plan_experiment
 from failback.operator.planning.jobs.report import claim_of, plan_report
 from failback.operator.planning.jobs.results import end_of
@@ -54,8 +54,7 @@ class _JobKind:
         self, resource: Object, jobs: Mapping[str, Object], pods: Mapping[str, Object]
     ) -> dict[str, str]:
         """Return the running Jobs whose pod was refused, and by what."""
-        metadata = resource["metadata"]
-        known = self._missing.setdefault((metadata["namespace"], metadata["name"]), {})
+        known = self._missing.setdefault(where_of(resource), {})
         begun = {name: job for name, job in jobs.items() if end_of(job) is None}
         makers = {name: job for name, job in begun.items() if name not in pods}
         return await refused_pods(self._kube, known, makers)
@@ -68,12 +67,9 @@ class _JobKind:
 
     def _jobs(self, resource: Object) -> tuple[dict[str, Object], dict[str, Object]]:
         """Return the Jobs a resource owns, and the newest pod of each."""
-        metadata = resource["metadata"]
-        children = self._store.children(metadata["namespace"], resource["kind"], metadata["name"])
+        children = self._children(resource)
         jobs: dict[str, Object] = {
-            item["metadata"]["name"]: item
-            for item in children
-            if item["kind"] == "Job" and is_owned(item, metadata["uid"])
+            name: item for (kind, name), item in self._known(resource).items() if kind == "Job"
         }
         pods: dict[str, Object] = {}
         by_age = sorted(
@@ -87,13 +83,15 @@ class _JobKind:
         return jobs, pods
 
     def _known(self, resource: Object) -> dict[Key, Object]:
-        metadata = resource["metadata"]
-        children = self._store.children(metadata["namespace"], resource["kind"], metadata["name"])
         return {
             (item["kind"], item["metadata"]["name"]): item
-            for item in children
-            if is_owned(item, metadata["uid"])
+            for item in self._children(resource)
+            if is_owned(item, resource["metadata"]["uid"])
         }
+
+    def _children(self, resource: Object) -> Sequence[Object]:
+        namespace, name = where_of(resource)
+        return self._store.children(namespace, resource["kind"], name)
 
     async def refresh(self, resource: Object) -> bool:
         """Nothing that is not asked in the pass itself."""
@@ -101,10 +99,10 @@ class _JobKind:
 
     def after(self, resource: Object, plan: Plan, outcome: Outcome) -> None:
         """Show the gauges."""
-        metadata = resource["metadata"]
-        where = (resource["kind"], metadata["namespace"], metadata["name"])
-        cluster = (resource["spec"].get("clusterRef") or {}).get("name", "")
-        self._dependencies.metrics.show(*where, plan.status, cluster=cluster)
+        where, cluster = where_of(resource), resource["spec"].get("clusterRef") or {}
+        self._dependencies.metrics.show(
+            resource["kind"], *where, plan.status, cluster=cluster.get("name", "")
+        )
 
     def forget(self, namespace: str, name: str) -> None:
         """Drop what is remembered of a resource that is gone."""

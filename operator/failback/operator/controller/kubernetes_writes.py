@@ -12,7 +12,7 @@ from failback.kube.asynchronous import Kube
 from failback.kube.errors import ApiError
 from failback.operator.controller.outcome import ManifestTooLarge, NameTaken, Outcome
 from failback.operator.kubernetes.conflicts import Conflicts
-from failback.operator.kubernetes.store import Store
+from failback.operator.kubernetes.store import Store, where_of
 from failback.operator.metrics import Metrics
 from failback.operator.planning.observed.observed import Key, Object
 from failback.operator.planning.operations.switching import snapshot
@@ -145,10 +145,8 @@ class KubernetesWrites:
         self._count_restart(resource, action.pod, "Evicted")
 
     def _count_restart(self, resource: Object, pod: str, reason: str) -> None:
-        metadata = resource["metadata"]
         operation = operation_on(resource.get("status", {}), pod) or {}
-        why = str(operation.get("type") or reason)
-        self._metrics.pod_restart(metadata["namespace"], metadata["name"], why)
+        self._metrics.pod_restart(*where_of(resource), str(operation.get("type") or reason))
 
     async def _patch_pod(self, namespace: str, pod: str, body: Object) -> None:
         try:
@@ -170,8 +168,7 @@ class KubernetesWrites:
         self._store.wrote({**done, "kind": kind})
 
     async def _save_snapshot(self, resource: Object, action: SaveSnapshot) -> None:
-        metadata = resource["metadata"]
-        made = snapshot.manifest(action, metadata["namespace"], metadata["name"])
+        made = snapshot.manifest(action, *where_of(resource))
         self._store.wrote(await self._kube.apply(made, force=True))
 
     # --- leases -------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.kinds.role_switch import RoleSwitch
 from failback.operator.kinds.subscription_group import SubscriptionGroup
 from failback.operator.kinds.topic import Topic
-from failback.operator.kubernetes.store import Store
+from failback.operator.kubernetes.store import Store, where_of
 from failback.operator.planning.metadata.group import plan_group
 from failback.operator.planning.metadata.topic import plan_topic
 from failback.operator.planning.observed.observed import Object, ObservedCluster
@@ -105,10 +105,9 @@ class OnCluster(OfCluster, Generic[Model]):
 
     def after(self, resource: Object, plan: Plan, outcome: Outcome) -> None:
         """Remember refusals; show the gauges."""
-        metadata = resource["metadata"]
-        where = (metadata["namespace"], metadata["name"])
+        where = where_of(resource)
         if outcome.refused:
-            generation = metadata.get("generation", 1)
+            generation = resource["metadata"].get("generation", 1)
             before = self._refused.get(where, (0, {}))
             kept = before[1] if before[0] == generation else {}
             self._refused[where] = (generation, {**kept, **outcome.refused})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -38,7 +39,7 @@ from failback.operator.planning.observed.observed import (
 )
 from failback.operator.planning.observed.rivals import OtherOperator, older_rival
 from failback.operator.planning.operations.switching import snapshot as snapshots
-from failback.operator.planning.plan.encoding import find_condition, stored_operations
+from failback.operator.planning.plan.encoding import is_true, stored_operations
 from failback.operator.planning.state.decode import (
     decode_claim,
     decode_pod,
@@ -121,14 +122,11 @@ class Observer:
         self._optional_kinds = frozenset(optional_kinds)
         self._served: frozenset[str] = frozenset()
         self._served_at: float | None = None
-        self._memories: dict[tuple[str, str], ClusterMemory] = {}
+        self._memories = defaultdict[tuple[str, str], ClusterMemory](ClusterMemory)
 
     def memory(self, namespace: str, cluster: str) -> ClusterMemory:
         """Return what is remembered of a cluster."""
-        known = self._memories.get((namespace, cluster))
-        if known is None:
-            known = self._memories[namespace, cluster] = ClusterMemory()
-        return known
+        return self._memories[namespace, cluster]
 
     def has_asked(self, namespace: str, cluster: str) -> bool:
         """Tell whether a cluster's brokers and name servers have been asked at all."""
@@ -187,20 +185,16 @@ class Observer:
         item = self._store.resource("NameServer", cluster.namespace, reference.name)
         if item is None:
             return None
-        listed = item.get("status", {}).get("addresses")
-        if listed:
-            return list(listed)
-        try:
-            return addresses(NameServer.model_validate(item), context)
-        except ValidationError:  # its own status says so; this cluster goes by what it was told
-            return None
+        # Without either its own status says so; this cluster goes by what it was told.
+        listed = self._published(cluster.namespace, reference.name)
+        return listed or _addresses(item, context) or None
 
     def _rival(self, cluster: BrokerCluster, servers: Sequence[str]) -> str:
         own = self._store.resource(cluster.kind, cluster.namespace, cluster.name)
         others = self._store.of_broker_names(own) if own is not None else []
         return older_rival(own, others, servers, self._published) if own and others else ""
 
-    def _published(self, namespace: str, name_server: str) -> Sequence[str]:
+    def _published(self, namespace: str, name_server: str) -> list[str]:
         found = self._store.resource("NameServer", namespace, name_server) or {}
         return list(found.get("status", {}).get("addresses") or ())
 
@@ -245,7 +239,9 @@ class Observer:
         self, cluster: BrokerCluster, context: Context, status: Mapping[str, Any]
     ) -> bool:
         """Ask what is due of name servers and brokers; tell whether anything turned out new."""
-        fast = bool(stored_operations(status)) or self._is_switching(cluster)
+        switches = self._store.of_cluster("RoleSwitch", cluster.namespace, cluster.name)
+        switching = any(_phase(item) not in _OVER for item in switches)
+        fast = bool(stored_operations(status)) or switching
         memory = self.memory(cluster.namespace, cluster.name)
         servers = self.name_servers(cluster, context) or []
         members = self.members(cluster)
@@ -293,8 +289,7 @@ class Observer:
         service = service_name(cluster)
         tls = False
         for member, target in targets.items():
-            file = facts.properties(members[member].config_map)
-            speaks = any(file.get(key) == "true" for key in (FAILBACK_TLS[1], APACHE_TLS[1]))
+            speaks = _speaks_tls(facts.properties(members[member].config_map))
             host = context.address_of(pod_name(cluster, *member), service)
             self._peers.use(target.address, self._own_access.of(*own, tls=speaks), host)
             tls |= speaks
@@ -334,7 +329,7 @@ class Observer:
             return False
         status = item.get("status", {})
         done = status.get("observedGeneration") == item["metadata"].get("generation")
-        return "tls" in item["spec"] and done and _is_ready(status)
+        return "tls" in item["spec"] and done and is_true(status, "Ready")
 
     def _clusters_of(self, name_server: NameServer, *, speak: bool) -> tuple[str, ...]:
         """Return its clusters with a member that speaks TLS, or with one that does not."""
@@ -345,20 +340,9 @@ class Observer:
             name = item["metadata"]["name"]
             children = self._store.children(name_server.namespace, "BrokerCluster", name)
             files = [facts.properties(each) for each in children if member_of(each) is not None]
-            files = [each for each in files if each]
-            spoken = [
-                any(file.get(key) == "true" for key in (FAILBACK_TLS[1], APACHE_TLS[1]))
-                for file in files
-            ]
-            if any(each is speak for each in spoken):
+            if any(_speaks_tls(each) is speak for each in files if each):
                 found.append(name)
         return tuple(found)
-
-    def _is_switching(self, cluster: BrokerCluster) -> bool:
-        switches = self._store.of_cluster("RoleSwitch", cluster.namespace, cluster.name)
-        return any(
-            item.get("status", {}).get("phase") not in ("Complete", "Failed") for item in switches
-        )
 
     def _answers(self, targets: Mapping[Member, Target]) -> list[Broker]:
         return [
@@ -619,11 +603,6 @@ class Observer:
         )
 
 
-def _is_ready(status: Mapping[str, Any]) -> bool:
-    found = find_condition(status, "Ready")
-    return found is not None and found["status"] == "True"
-
-
 def _decoded(children: Sequence[Object], uid: str) -> dict[Member, MemberView]:
     parts: dict[Member, dict[str, Any]] = {}
     for item in children:
@@ -670,6 +649,11 @@ def _addresses(name_server: Object, context: Context) -> list[str]:
         return addresses(NameServer.model_validate(name_server), context)
     except ValidationError:
         return []
+
+
+def _speaks_tls(properties: Mapping[str, str]) -> bool:
+    """Tell whether a member's own connections are said to be of TLS."""
+    return any(properties.get(key) == "true" for key in (FAILBACK_TLS[1], APACHE_TLS[1]))
 
 
 def _is_named_after_its_labels(claim: Object) -> bool:

@@ -43,14 +43,14 @@ from failback.operator.kubernetes.finalizers import (
     with_finalizer,
     without_finalizer,
 )
-from failback.operator.kubernetes.store import Store
+from failback.operator.kubernetes.store import Store, where_of
 from failback.operator.metrics import Metrics
 from failback.operator.planning.observed.observed import Key, Object
 from failback.operator.planning.plan.encoding import (
     OPERATION_FIELDS,
     difference,
-    find_condition,
     from_time,
+    is_true,
     stored_operations,
 )
 from failback.operator.planning.plan.types import Action, Event, Plan
@@ -204,8 +204,7 @@ class Passes:
         """
         events, actions = self._last.pop(resource["metadata"]["uid"], ((), ()))
         await self._carry_out.run({**resource, "kind": kind}, actions, {}, range(len(actions)))
-        for event in events:
-            await self._recorder.post({**resource, "kind": kind}, event)
+        await self._post({**resource, "kind": kind}, events)
 
     async def _run(self, kind: str, namespace: str, name: str) -> Passed | None:
         for _ in range(_MAX_REPEATS - 1):
@@ -246,8 +245,7 @@ class Passes:
         return await self._finish(resource, plan, outcome)
 
     async def _reread(self, resource: Object) -> None:
-        metadata = resource["metadata"]
-        newest = await self._kube.get(resource["kind"], metadata["namespace"], metadata["name"])
+        newest = await self._kube.get(resource["kind"], *where_of(resource))
         if newest is not None:
             self._store.wrote({"kind": resource["kind"], **newest})
 
@@ -265,24 +263,21 @@ class Passes:
         guarded = any(field in patch for field in OPERATION_FIELDS)
         version = metadata["resourceVersion"] if guarded else None
         done = await self._kube.patch_status(
-            kind,
-            metadata["namespace"],
-            metadata["name"],
-            patch,
-            resource_version=version,
-            uid=metadata["uid"],
+            kind, *where_of(resource), patch, resource_version=version, uid=metadata["uid"]
         )
         self._metrics.status_write(kind)
-        self._store.wrote({"kind": kind, **done})
-        return {"kind": kind, "apiVersion": resource["apiVersion"], **done}
+        return self._wrote(resource, done)
 
     async def _patch_finalizer(self, resource: Object, patch: Object | None) -> Object:
         if patch is None:
             return resource
-        metadata, kind = resource["metadata"], resource["kind"]
-        done = await self._kube.merge(kind, metadata["namespace"], metadata["name"], patch)
-        self._store.wrote({"kind": kind, **done})
-        return {"kind": kind, "apiVersion": resource["apiVersion"], **done}
+        done = await self._kube.merge(resource["kind"], *where_of(resource), patch)
+        return self._wrote(resource, done)
+
+    def _wrote(self, resource: Object, done: Object) -> Object:
+        """Return a resource as a write left it, which the store takes in."""
+        self._store.wrote({"kind": resource["kind"], **done})
+        return {"kind": resource["kind"], "apiVersion": resource["apiVersion"], **done}
 
     async def _give_up(self, kind: str, namespace: str, name: str) -> None:
         """Let a resource go whose end has failed for too long."""
@@ -300,8 +295,7 @@ class Passes:
 
     async def _finish(self, resource: Object, plan: Plan, outcome: Outcome) -> Passed:
         have = resource.get("status", {})
-        metadata = resource["metadata"]
-        blind = self._blind.get((resource["kind"], metadata["namespace"], metadata["name"]), "")
+        blind = self._blind.get((resource["kind"], *where_of(resource)), "")
         wanted = with_outcome(resource, plan, outcome, blind=blind)
         patch = difference(have, wanted)
         try:
@@ -332,9 +326,8 @@ class Passes:
         if not outcome.ok:
             return Passed("failed", back_off=True, retry_after=_retry_after(outcome))
         changed = bool(patch) or bool(plan.actions)
-        paused = find_condition(wanted, "Paused")
         result = "ok" if changed else "unchanged"
-        if paused is not None and paused["status"] == "True":
+        if is_true(wanted, "Paused"):
             result = "paused"
         due = [each for each in (plan.wake_after, outcome.look_again_after) if each is not None]
         return Passed(result, wake_after=min(due, default=None))

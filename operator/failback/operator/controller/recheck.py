@@ -15,7 +15,7 @@ from typing import Final
 from failback.kube.asynchronous import Kube
 from failback.kube.errors import ApiError
 from failback.operator.controller.loops import Key
-from failback.operator.kubernetes.store import Object, Store, owners_of
+from failback.operator.kubernetes.store import Object, Store, owners_of, where_of
 
 logger = logging.getLogger(__name__)
 
@@ -73,9 +73,7 @@ class Recheck:
             return
         missed = self._store.correct(kind, namespace, known, listed, newer)
         for item in missed:
-            metadata = item["metadata"]
-            where = (metadata["namespace"], metadata["name"])
-            logger.info("the watch missed a change of %s %s/%s", kind, *where)
+            logger.info("the watch missed a change of %s %s/%s", kind, *where_of(item))
             for key in keys_of(item):
                 self._wake(key)
 
@@ -89,6 +87,5 @@ class Recheck:
 
 def keys_of(item: Object) -> list[Key]:
     """Return the custom resources that an object concerns: itself or its owners."""
-    metadata = item["metadata"]
-    own: Key = (item["kind"], metadata["namespace"], metadata["name"])
+    own: Key = (item["kind"], *where_of(item))
     return [own, *((owner, namespace, name) for namespace, owner, name in owners_of(item))]

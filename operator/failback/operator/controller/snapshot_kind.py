@@ -18,7 +18,7 @@ from failback.operator.controller.outcome import Outcome
 from failback.operator.controller.passes import Decision
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.kinds.offset_snapshot import OffsetSnapshot
-from failback.operator.kubernetes.store import Store
+from failback.operator.kubernetes.store import Store, where_of
 from failback.operator.planning.observed import facts
 from failback.operator.planning.observed.observed import Object, ObservedCluster
 from failback.operator.planning.offsets.kept_table import read
@@ -105,8 +105,7 @@ class OffsetSnapshotKind(OfCluster):
 
     def after(self, resource: Object, plan: Plan, outcome: Outcome) -> None:
         """Remember the restore that was written and read back; show the gauges."""
-        metadata = resource["metadata"]
-        where = (metadata["namespace"], metadata["name"])
+        where = where_of(resource)
         orders = [each for each in plan.actions if isinstance(each, RestoreOffsets)]
         if orders:
             self._written[where] = orders[0].id if outcome.ok else ""

@@ -331,7 +331,12 @@ def _by_key(items: Iterable[Object]) -> dict[ObjectKey, Object]:
 
 
 def _key(item: Mapping[str, Any]) -> ObjectKey:
-    return item["kind"], item["metadata"]["namespace"], item["metadata"]["name"]
+    return item["kind"], *where_of(item)
+
+
+def where_of(item: Mapping[str, Any]) -> tuple[str, str]:
+    """Return namespace and name of an object."""
+    return item["metadata"]["namespace"], item["metadata"]["name"]
 
 
 def _discard(table: dict[Any, dict[str, Object]], key: object, uid: str) -> None:

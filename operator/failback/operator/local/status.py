@@ -15,6 +15,7 @@ from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.kinds.name_server import NameServer
 from failback.operator.planning.cluster.carried import carried_status, offsets_carried
 from failback.operator.planning.observed.observed import Carried
+from failback.operator.planning.plan.encoding import find_condition
 from failback.operator.render.members import pod_name
 from failback.operator.render.nameserver import statefulset_name
 
@@ -44,10 +45,8 @@ def condition(
         now: RFC 3339 time of this pass.
     """
     text = {True: "True", False: "False", None: "Unknown"}[value]
-    since = now
-    for old in previous.get("conditions") or ():
-        if old["type"] == kind and old["status"] == text:
-            since = old["lastTransitionTime"]
+    old = find_condition(previous, kind)
+    since = old["lastTransitionTime"] if old and old["status"] == text else now
     return {
         "type": kind,
         "status": text,

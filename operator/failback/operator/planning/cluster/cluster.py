@@ -34,6 +34,7 @@ from failback.operator.planning.plan.encoding import (
     Verdict,
     find_condition,
     from_time,
+    is_true,
     judged,
     names,
     operations_to_status,
@@ -219,7 +220,7 @@ def _by_its_spec(given: _Given, refusal: _Refusal | None = None) -> Plan:
     marks = (*_pod_marks(view), *drained.actions)
     actions = (*before, *turn.actions, *marks)
     lanes = (*map(lane_of, before), *turn.lanes, *map(lane_of, marks))
-    if held == "NamesFree" and not _has_members(observed):
+    if held == "NamesFree" and not any(each.exists for each in observed.members.values()):
         actions, lanes = (), ()
     # The pass in which an operation ends does not know yet whether another pair needs one.
     idle = not state.operations and not turn.operations
@@ -275,10 +276,6 @@ def _taken(state: ClusterState, desired: Mapping[Key, Object]) -> _Refusal | Non
 def _hold(refusal: _Refusal | None) -> str:
     """Return what operations wait for while another owner has a name."""
     return "NamesFree" if refusal is not None and refusal.reason == "NameTaken" else ""
-
-
-def _has_members(observed: ObservedCluster) -> bool:
-    return any(view.exists for view in observed.members.values())
 
 
 def _heals(action: Action, observed: ObservedCluster) -> bool:
@@ -514,10 +511,9 @@ def _events(view: ClusterView, new: Mapping[str, Any]) -> tuple[Event, ...]:
 def _wake_after(view: ClusterView, turn: Turn, new: Mapping[str, Any]) -> float | None:
     if turn.operations or view.state.operations:
         return turn.wake_after
-    ready, drains = find_condition(new, "Ready"), find_condition(new, drain.KIND)
-    if drains and drains["status"] == "True":
+    if is_true(new, drain.KIND):
         return _DRAINING
-    if (ready and ready["status"] == "True") or view.now - _changed_at(view, new) > _LONGEST_RULE:
+    if is_true(new, "Ready") or view.now - _changed_at(view, new) > _LONGEST_RULE:
         return None
     return _WAITING
 

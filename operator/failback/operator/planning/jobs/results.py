@@ -72,14 +72,12 @@ def pull_problem(pod: Object | None) -> str:
 
 def exit_code(pod: Object | None) -> int | None:
     """Return the exit code of the main container, ``None`` while it has none."""
-    ended = (main_status(pod).get("state") or {}).get("terminated")
+    ended = _terminated(pod)
     return int(ended["exitCode"]) if ended else None
 
 
-def message_of(pod: Object | None) -> str:
-    """Return the termination message of the main container."""
-    ended = (main_status(pod).get("state") or {}).get("terminated") or {}
-    return str(ended.get("message") or "")
+def _terminated(pod: Object | None) -> Mapping[str, Any]:
+    return (main_status(pod).get("state") or {}).get("terminated") or {}
 
 
 def run_summary(pod: Object | None) -> dict[str, Any]:
@@ -114,7 +112,7 @@ def report_summary(pod: Object | None) -> dict[str, Any]:
 
 
 def _object(pod: Object | None) -> dict[str, Any]:
-    text = message_of(pod)
+    text = str(_terminated(pod).get("message") or "")
     if not text.strip():
         raise SummaryInvalid("the Job left no termination message")
     try:

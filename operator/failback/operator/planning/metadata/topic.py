@@ -16,7 +16,7 @@ from failback.operator.planning.metadata.items import Item, OnPair, Work
 from failback.operator.planning.metadata.on_masters import Ways, plan_item, to_write
 from failback.operator.planning.observed.observed import ObservedCluster
 from failback.operator.planning.operations.step_context import ROUTE_SECONDS
-from failback.operator.planning.plan.encoding import Verdict, find_condition, from_time, names
+from failback.operator.planning.plan.encoding import Verdict, names, true_since
 from failback.operator.planning.plan.types import Action, DeleteTopic, Event, Plan, PutKv, PutTopic
 
 ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
@@ -74,7 +74,7 @@ def _work(
     puts: list[Action] = []
     written: list[OnPair] = []
     shrinking: list[str] = []
-    closed = _closed_since(status)
+    closed = true_since(status, "Shrinking")
     for pair in to_write(item, pairs, observed.refused):
         config, why = _next_config(item, pair, observed, closed, now)
         if why:
@@ -87,9 +87,7 @@ def _work(
         unready = Verdict("Ready", False, "ShrinkingReads", names(shrinking))
     events = items.put_events(item, written, status)
     kv, kv_events = _order(topic, observed, pairs)
-    return Work(
-        (*puts, *kv), (*events, *kv_events), unready, [_shrinking(shrinking, written, status)]
-    )
+    return Work((*puts, *kv), (*events, *kv_events), unready, [_shrinking(shrinking, written)])
 
 
 def _next_config(
@@ -120,22 +118,13 @@ def _next_config(
     return wanted, ""
 
 
-def _shrinking(
-    shrinking: Sequence[str], written: Sequence[OnPair], status: Mapping[str, Any]
-) -> Verdict:
+def _shrinking(shrinking: Sequence[str], written: Sequence[OnPair]) -> Verdict:
     """Return the condition whose transition time says since when the queues are closed.
 
     It turns True when every pair has its fewer write queues, so a write keeps it False.
     """
     closed = bool(shrinking) and not written
     return Verdict("Shrinking", closed, "ClosedForProducers" if closed else "")
-
-
-def _closed_since(status: Mapping[str, Any]) -> float | None:
-    found = find_condition(status, "Shrinking")
-    if found is None or found["status"] != "True":
-        return None
-    return from_time(found["lastTransitionTime"])
 
 
 # --- order --------------------------------------------------------------------------------------

@@ -33,9 +33,9 @@ from failback.operator.planning.plan.children import by_key, plan_children
 from failback.operator.planning.plan.encoding import (
     Verdict,
     find_condition,
-    from_time,
     judged,
     names,
+    true_since,
     with_reasons,
 )
 from failback.operator.planning.plan.types import Event, Plan
@@ -43,7 +43,7 @@ from failback.operator.planning.state.running_engine import name_server_context
 from failback.operator.render import apache
 from failback.operator.render.common import TLS_FILE
 from failback.operator.render.context import Context
-from failback.operator.render.nameserver import addresses, statefulset_name
+from failback.operator.render.nameserver import addresses, selector, statefulset_name
 from failback.operator.render.objects import render_name_server
 from failback.operator.render.service import external_name
 from failback.operator.schema.permitted import accepting, broken
@@ -120,10 +120,11 @@ def _by_its_spec(
     published = addresses(_with_replicas(name_server, replicas.published), context)
     ready = refusal or _ready(name_server, status, observed, replicas, published)
     outside = _outside(name_server, observed)
+    changed = names(sorted(f"{kind}/{name}" for kind, name in drift))
     verdicts = [
         ready,
         Verdict("Shrinking", replicas.shrinking, "WaitsForBrokers" if replicas.shrinking else ""),
-        Verdict("Reconciling", bool(drift), "Children" if drift else "", _listed(drift)),
+        Verdict("Reconciling", bool(drift), "Children" if drift else "", changed),
         Verdict("Paused", paused, "Requested" if paused else ""),
         *_external_access(name_server, status, outside),
         *_tls_verdict(name_server, status, drift, waits),
@@ -134,10 +135,10 @@ def _by_its_spec(
         "operatorVersion": observed.version_shown or context.version,
         "replicas": len(observed.pods),
         "readyReplicas": sum(_is_ready(pod) for pod in observed.pods.values()),
-        "selector": _selector(name_server),
+        "selector": ",".join(f"{key}={text}" for key, text in selector(name_server).items()),
         "addresses": published,
         "externalAddresses": outside,
-        "conditions": _conditions(name_server, status, verdicts, now),
+        "conditions": judged(status, verdicts, now=now, generation=name_server.metadata.generation),
     }
     done = not (actions or paused or replicas.shrinking or refusal or waits)
     if done and (ready.value or not never_ready(status)):
@@ -181,8 +182,7 @@ def _external_access(
 
 def is_paused(name_server: NameServer) -> bool:
     """Tell whether nothing but the status may be written."""
-    marked = name_server.metadata.is_paused
-    return name_server.spec.suspend or marked
+    return name_server.spec.suspend or name_server.metadata.is_paused
 
 
 _TLS: Final = "TLS"
@@ -238,8 +238,7 @@ def _replicas(
     running = stored.get("spec", {}).get("replicas", wanted)
     if running <= wanted:
         return _Replicas(wanted, wanted)
-    begun = find_condition(status, "Shrinking")
-    since = from_time(begun["lastTransitionTime"]) if begun and begun["status"] == "True" else None
+    since = true_since(status, "Shrinking")
     if since is not None and now - since >= SHRINK_SECONDS:
         return _Replicas(wanted, wanted)
     return _Replicas(running, wanted, shrinking=True)
@@ -299,20 +298,6 @@ def _warning(name_server: NameServer, observed: ObservedNameServer) -> Verdict:
     return joined(found)
 
 
-def _selector(name_server: NameServer) -> str:
-    return f"failback.dev/nameserver={name_server.name},app.kubernetes.io/component=namesrv"
-
-
-def _listed(drift: Mapping[tuple[str, str], str]) -> str:
-    return names(sorted(f"{kind}/{name}" for kind, name in drift))
-
-
-def _conditions(
-    name_server: NameServer, status: Mapping[str, Any], verdicts: list[Verdict], now: float
-) -> list[dict[str, Any]]:
-    return judged(status, verdicts, now=now, generation=name_server.metadata.generation)
-
-
 def _refused(
     name_server: NameServer,
     status: Mapping[str, Any],
@@ -327,7 +312,7 @@ def _refused(
     found = {
         **status,
         "operatorVersion": status.get("operatorVersion") or context.version,
-        "conditions": _conditions(name_server, status, verdicts, now),
+        "conditions": judged(status, verdicts, now=now, generation=name_server.metadata.generation),
     }
     return Plan(status=found, events=_refusal_events(status, refusal))
 

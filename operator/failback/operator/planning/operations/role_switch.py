@@ -42,25 +42,13 @@ from failback.operator.planning.operations.switching.request import (
 )
 from failback.operator.planning.operations.switching.request import TYPE as TYPE
 from failback.operator.planning.plan.types import Advance, Event, Operation, TakeLease
-from failback.operator.planning.state import predicates
+from failback.operator.planning.state import precedence, predicates
 from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.render.shape import Shape
 
 ROLL_BACK: Final = "RollBack"
 FINISHED: Final = "Finished"
-PLANNED: Final = (
-    "Preflight",
-    "TakeLease",
-    "DrainWrites",
-    "Replicate",
-    "SyncOffsets",
-    "StopOldMaster",
-    "StartNewMaster",
-    "ApplyOffsets",
-    "OpenWrites",
-    "RejoinOldMaster",
-    "Verify",
-)
+PLANNED: Final = precedence.SWITCH_STEPS
 FORCED: Final = tuple(
     step
     for step in PLANNED

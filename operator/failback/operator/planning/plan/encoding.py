@@ -94,11 +94,21 @@ def _operation(found: Mapping[str, Any]) -> Operation:
 
 def find_condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any] | None:
     """Return the condition of a type in a status, or ``None``."""
-    for condition in status.get("conditions") or ():
-        if condition["type"] == kind:
-            found: Mapping[str, Any] = condition
-            return found
-    return None
+    return next((each for each in status.get("conditions") or () if each["type"] == kind), None)
+
+
+def true_since(status: Mapping[str, Any], kind: str) -> float | None:
+    """Return the Unix time since which a condition is True, or ``None`` when it is not."""
+    found = find_condition(status, kind)
+    if found is None or found["status"] != "True":
+        return None
+    return from_time(found["lastTransitionTime"])
+
+
+def is_true(status: Mapping[str, Any], kind: str) -> bool:
+    """Tell whether a status has a condition that is True."""
+    found = find_condition(status, kind)
+    return found is not None and found["status"] == "True"
 
 
 _AT_REST: Final[Mapping[str, tuple[str, str]]] = {

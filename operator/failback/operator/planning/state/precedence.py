@@ -17,21 +17,22 @@ HOLD_SECONDS: Final = 120.0
 """An operation that has been at one step for longer counts as one that waits."""
 PASSING_SECONDS: Final = 15.0
 """What blocks an operation for no longer is no wait: most of it passes by itself."""
+SWITCH_STEPS: Final = (
+    "Preflight",
+    "TakeLease",
+    "DrainWrites",
+    "Replicate",
+    "SyncOffsets",
+    "StopOldMaster",
+    "StartNewMaster",
+    "ApplyOffsets",
+    "OpenWrites",
+    "RejoinOldMaster",
+    "Verify",
+)
+"""The steps of a planned RoleSwitch, in order."""
 _DISTURBS: Final[Mapping[str, frozenset[str]]] = {
-    "RoleSwitch": frozenset(
-        {
-            "TakeLease",
-            "DrainWrites",
-            "Replicate",
-            "SyncOffsets",
-            "StopOldMaster",
-            "StartNewMaster",
-            "ApplyOffsets",
-            "OpenWrites",
-            "RejoinOldMaster",
-            "RollBack",
-        }
-    ),
+    "RoleSwitch": frozenset({*SWITCH_STEPS, "RollBack"} - {"Preflight", "Verify"}),
     "Resync": frozenset({"WipeClaim", "StartMember", "WaitReplicated"}),
     "Roll": frozenset({"DrainMaster", "EvictMember", "WaitReady", "WaitReplicated", "OpenWrites"}),
 }
