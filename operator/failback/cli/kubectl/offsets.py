@@ -194,13 +194,10 @@ def _show(item: Object) -> None:
         say("")
         _show_restore(found)
     for kind in ("Ready", "Restored"):
-        told = condition_of(_status(item), kind)
+        told = condition_of(state, kind)
         if told and told["status"] != "True":
             say(f"{kind} is {told['status']}, {told['reason']}: {told['message']}")
-    if (
-        found is not None
-        and condition_of(_status(item), "Restored").get("reason") == "PreviewReady"
-    ):
+    if found is not None and condition_of(state, "Restored").get("reason") == "PreviewReady":
         name = item["metadata"]["name"]
         where = item["metadata"]["namespace"]
         words = ("offsets", "restore", name, "-n", where, "--confirm", found["id"])
