@@ -56,6 +56,20 @@ def test_a_group_whose_members_are_ended_in_a_window_is_asked_for_what_was_befor
         assert [code for code in found if code == "NO_TRAFFIC"] == wanted
 
 
+def test_what_is_stored_as_a_window_ends_may_be_delivered_after_it(tmp_path: Path) -> None:
+    """Sends go on as soon as the master is back, pulls some seconds later."""
+    for at, wanted in ((9100, []), (4100, ["NO_TRAFFIC"])):
+        b = clean()
+        b.run["workload"] = {"topics": [{"name": "T", "ratePerSecond": 400}]}
+        b.fault("KILL", 1000)
+        b.fault("HEALED", 12_000)
+        b.produce(3, 1100, 2900, "TIMEOUT")
+        for number in range(4, 304):
+            b.produce(number, at, at + 1)
+        found = codes(read_report(report(b.write(tmp_path / str(at)), "local").json))
+        assert [code for code in found if code == "NO_TRAFFIC"] == wanted
+
+
 def test_a_quiet_fault_window_is_no_matter_if_there_was_little_to_deliver(tmp_path: Path) -> None:
     """Little was asked for, or sends failed for most of it, as those to an only pair do."""
     for rate, failing, wanted in ((1, False, []), (400, True, []), (400, False, ["NO_TRAFFIC"])):

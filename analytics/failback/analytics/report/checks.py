@@ -37,6 +37,8 @@ MAX_AMBIGUOUS_SHARE: Final = 0.01
 MAX_CLOCK_ERROR_NS: Final = 50_000_000
 MIN_WINDOW_DELIVERIES: Final = 100
 MIN_WINDOW_WISHED: Final = 200
+RESUMING_SECONDS: Final = 5
+"""A client of RocketMQ waits 3 s after a pull that failed, and for a route."""
 _SILENCING: Final = ("CLIENT_KILL", "CLIENT_TERM", "UNSUBSCRIBE")
 """Effects that leave members of a group without work."""
 SEND_TIMEOUT_NS: Final = 15 * NS
@@ -414,8 +416,9 @@ def _quiet_windows(figures: Figures, report: Row) -> list[str]:
             window = range(fault["effect_ns"] // NS, until // NS + 1)
             rate = sum(rates.get(topic, 0) for topic in group["topic"].split(","))
             wished = rate * (until - fault["effect_ns"]) / NS
-            # What was stored in the last second may be delivered after it.
-            most = sent.within(window[:-1]).total() if stalled else wished
+            # A consumer without a broker asks again later than a producer: what was stored in the
+            # last seconds may be delivered after them.
+            most = sent.within(window[:-RESUMING_SECONDS]).total() if stalled else wished
             if min(wished, most) < MIN_WINDOW_WISHED:
                 continue
             seen = sum(
