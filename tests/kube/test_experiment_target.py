@@ -180,6 +180,7 @@ def expire(target: KubernetesTarget) -> None:
     assert target.api.replace_lease(found)
 
 
+@pytest.mark.soak  # test_experiment_mission has the same run from resources
 @pytest.mark.alone  # a witness that is late beside other tests makes the run Inconclusive
 def test_a_whole_run_of_a_kill_is_proved_and_leaves_its_summary(
     target: KubernetesTarget, namespace: Namespace, tmp_path: Path

@@ -31,14 +31,15 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a disk of its own nee
 
 MASTER = {"pair": "demo-0", "role": "Master"}
 SYNC = "slaveReadEnable: true\n  flushDiskType: SYNC_FLUSH"
-CASES: list[tuple[str, dict[str, Any]]] = [
+SOAK = pytest.mark.soak
+CASES = [
     ("clock-skew", {"offsetSeconds": -120}),
-    ("clock-skew", {"offsetSeconds": 0, "driftRatio": 0.2}),
+    pytest.param("clock-skew", {"offsetSeconds": 0, "driftRatio": 0.2}, marks=SOAK),
     ("disk-full", {}),
     ("slow-disk", {}),
     ("file-errors", {"operation": "Rename", "error": "EIO"}),
-    ("file-errors", {"operation": "Open", "error": "ENOSPC"}),
-    ("file-errors", {"operation": "Sync"}),
+    pytest.param("file-errors", {"operation": "Open", "error": "ENOSPC"}, marks=SOAK),
+    pytest.param("file-errors", {"operation": "Sync"}, marks=SOAK),
     ("disk-read-only", {}),
     ("throttle-disk", {}),
     ("limit-memory", {}),

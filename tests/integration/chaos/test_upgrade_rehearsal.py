@@ -48,6 +48,7 @@ def rehearsed(cluster: LocalCluster, folder: Path) -> tuple[str, int]:
     return report["verdict"]["value"], report["totals"]["dup"]
 
 
+@pytest.mark.soak  # docs/experiments.md has its real runs
 def test_a_pair_that_keeps_its_offsets_passes(cluster: LocalCluster, tmp_path: Path) -> None:
     assert rehearsed(cluster, tmp_path) == ("Pass", 0)
 

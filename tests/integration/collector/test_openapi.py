@@ -126,7 +126,7 @@ def test_schemathesis_finds_no_500_and_no_undeclared_answer(
             *(sys.executable, "-m", "schemathesis.cli", "run", f"{lab.url}/openapi.json"),
             *("--header", f"Authorization: Bearer {lab.token}"),
             *("--checks", "all", "--exclude-checks", NOT_CHECKED),
-            *("--max-examples", os.environ.get("FAILBACK_SCHEMATHESIS_EXAMPLES", "8")),
+            *("--max-examples", os.environ.get("FAILBACK_SCHEMATHESIS_EXAMPLES", "4")),
             *("--phases", "examples,coverage,fuzzing", "--seed", "20260729", "--no-color"),
             *("--generation-database", "none", "--request-timeout", str(60 * SCALE)),
         ],

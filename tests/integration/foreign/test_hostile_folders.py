@@ -241,6 +241,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {"recorded": builder.write(folder / "recorded"), "observed": observed}
 
 
+@pytest.mark.few(0, 46)
 @pytest.mark.parametrize("kind", ["recorded", "observed"])
 @pytest.mark.parametrize("name", FOLDERS)
 def test_nothing_happens_beside_what_was_typed(

@@ -153,7 +153,7 @@ async def strange(request: pytest.FixtureRequest) -> AsyncIterator[Strange]:
         yield made
 
 
-@pytest.mark.few(4, 4)
+@pytest.mark.few(2, 2)
 @pytest.mark.parametrize(
     ("strange", "said"),
     [
