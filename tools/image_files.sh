@@ -12,6 +12,8 @@ python3 -m venv --without-pip "$target"
 install="/opt/pip/bin/pip --python $target/bin/python install --quiet --no-compile"
 $install --require-hashes --requirement "$requirements"
 $install --no-deps /wheels/failback-*.whl
+# It is for `chaos discover`; a scanner would take it for a package.
+rm -rf "$target"/lib/python3*/site-packages/failback_chaos.egg-info
 # The packages, for scanners: CycloneDX.
 /opt/pip/bin/cyclonedx-py environment --output-reproducible --output-file "$target/sbom.cdx.json" "$target/bin/python"
 rm -f "$target"/bin/[Aa]ctivate*

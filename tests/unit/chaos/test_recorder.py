@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,13 +15,16 @@ from failback.chaos.cluster.clock import now
 from failback.chaos.cluster.view import DeathRecord, ProcessIdentity, Stamp
 from failback.chaos.experiment.model import SteadyState
 from failback.chaos.recorder.fault_record import SLAVE_SYNCED, FaultRecord
+from failback.chaos.recorder.sampler import Sampler
 from failback.chaos.recorder.witness import (
     AnswerEvent,
     Event,
     OffsetEvent,
     QueueEvent,
     RouteEvent,
+    RouteWatch,
     Watcher,
+    WireWatch,
 )
 from failback.chaos.run.verdict import Verdict, merge
 from failback.chaos.session import Session
@@ -30,6 +34,7 @@ from failback.client.consumelog.schema import TABLES, order
 from failback.protocol.headers import PullMessageResponseHeader
 from tests.support.chaos.chaos_session import open_session, peer_sees
 from tests.support.chaos.fake_target import FakeTarget
+from tests.support.common.polling import wait_until
 from tests.support.net.fake_remoting import FakeBroker
 
 
@@ -85,6 +90,34 @@ def test_the_old_incarnation_s_last_answer_is_no_return(
     assert "accept_ns" not in record.observed
     session.rec.on_event(answered(target, 2_000))
     assert "accept_ns" in record.observed
+
+
+def test_a_proof_that_takes_long_holds_up_no_witness(
+    session: Session, target: FakeTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As reading the store of a pod does; what is seen meanwhile is taken in afterwards."""
+    go, looks = threading.Event(), list[str]()
+
+    def look(watch: WireWatch) -> None:
+        looks.append(watch.address)
+        watch._listener(AnswerEvent(watch.address, 1_000, now()))
+
+    def slow(event: Event) -> None:
+        assert go.wait(10)
+        taken.append(event)
+
+    taken: list[Event] = []
+    for kind in (Sampler, RouteWatch):
+        monkeypatch.setattr(kind, "look", lambda _: None)
+    monkeypatch.setattr(WireWatch, "look", look)
+    monkeypatch.setattr(session.rec, "on_event", slow)
+    session.rec.start(target.view())
+    address = target.members[0].address
+    wait_until(lambda: looks.count(address) > 1, "a second look")
+    assert taken == []
+    go.set()
+    session.rec.stop()
+    assert len(taken) == len(looks)
 
 
 def fault_rows(session: Session, kind: str) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Final
 
 from failback.chaos.cluster.clock import now
@@ -23,7 +24,7 @@ from failback.chaos.recorder.fault_record import FaultRecord
 from failback.chaos.recorder.latest_samples import LatestSamples
 from failback.chaos.recorder.proof_matcher import ProofMatcher
 from failback.chaos.recorder.sampler import Sampler
-from failback.chaos.recorder.witness import GAP_SECONDS, RouteWatch, Watcher, WireWatch
+from failback.chaos.recorder.witness import GAP_SECONDS, Event, RouteWatch, Watcher, WireWatch
 from failback.chaos.run_folder.run_folder import RunFolder
 from failback.client.consumelog.hot_format import SEGMENT_SECONDS, ConsumeLogError
 from failback.client.consumelog.writer import ConsumeLog
@@ -87,8 +88,11 @@ class Recorder(FaultLog):
         self._deaths_seen = 0
         self._timed: list[tuple[Callable[[], bool], Callable[[], None]]] = []
         self._stop = threading.Event()
+        self.answers = SimpleQueue[Event | None]()
+        """What was seen at brokers' ports: a proof takes longer than a witness may wait."""
         self._threads = [
             threading.Thread(target=self._beat, name="recorder-beat", daemon=True),
+            threading.Thread(target=self._prove, name="recorder-proofs", daemon=True),
             threading.Thread(target=self._carry_out, name="recorder-undo", daemon=True),
         ]
         self._anchor = now()
@@ -101,7 +105,7 @@ class Recorder(FaultLog):
         period = max(0.25, min(1.0, self._time_scale))
         topics = [*self._topics, *(f"%RETRY%{group}" for group in self._groups)]
         for member in view.members:
-            self._watchers.append(WireWatch(member.address, self.on_event))
+            self._watchers.append(WireWatch(member.address, self.answers.put))
             self._watchers.append(
                 Sampler(
                     member,
@@ -127,6 +131,7 @@ class Recorder(FaultLog):
             watcher.stop()
         for watcher in self._watchers:
             watcher.join(5)
+        self.answers.put(None)
         for thread in self._threads:
             if thread.ident is not None:
                 thread.join(5)
@@ -213,6 +218,14 @@ class Recorder(FaultLog):
                 self._look_for_deaths()
         except ConsumeLogError as error:
             self.add_gap(f"recorder: {error}")
+        except Exception as error:  # the thread's boundary
+            logger.exception("recorder failed")
+            self.add_gap(f"recorder thread failed: {error}")
+
+    def _prove(self) -> None:
+        try:
+            while (event := self.answers.get()) is not None:
+                self.on_event(event)
         except Exception as error:  # the thread's boundary
             logger.exception("recorder failed")
             self.add_gap(f"recorder thread failed: {error}")
