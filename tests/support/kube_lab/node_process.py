@@ -123,17 +123,25 @@ class NodeProcess:
         return self.folder / "hosts" / "all"
 
 
+NSSWITCH: Final = Path(__file__).parent / "node" / "nsswitch.conf"
+_HOSTS: Final = b"/etc/hosts"
+_NSSWITCH: Final = b"/etc/nsswitch.conf"
+
+
 def see_names(hosts_file: Path) -> None:
     """Let this process, and those it starts from now on, resolve the names in ``hosts_file``.
 
     The calling thread leaves the machine's mount namespace for one where the file stands in for
-    /etc/hosts. Call it from the main thread.
+    /etc/hosts, and where no DNS is asked. Call it from the main thread.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     for result in (
         libc.unshare(_NEWNS),
         libc.mount(b"none", b"/", None, ctypes.c_ulong(_REC | _PRIVATE), None),
-        libc.mount(os.fsencode(hosts_file), b"/etc/hosts", None, ctypes.c_ulong(_BIND), None),
+        *(
+            libc.mount(os.fsencode(file), place, None, ctypes.c_ulong(_BIND), None)
+            for file, place in ((hosts_file, _HOSTS), (NSSWITCH, _NSSWITCH))
+        ),
     ):
         if result:
             number = ctypes.get_errno()
@@ -143,7 +151,8 @@ def see_names(hosts_file: Path) -> None:
 def forget_names() -> None:
     """Undo the last :func:`see_names`."""
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.umount2(b"/etc/hosts", _DETACH):
+    failed = [libc.umount2(place, _DETACH) for place in (_HOSTS, _NSSWITCH)]
+    if any(failed):
         raise OSError(ctypes.get_errno(), "cannot forget pod names")
 
 

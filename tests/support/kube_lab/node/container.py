@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _LAUNCHER: Final = Path(__file__).with_name("launcher.py")
+_NSSWITCH: Final = Path(__file__).with_name("nsswitch.conf")
 _FIRST_BACK_OFF_SECONDS: Final = 0.5
 _STARTUP_POLL_SECONDS: Final = 0.2
 _UNREADY_POLL_SECONDS: Final = 0.5
@@ -157,6 +158,7 @@ class Container:
         if path != plan.TERMINATION_LOG:
             mounts.append({"source": str(message), "target": path, "read_only": False})
         hosts = {"source": str(self._pod.hosts_file), "target": "/etc/hosts", "read_only": False}
+        switch = {"source": str(_NSSWITCH), "target": "/etc/nsswitch.conf", "read_only": True}
         spec = {
             "argv": self._argv(environment),
             "pause": bool(self._pod.pod["spec"].get("shareProcessNamespace")),
@@ -165,7 +167,7 @@ class Container:
             "dev": str(self._folder / "dev"),
             "termination_log": str(message),
             "mounted": str(self._mounted_file()),
-            "mounts": [hosts, *mounts],
+            "mounts": [hosts, switch, *mounts],
         }
         self._mounted_file().write_bytes(b"")
         file = self._folder / "launch.json"
