@@ -72,7 +72,7 @@ def properties_of(data: bytes, file: Path | None = None) -> Properties:
             found.remarks.append(f"line {line}: {key} replaces that of line {found.lines[key]}")
         if not element.source.isascii():
             how = "UTF-8, and by Java as ISO-8859-1" if is_utf_8 else "ISO-8859-1, as by Java"
-            remark = f"{key} has letters beyond ASCII, read as {how}: write them as \\uXXXX"
+            remark = f"{key} has letters beyond ASCII, read as {how}: write them as \\u escapes"
             found.remarks.append(f"line {line}: {remark}")
         found.values[key], found.lines[key] = value, line
     return found

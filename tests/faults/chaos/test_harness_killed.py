@@ -36,7 +36,6 @@ from tests.support.processes.child_process import failback_environment
 BROKER = {"pair": "demo-0"}
 KILL = {"id": "f1", "fault": "kill", "at": 2, "target": BROKER, "with": {"downSeconds": 10}}
 TERMINATE = {"id": "f1", "fault": "terminate", "at": 2, "target": BROKER}
-PAUSE = {"id": "f1", "fault": "pause", "at": 2, "target": BROKER, "with": {"durationSeconds": 20}}
 CONSUMER = {"id": "f1", "fault": "kill-consumer", "at": 2, "with": {"restartAfterSeconds": 3}}
 NAMESERVER = {
     "id": "f1",
@@ -44,34 +43,20 @@ NAMESERVER = {
     "at": 2,
     "with": {"which": "All", "downSeconds": 10},
 }
-CLOCK = {
-    "id": "f1",
-    "fault": "clock-skew",
-    "at": 2,
-    "target": BROKER,
-    "with": {"offsetSeconds": -120, "durationSeconds": 60},
-}
-FULL = {
-    "id": "f1",
-    "fault": "disk-full",
-    "at": 2,
-    "target": BROKER,
-    "with": {"durationSeconds": 60},
-}
-READ_ONLY = {
-    "id": "f1",
-    "fault": "disk-read-only",
-    "at": 2,
-    "target": BROKER,
-    "with": {"durationSeconds": 60},
-}
-MEMORY = {
-    "id": "f1",
-    "fault": "limit-memory",
-    "at": 2,
-    "target": BROKER,
-    "with": {"durationSeconds": 60},
-}
+
+
+def lasting(fault: str, seconds: float = 60, **parameters: Any) -> dict[str, Any]:
+    """A fault of the master that ends by itself after some seconds (unscaled)."""
+    given = {**parameters, "durationSeconds": seconds}
+    return {"id": "f1", "fault": fault, "at": 2, "target": BROKER, "with": given}
+
+
+CLOCK = lasting("clock-skew", offsetSeconds=-120)
+FULL = lasting("disk-full")
+READ_ONLY = lasting("disk-read-only")
+MEMORY = lasting("limit-memory")
+CUT = lasting("cut-clients", 50)
+PAUSE = lasting("pause", 20)
 FILE = {
     "id": "f1",
     "fault": "replace-offset-file",
@@ -84,13 +69,6 @@ HANDLER = {
     "fault": "slow-handler",
     "at": 2,
     "with": {"delayMs": 50, "durationSeconds": 20},
-}
-CUT = {
-    "id": "f1",
-    "fault": "cut-clients",
-    "at": 2,
-    "target": BROKER,
-    "with": {"durationSeconds": 50},
 }
 UNSUBSCRIBE = {"id": "f1", "fault": "unsubscribe", "at": 2, "with": {"durationSeconds": 20}}
 LAG = {"id": "f1", "fault": "lag-slave", "at": 2, "target": BROKER, "with": {"lagSeconds": 20}}

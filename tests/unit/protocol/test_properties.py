@@ -40,7 +40,7 @@ def test_lines_are_those_of_an_editor() -> None:
 def test_letters_beyond_ascii_are_told_with_their_line() -> None:
     assert properties_of("# é\na=é\n".encode()).remarks == [
         "line 2: a has letters beyond ASCII, read as UTF-8, and by Java as ISO-8859-1:"
-        " write them as \\uXXXX"
+        " write them as \\u escapes"
     ]
     assert "as ISO-8859-1, as by Java" in properties_of(b"a=\xe9").remarks[0]
     assert properties_of(b"# \xe9\na=\\u00e9\n").remarks == []
